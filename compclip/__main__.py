@@ -10,15 +10,13 @@ from compclip.base.errors import entry, unknown
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
 DAILY = {
     "config": ("compclip.config.__main__", "check params.yaml, show a cell, switch to another grid, write an ablation"),
-    "fetch": ("compclip.data.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
+    "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
-    "report": (
-        "compclip.report.__main__",
-        "compare all cells of the grid: page, tables, claims; `report validity`: do the scenes predict",
-    ),
+    "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+    "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "launch": (
@@ -33,8 +31,8 @@ DAILY = {
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
 STAGES = {
     "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
-    "scenes": ("compclip.data.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
-    "prepare": ("compclip.launch.prepare", "read and caption a data set, have it rewritten, annotate it"),
+    "scenes": ("compclip.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
+    "prepare": ("compclip.launch.shard_jobs", "read and caption a data set, have it rewritten, annotate it"),
     "backbone": ("compclip.model.__main__", "get a pretrained model"),
     "neighbours": ("compclip.train.neighbours", "find each picture's nearest ones, where a method shows them"),
     "keys": ("compclip.runs.keys", "write the run key of every cell"),
@@ -64,6 +62,9 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(listing())
         return 0
+    if argv[:2] == ["report", "validity"]:
+        print("`compclip report validity` is called `compclip validity` now", file=sys.stderr)
+        argv = argv[1:]
     if argv[0] not in COMMANDS:
         raise unknown("command", argv[0], COMMANDS)
     return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])

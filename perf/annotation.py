@@ -34,9 +34,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base.errors import UserError, entry  # noqa: E402
-from compclip.data.scenes import grammar, layout  # noqa: E402
-from compclip.text import annotate as stage  # noqa: E402
-from compclip.text.rows import Rows  # noqa: E402
+from compclip.scenes import grammar, layout  # noqa: E402
+from compclip.text import spacy_parser as stage  # noqa: E402
+from compclip.text.annotation_rows import AnnotationRows  # noqa: E402
 from perf import text_rules  # noqa: E402
 from perf.processes import status  # noqa: E402
 
@@ -77,7 +77,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 def spacy(texts: list[str]) -> None:
     """The parse alone, which keeps nothing."""
-    for _ in stage._model().pipe(texts, batch_size=stage.BATCH_SIZE):
+    for _ in stage._load_model().pipe(texts, batch_size=stage.BATCH_SIZE):
         pass
 
 
@@ -85,10 +85,10 @@ def against_spacy(pool: list[str], count: int, rounds: int) -> dict[str, float]:
     """Captions a second: of spaCy and of a shard's columns; new captions in every round."""
     first, spacys, ours = captions(pool, count, 0), [], []
     spacy(first[:10])
-    cold = cpu_s(lambda: stage.columns(first, Counter()).array())
+    cold = cpu_s(lambda: stage.annotate_columns(first, Counter()).array())
     for texts in (captions(pool, count, seed) for seed in range(1, rounds + 1)):
         spacys.append(cpu_s(lambda texts=texts: spacy(texts)))
-        ours.append(cpu_s(lambda texts=texts: stage.columns(texts, Counter()).array()))
+        ours.append(cpu_s(lambda texts=texts: stage.annotate_columns(texts, Counter()).array()))
     ratios = [a / b for a, b in zip(spacys, ours, strict=True)]
     return {
         "spacy_per_s": count / min(spacys),
@@ -100,13 +100,13 @@ def against_spacy(pool: list[str], count: int, rounds: int) -> dict[str, float]:
 
 def annotating(pipe: Connection, pool: list[str], count: int, seed: int) -> None:
     """A process: ready, then a shard for each word to go on; says its seconds and MiB each time."""
-    stage.columns(captions(pool, count, seed), Counter())
+    stage.annotate_columns(captions(pool, count, seed), Counter())
     pipe.send(None)
     for number in itertools.count(1):
         if not pipe.recv():
             return
         texts, start = captions(pool, count, seed + 1000 * number), time.perf_counter()
-        stage.columns(texts, Counter()).array()
+        stage.annotate_columns(texts, Counter()).array()
         pipe.send((time.perf_counter() - start, int(status_kib() / 1024)))
 
 
@@ -128,54 +128,57 @@ def of_processes(pool: list[str], count: int, rounds: int) -> dict[str, object]:
     """How many times a process's captions two make; memory after each shard of the first."""
     context = multiprocessing.get_context("spawn")
     pairs = [context.Pipe() for _ in range(2)]
-    asked = [(there, pool, count, seed) for seed, (_, there) in enumerate(pairs)]
-    made = [context.Process(target=annotating, args=args, daemon=True) for args in asked]
-    for process in made:
+    arguments = [(child_end, pool, count, seed) for seed, (_, child_end) in enumerate(pairs)]
+    processes = [context.Process(target=annotating, args=args, daemon=True) for args in arguments]
+    for process in processes:
         process.start()
-    pipes = [here for here, _ in pairs]
+    pipes = [parent_end for parent_end, _ in pairs]
     for pipe in pipes:
         pipe.recv()
     alone, both = zip(*((together(pipes[:1]), together(pipes)) for _ in range(rounds)), strict=True)
     for pipe in pipes:
         pipe.send(False)
-    for process in made:
+    for process in processes:
         process.join()
-    ratio = float(np.median([2 * one[0] / two[0] for one, two in zip(alone, both, strict=True)]))
-    return {"two_times_one": ratio, "mib": [m for one, two in zip(alone, both, strict=True) for m in (one[1], two[1])]}
+    ratio = float(np.median([2 * single[0] / joint[0] for single, joint in zip(alone, both, strict=True)]))
+    return {
+        "two_times_one": ratio,
+        "mib": [m for single, joint in zip(alone, both, strict=True) for m in (single[1], joint[1])],
+    }
 
 
 def of_rows(pool: list[str], count: int) -> dict[str, float]:
     """Bytes of a caption in its mapped file, and how long it takes to be an `Annotation`, in an order by chance."""
-    batch = pa.RecordBatch.from_struct_array(stage.columns(captions(pool, count, 0), Counter()).array())
+    batch = pa.RecordBatch.from_struct_array(stage.annotate_columns(captions(pool, count, 0), Counter()).array())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "00000.arrow")
         with pa.ipc.new_file(str(path), batch.schema) as writer:
             writer.write_batch(batch)
-        rows = Rows(pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0))
+        rows = AnnotationRows(pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0))
         order = np.random.default_rng(0).permutation(count).tolist()
         pickled = [pickle.dumps(rows[i]) for i in order]
-        made = [cpu_s(lambda: [rows[i] and None for i in order]) for _ in range(5)]
-        unpickled = [cpu_s(lambda: [pickle.loads(one) and None for one in pickled]) for _ in range(5)]
-        ratio = min(made) / min(unpickled)
+        row_seconds = [cpu_s(lambda: [rows[i] and None for i in order]) for _ in range(5)]
+        unpickling_seconds = [cpu_s(lambda: [pickle.loads(raw) and None for raw in pickled]) for _ in range(5)]
+        ratio = min(row_seconds) / min(unpickling_seconds)
         return {
             "bytes": path.stat().st_size / count,
             "bytes_pickled": sum(map(len, pickled)) / count,
-            "row_us": 1e6 * min(made) / count,
+            "row_us": 1e6 * min(row_seconds) / count,
             "row_times_unpickling": ratio,
         }
 
 
-def broken(found: dict) -> Iterator[str]:
+def broken(figures: dict) -> Iterator[str]:
     """The bounds that do not hold."""
-    if found["columns_times_spacy"] < SPACY:
+    if figures["columns_times_spacy"] < SPACY:
         yield "columns_times_spacy"
-    if found["two_times_one"] < PROCESSES:
+    if figures["two_times_one"] < PROCESSES:
         yield "two_times_one"
-    if found["bytes"] > BYTES:
+    if figures["bytes"] > BYTES:
         yield "bytes"
-    if found["row_times_unpickling"] > ROW:
+    if figures["row_times_unpickling"] > ROW:
         yield "row_times_unpickling"
-    if found["mib"][-1] > GROWTH * found["mib"][len(found["mib"]) // 2]:
+    if figures["mib"][-1] > GROWTH * figures["mib"][len(figures["mib"]) // 2]:
         yield "mib"
 
 
@@ -188,11 +191,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--shards", type=int, default=4, help="that each of two processes makes")
     args = parser.parse_args(argv)
     pool = lines(args.file)
-    found = {"captions": args.captions} | against_spacy(pool, args.captions, args.rounds)
-    found |= of_processes(pool, args.captions, args.shards) | of_rows(pool, args.captions)
-    found["broken"] = list(broken(found))
-    print(json.dumps(found, indent=1))
-    return 1 if found["broken"] else 0
+    figures = {"captions": args.captions} | against_spacy(pool, args.captions, args.rounds)
+    figures |= of_processes(pool, args.captions, args.shards) | of_rows(pool, args.captions)
+    figures["broken"] = list(broken(figures))
+    print(json.dumps(figures, indent=1))
+    return 1 if figures["broken"] else 0
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.base.lazy import open_clip
 from compclip.config.cell import Cell
-from compclip.runs import folder
-from compclip.runs.folder import Published
+from compclip.interface.method import load_method
+from compclip.runs import run_folder
+from compclip.runs.run_folder import Published
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
+METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
 WHOLE = ("ViT-B-32-quickgelu", "ViT-B-16-quickgelu", "ViT-B-16-SigLIP", "ViT-L-14-quickgelu")
 SHORT, LAYERS, WORDS = "-short", 1, 32000
 SHORTENED = (
@@ -54,7 +54,7 @@ MODELS = (*WHOLE, *(name + SHORT for name in SHORTENED))
 # CLIPS' config is in its repository: towers as CLIPA's, longer texts (the length is from memory, not from the file).
 CLIPS = ("ViT-L-14-CLIPA", {"context_length": 80, "tokenizer_mode": "clips", "tokenizer_kwargs": None})
 OPTIONS: dict[str, Any] = {"clic": {"train": {"trainable": "text"}}, "ce_clip": {"words": "wordnet"}}
-PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.cells"]
+PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.cell_results"]
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"
 BESIDE = "beside.jsonl"
@@ -96,7 +96,7 @@ class Row:
 
 def make(root: Path, data: Path, methods: list[str], models: list[str], steps: int, batch_size: int) -> None:
     """The project: parameters, annotated photographs."""
-    backbones = [f"  {m}: {{model: {_written(root, m)}, weights: random, tokenizer: clip}}" for m in models]
+    backbones = [f"  {m}: {{model: {_name_or_config_file(root, m)}, weights: random, tokenizer: clip}}" for m in models]
     write_atomic(
         root / "params.yaml",
         PARAMS.format(
@@ -114,24 +114,26 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
         root / "sugarcrepe" / f"{SUBSET}.json",
         {k: v for k, v in records.items() if (data / "coco" / "val2017" / v["filename"]).is_file()},
     )
-    write_atomic(root / BESIDE, beside(read_json(data / "coco" / "annotations" / "captions_val2017.json")))
-    command(root, "compclip.data.prepare", "--data", "coco")
-    command(root, "compclip.data.prepare", "--data", "coco", "--annotate")
+    write_atomic(root / BESIDE, format_negatives(read_json(data / "coco" / "annotations" / "captions_val2017.json")))
+    command(root, "compclip.prepare.shard_stages", "--data", "coco")
+    command(root, "compclip.prepare.shard_stages", "--data", "coco", "--annotate")
 
 
-def beside(coco: dict[str, Any]) -> str:
+def format_negatives(coco: dict[str, Any]) -> str:
     """A list of what stands beside each photograph as its negatives: the next two, and what is said about them."""
-    said = {a["image_id"]: a["caption"] for a in coco["annotations"]}
-    found = [(image["file_name"], said[image["id"]]) for image in coco["images"] if image["id"] in said]
+    captions = {a["image_id"]: a["caption"] for a in coco["annotations"]}
+    captioned = [(image["file_name"], captions[image["id"]]) for image in coco["images"] if image["id"] in captions]
     rows = []
-    for place, (name, _) in enumerate(found):
-        (image_1, text_1), (image_2, text_2) = (found[(place + step) % len(found)] for step in (1, 2))
+    for index, (name, _) in enumerate(captioned):
+        (image_1, text_1), (image_2, text_2) = (captioned[(index + step) % len(captioned)] for step in (1, 2))
         rows.append({"image": name, "image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2})
     return "\n".join(map(json.dumps, rows)) + "\n"
 
 
 def config(name: str) -> dict[str, Any]:
     """open_clip's config of a model with one layer a tower. Raises UserError for one that it does not know."""
+    import open_clip
+
     source, changed = CLIPS if name == "ViT-L-14-CLIPS" else (name, {})
     if (cfg := open_clip.get_model_config(source)) is None:
         raise UserError(f"model {name}{SHORT}: open_clip knows no {name}")
@@ -143,7 +145,7 @@ def config(name: str) -> dict[str, Any]:
     return cfg | {"vision_cfg": vision, "text_cfg": text}
 
 
-def _written(root: Path, name: str) -> str:
+def _name_or_config_file(root: Path, name: str) -> str:
     """What params.yaml calls a model: its name, or the config file that is written here."""
     if not name.endswith(SHORT):
         return name
@@ -157,6 +159,7 @@ def _timm_name(name: str) -> str:
 
 def _register() -> None:
     """Have timm know its towers of one layer; it has no other way to be told of a depth by open_clip."""
+    import open_clip
     import timm
     from timm.models import register_model
 
@@ -175,12 +178,12 @@ def measure(root: Path, method: str, model: str) -> Row:
     cell = Cell(method, model, "coco", 0)
     command(root, "compclip.train", "--cell", cell.name)
     command(root, "compclip.evaluate", "--cell", cell.name)
-    made = Published(root, cell)
-    log = [json.loads(line) for line in made.trained.metrics.read_text().splitlines()]
-    result = read_json(folder.result(made.results, "sugarcrepe"))
+    published = Published(root, cell)
+    log = [json.loads(line) for line in published.trained.metrics.read_text().splitlines()]
+    result = read_json(run_folder.result_path(published.results, "sugarcrepe"))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
-    peak_gib = read_json(made.trained.environment)["peak_memory_mib"] / 1024
-    for path in (made.trained.path, made.results, root / "store"):
+    peak_gib = read_json(published.trained.environment)["peak_memory_mib"] / 1024
+    for path in (published.trained.path, published.results, root / "store"):
         shutil.rmtree(path)
     return Row(
         method,
@@ -202,26 +205,28 @@ def command(root: Path, module: str, *args: str) -> None:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    done = context.Process(target=_inside, args=(root, module, args))
-    done.start()
-    done.join()
-    if done.exitcode:
-        said = (root / "said.txt").read_text(errors="replace").strip()[-600:]
-        raise UserError(f"{module} {' '.join(args)}: ended with {done.exitcode}: {said}")
+    process = context.Process(target=_inside, args=(root, module, args))
+    process.start()
+    process.join()
+    if process.exitcode:
+        output = (root / "said.txt").read_text(errors="replace").strip()[-600:]
+        raise UserError(f"{module} {' '.join(args)}: ended with {process.exitcode}: {output}")
 
 
 def _inside(root: Path, module: str, args: tuple[str, ...]) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     os.chdir(root)
-    with open("said.txt", "wb") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
+    with open("said.txt", "wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     if any(root.glob(f"*{SHORT}.json")):
         _register()
     sys.argv = [module, *args]
-    found = importlib.import_module(module)
-    found = found if hasattr(found, "main") else importlib.import_module(f"{module}.__main__")
-    sys.exit(entry(found.main))
+    command_module = importlib.import_module(module)
+    command_module = (
+        command_module if hasattr(command_module, "main") else importlib.import_module(f"{module}.__main__")
+    )
+    sys.exit(entry(command_module.main))
 
 
 def table(rows: list[Row]) -> str:
@@ -251,8 +256,8 @@ def main(argv: list[str]) -> int:
         print(f"skipped: {args.data} has no coco and sugarcrepe folders; give theirs with --data")
         return 0
     rows = []
-    with tempfile.TemporaryDirectory(prefix="architectures-") as made:
-        root = Path(made)
+    with tempfile.TemporaryDirectory(prefix="architectures-") as folder:
+        root = Path(folder)
         make(root, args.data, args.methods, args.models, args.steps, args.batch_size)
         for model in args.models:
             rows += _measured(root, model, args.methods)
@@ -266,14 +271,14 @@ def _measured(root: Path, model: str, methods: list[str]) -> list[Row]:
     rows = []
     for method in methods:
         try:
-            rows.append(_shown(measure(root, method, model)))
+            rows.append(_print_row(measure(root, method, model)))
         except UserError as error:
             print(f"{method:<15} {model:<34} failed: {error}", flush=True)
     shutil.rmtree(root / "models" / model)
     return rows
 
 
-def _shown(row: Row) -> Row:
+def _print_row(row: Row) -> Row:
     print(table([row]).splitlines()[1], flush=True)
     return row
 

@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
-from compclip.evaluate import kept  # noqa: E402
-from compclip.runs import store  # noqa: E402
-from compclip.runs.store import StoredRun  # noqa: E402
+from compclip.evaluate import result_store  # noqa: E402
+from compclip.runs import run_store  # noqa: E402
+from compclip.runs.run_store import StoredRun  # noqa: E402
 from perf.checkout import copy  # noqa: E402
 
 GRIDS = {14: (7, 2), 100: (25, 4), 500: (25, 20)}  # cells: methods, seeds
@@ -58,8 +58,9 @@ TINY = {
 }
 WEIGHTS_BYTES = 2_000_000
 # Variables of whoever measures: without its bytecode every process would compile the project anew.
-NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", store.VARIABLE)
-BOUNDS = {"nothing_s": 15.0, "collect_s_a_cell": 0.3, "status_s": 2.0, "report_s": 60.0, "track_s_a_run": 1.0}
+NOT_A_USERS = ("MLFLOW_TRACKING_URI", "PYTHONDONTWRITEBYTECODE", run_store.VARIABLE)
+BOUNDS = {"nothing_s": 10.0, "status_s": 2.0, "report_s": 60.0, "track_s_a_run": 1.0}
+COLLECT_S_A_STAGE, COLLECT_S_A_CELL = 1.0, 0.05
 NOTHING_GROWS = 2.0  # from 14 cells to 500
 
 
@@ -78,58 +79,61 @@ def command(root: Path, *words: str) -> tuple[float, float]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {k: v for k, v in os.environ.items() if k not in NOT_A_USERS}
     env |= {"PATH": path, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    usage_before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, "-m", *words], cwd=root, env=env, check=True, stdout=sys.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     return round(cpu, 2), round(time.perf_counter() - began, 2)
 
 
 def runs(root: Path) -> Iterator[StoredRun]:
     """The different runs of the grid, in its order."""
-    seen: set[str] = set()
-    for plan in sorted((root / store.PLAN).glob("*.json")):
-        for stored in store.planned(plan.stem, root):
-            if stored.key not in seen:
-                seen.add(stored.key)
-                yield stored
+    seen_keys: set[str] = set()
+    for plan in sorted((root / run_store.PLAN).glob("*.json")):
+        for run in run_store.load_planned(plan.stem, root):
+            if run.key not in seen_keys:
+                seen_keys.add(run.key)
+                yield run
 
 
 def finish(root: Path) -> int:
     """A finished and scored run for every key, of the results of one that was really made; how many."""
-    first = next(stored for stored in runs(root) if stored.cell.method != "pretrained")
+    first = next(run for run in runs(root) if run.cell.method != "pretrained")
     command(root, "compclip.train", "--method", first.cell.method)
     command(root, "compclip.evaluate", "--method", first.cell.method)
     [scores] = first.folder.path.glob("scores/*")
     results = {path.stem: read_json(path) for path in scores.glob("*.json") if path.stem != "summary"}
     rng, count = np.random.default_rng(0), 0
-    for stored in runs(root):
+    for run in runs(root):
         count += 1
-        if not stored.finished:
-            _invent(stored, first, results, rng)
+        if not run.finished:
+            _invent(run, first, results, rng)
     return count
 
 
-def _invent(stored: StoredRun, model: StoredRun, results: dict[str, dict], rng: np.random.Generator) -> None:
-    final = stored.folder.final
+def _invent(run: StoredRun, model: StoredRun, results: dict[str, dict], rng: np.random.Generator) -> None:
+    final = run.folder.final
     shutil.copytree(model.folder.final.path, final.path)
     write_atomic(final.weights, rng.bytes(WEIGHTS_BYTES))
-    write_atomic(final.config, stored.config_text())
+    write_atomic(final.config, run.config_text())
     facts = read_json(model.folder.final.environment)
-    weights = {"weights_fingerprint": rng.bytes(16).hex(), "run_key": stored.key}
+    weights = {"weights_fingerprint": rng.bytes(16).hex(), "run_key": run.key}
     write_json(final.environment, facts | weights)
-    write_atomic(stored.folder.lock, "")
-    plan = read_json(stored.root / "plan" / "evaluate" / f"{stored.cell.method}.json")
+    write_atomic(run.folder.lock, "")
+    plan = read_json(run.root / "plan" / "evaluate" / f"{run.cell.method}.json")
     with_noise = {name: _noisy(document, rng) for name, document in results.items()}
-    kept.mark(stored.folder, kept.keep(kept.planned(plan, stored.root), stored.folder, with_noise))
+    result_store.mark_scored(
+        run.folder,
+        result_store.store_results(result_store.task_from_plan(plan, run.root), run.folder, with_noise),
+    )
 
 
 def _noisy(document: dict, rng: np.random.Generator) -> dict:
     """The document with other outcomes, and the metrics that follow from them."""
     items, metrics = {}, dict(document["metrics"])
-    for name, one in document["items"].items():
-        outcomes = (rng.random(len(one["ids"])) < rng.uniform(0.4, 0.9)).astype(int).tolist()
-        items[name] = one | {"outcomes": outcomes}
+    for name, item_set in document["items"].items():
+        outcomes = (rng.random(len(item_set["ids"])) < rng.uniform(0.4, 0.9)).astype(int).tolist()
+        items[name] = item_set | {"outcomes": outcomes}
         metrics[name] = float(np.mean(outcomes))
     for name, members in document["means"].items():
         metrics[name] = float(np.mean([metrics[m] for m in members]))
@@ -139,10 +143,10 @@ def _noisy(document: dict, rng: np.random.Generator) -> dict:
 def copies(root: Path) -> float:
     """Inodes of weights in the store, runs/, DVC's cache and MLflow, for each different checkpoint."""
     large = [p for p in root.rglob("*") if p.is_file() and p.stat().st_size >= WEIGHTS_BYTES]
-    found = [p for p in large if p.suffix != ".db" and not {".git", "experiments"} & set(p.parts)]
+    weight_files = [p for p in large if p.suffix != ".db" and not {".git", "experiments"} & set(p.parts)]
     different = {p.stat().st_ino for p in root.glob("store/*/final/checkpoint/*.safetensors")}
     base = {p.stat().st_ino for p in root.glob("models/*/*")}
-    return round(len({p.stat().st_ino for p in found} - base) / len(different), 3)
+    return round(len({p.stat().st_ino for p in weight_files} - base) / len(different), 3)
 
 
 def measure(root: Path, methods: int, seeds: int) -> dict:
@@ -177,16 +181,19 @@ def main() -> int:
     """Measure each size; say which bounds are broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, nargs="+", choices=sorted(GRIDS), default=sorted(GRIDS))
-    found = []
+    sizes = []
     for cells in parser.parse_args().cells:
         with tempfile.TemporaryDirectory(prefix="cells-") as folder:
-            found.append(measure(Path(folder) / "p", *GRIDS[cells]))
-        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
-    broken = [f"{f['cells']}: {name}={f[name]}" for f in found for name, most in BOUNDS.items() if f[name] > most]
-    nothing = {f["cells"]: f["nothing_s"] for f in found}
+            sizes.append(measure(Path(folder) / "p", *GRIDS[cells]))
+        print(json.dumps(sizes[-1]), file=sys.stderr, flush=True)
+    broken = [f"{f['cells']}: {name}={f[name]}" for f in sizes for name, most in BOUNDS.items() if f[name] > most]
+    for f in sizes:  # a stage of each method
+        if f["collect_s"][0] > (most := GRIDS[f["cells"]][0] * COLLECT_S_A_STAGE + f["cells"] * COLLECT_S_A_CELL):
+            broken.append(f"{f['cells']}: collect_s={f['collect_s'][0]}, of {most:.1f}")
+    nothing = {f["cells"]: f["nothing_s"] for f in sizes}
     if {14, 500} <= nothing.keys() and nothing[500] > NOTHING_GROWS * nothing[14]:
         broken.append(f"500: nothing_s={nothing[500]}, {nothing[500] / nothing[14]:.2f} times that at 14")
-    print(json.dumps({"sizes": found, "broken": broken}))
+    print(json.dumps({"sizes": sizes, "broken": broken}))
     return 1 if broken else 0
 
 

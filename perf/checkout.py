@@ -30,6 +30,6 @@ def copy(root: Path, params: str) -> Path:
 
 def environment(root: Path) -> dict[str, str]:
     """For commands with the copy's own code, this Python's programs and one thread."""
-    kept = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    inherited = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return kept | {"PATH": path, "PYTHONPATH": str(root.resolve()), "OMP_NUM_THREADS": "1"}
+    return inherited | {"PATH": path, "PYTHONPATH": str(root.resolve()), "OMP_NUM_THREADS": "1"}

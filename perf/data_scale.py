@@ -1,7 +1,18 @@
-"""Memory and start of training, and a `dvc repro` with nothing to do, over made data of any size (`data.py scale`)."""
+"""Measure the start and memory of training, and a `dvc repro` with nothing to do, over data sets of any size.
+
+    python perf/data_scale.py [--samples 10000 100000 1000000] [--folder FOLDER]
+    python perf/data_scale.py --shards 1200        # 12 million samples without pictures
+
+The project lies over tars of 10,000 samples with captions of 70 words. `recaption` (captioner `none`) and `annotate`
+run through `dvc repro`; one shard is really analysed, the others are made of its columns with other texts. Then the
+same is run with nothing to do. Fresh processes measure the seconds until a first batch for three kinds of views, and
+memory above the model. With --shards all shards are links to one. The last line printed is a JSON document; exit code 1
+where a bound is broken. `--folder` keeps what is made.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -15,16 +26,21 @@ from typing import Any
 
 from PIL import Image
 
-from compclip.base.files import write_json
-from compclip.base.names import Name
-from compclip.config import read
-from compclip.data import partners, prepare, shards
-from compclip.data.prepared import Prepared
-from compclip.data.sample import Sample
-from compclip.data.work import ANNOTATE, Work
-from perf import data_made, data_memory
-from perf.cells import command
-from perf.checkout import copy
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from compclip.base.errors import entry  # noqa: E402
+from compclip.base.files import write_json  # noqa: E402
+from compclip.base.names import Name  # noqa: E402
+from compclip.config import read  # noqa: E402
+from compclip.data import noun_index, shard_files  # noqa: E402
+from compclip.data.prepared_dataset import PreparedDataset  # noqa: E402
+from compclip.data.sample import Sample  # noqa: E402
+from compclip.prepare import noun_index_writer, shard_stages  # noqa: E402
+from compclip.prepare.shard_work import ANNOTATE, ShardWork  # noqa: E402
+from perf import made_tars, process_memory  # noqa: E402
+from perf.cells import command  # noqa: E402
+from perf.checkout import copy  # noqa: E402
 
 PARAMS = """
 grid: {methods: [pretrained], backbones: [tiny], data: [big], seeds: [0]}
@@ -52,71 +68,75 @@ def project(root: Path, count: int, rows: int) -> dict[str, Any]:
     """A project whose data stages are finished; what the stages took, in CPU and wall seconds."""
     copy(root, PARAMS)
     write_json(root / "tiny.json", TINY)
-    data_made.tars(root / "data" / "tars", count, rows)
-    found = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
+    made_tars.tars(root / "data" / "tars", count, rows)
+    figures = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
     with contextlib.chdir(root):
-        made = asked()
-        found["analyse_a_shard_s"] = command(Path(), "compclip.data.work", str(made.folder), made.items[0].name)
-        data_made.annotated(made, rows)
-    found["collect_annotate_s"] = command(root, *QUIET, f"annotate@{NAME}")
-    found["nothing_s"] = command(root, *QUIET, f"annotate@{NAME}")
-    print(json.dumps(found), file=sys.stderr, flush=True)
-    return found
+        work = plan_annotation()
+        figures["analyse_a_shard_s"] = command(
+            Path(), "compclip.prepare.shard_work", str(work.folder), work.items[0].name
+        )
+        made_tars.annotated(work, rows)
+    figures["collect_annotate_s"] = command(root, *QUIET, f"annotate@{NAME}")
+    figures["nothing_s"] = command(root, *QUIET, f"annotate@{NAME}")
+    print(json.dumps(figures), file=sys.stderr, flush=True)
+    return figures
 
 
-def asked() -> Work:
+def plan_annotation() -> ShardWork:
     """The work of `annotate`, in the project of the current folder."""
-    return prepare.asked(ANNOTATE, Name(NAME, "data"), read.load("params.yaml").data[NAME])
+    return shard_stages.plan_work(ANNOTATE, Name(NAME, "data"), read.load_params("params.yaml").data[NAME])
 
 
 def trained(data: Path, pictures: bool = True) -> dict[str, Any]:
     """How training begins with a data set, for each kind of views, with workers and without."""
-    found = {}
+    figures = {}
     for kind, workers in itertools.product(KINDS, (0, WORKERS)):
         name = f"{kind}, {workers} workers"
-        found[name] = data_memory.fresh(started, str(data), kind, workers, pictures)
-        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
-    return found
+        figures[name] = process_memory.call_in_fresh_process(started, str(data), kind, workers, pictures)
+        print(json.dumps({name: figures[name]}), file=sys.stderr, flush=True)
+    return figures
 
 
 def scale(folder: Path, samples: int, rows: int) -> dict[str, Any]:
     """One size: a project, then training's start."""
-    made = project(folder, -(-samples // rows), rows)
-    found = {"samples": samples, "shards": -(-samples // rows)} | made | trained(folder / "data" / NAME)
-    return found | {"broken": list(broken(found))}
+    stage_figures = project(folder, -(-samples // rows), rows)
+    figures = {"samples": samples, "shards": -(-samples // rows)} | stage_figures | trained(folder / "data" / NAME)
+    return figures | {"broken": list(broken(figures))}
 
 
 def repeated(folder: Path, rows: int, count: int) -> dict[str, Any]:
     """Many rows without pictures: `count` shards that are links to one; what they have in common is really written."""
     project(folder, 1, rows)
     out = folder / "data" / "repeated"
-    data_made.repeated(folder / "data" / NAME, out, count)
-    written = data_memory.fresh(joined, str(out))
-    found = {"samples": rows * count, "shards": count, "partners": written} | trained(out, pictures=False)
-    return found | {"broken": list(broken(found))}
+    made_tars.repeated(folder / "data" / NAME, out, count)
+    index_figures = process_memory.call_in_fresh_process(joined, str(out))
+    figures = {"samples": rows * count, "shards": count, "partners": index_figures} | trained(out, pictures=False)
+    return figures | {"broken": list(broken(figures))}
 
 
 def joined(folder: str) -> dict[str, Any]:
     """What it takes to write which captions share a noun."""
     data = Path(folder)
-    names = [shard.name for shard in shards.read_manifest(data / shards.MANIFEST, "annotate").shards]
-    with data_memory.peak() as found, data_memory.spent() as times:
-        partners.write(data / partners.FILE, [data / shards.SHARDS / f"{name}.arrow" for name in names])
-    return {"cpu_s": times["cpu_s"], "peak_mib": found["mib"], "file_mib": _mib(data / partners.FILE)}
+    names = [shard.name for shard in shard_files.read_manifest(data / shard_files.MANIFEST, "annotate").shards]
+    with process_memory.peak() as memory_peak, process_memory.spent() as times:
+        noun_index_writer.write_noun_index(
+            data / noun_index.FILE, [data / shard_files.SHARDS / f"{name}.arrow" for name in names]
+        )
+    return {"cpu_s": times["cpu_s"], "peak_mib": memory_peak["mib"], "file_mib": _mib(data / noun_index.FILE)}
 
 
 def _mib(path: Path) -> float:
     return round(path.stat().st_size / 2**20, 1)
 
 
-def broken(found: dict[str, Any]) -> Iterator[str]:
+def broken(figures: dict[str, Any]) -> Iterator[str]:
     """The bounds that do not hold: the start's at a million samples and less."""
-    for name, one in found.items():
-        if isinstance(one, dict) and max([one.get("peak_mib", 0), *one.get("workers_mib", [])]) > MEMORY_MIB:
+    for name, figure in figures.items():
+        if isinstance(figure, dict) and max([figure.get("peak_mib", 0), *figure.get("workers_mib", [])]) > MEMORY_MIB:
             yield f"{name}: memory"
-        if isinstance(one, dict) and one.get("first_batch_s", 0) > START_S and found["samples"] <= 10**6:
+        if isinstance(figure, dict) and figure.get("first_batch_s", 0) > START_S and figures["samples"] <= 10**6:
             yield f"{name}: start"
-    if "nothing_s" in found and found["nothing_s"][0] > NOTHING_S:
+    if "nothing_s" in figures and figures["nothing_s"][0] > NOTHING_S:
         yield "nothing_s"
 
 
@@ -125,33 +145,33 @@ def broken(found: dict[str, Any]) -> Iterator[str]:
 
 def started(data: str, kind: str, workers: int, pictures: bool) -> dict[str, Any]:
     """Seconds from an opened model to the first batch, then memory above the model over some batches."""
-    from compclip.train.views import Maker, Rows
+    from compclip.train.view_maker import EpochSampler, ViewMaker
 
     os.chdir(Path(data).parent.parent)  # pictures are named from the project's root
     model, views = _model(), _views(kind)
-    with data_memory.peak() as found:
+    with process_memory.peak() as memory_peak:
         began, cpu = time.perf_counter(), time.process_time()
-        maker = Maker(Prepared(Path(data)), 0, model.image_size, **({} if pictures else {"load": _blank}))
-        rows = Rows(maker, BATCH)
-        with _made(rows, views, model, workers) as made:
-            next(made)
+        maker = ViewMaker(PreparedDataset(Path(data)), 0, model.image_size, **({} if pictures else {"load": _blank}))
+        rows = EpochSampler(maker, BATCH)
+        with _open_batches(rows, views, model, workers) as batches:
+            next(batches)
             first = {"first_batch_s": round(time.perf_counter() - began, 2)}
             first["driver_cpu_s"] = round(time.process_time() - cpu, 2)
-            for _ in itertools.islice(made, STEPS):
+            for _ in itertools.islice(batches, STEPS):
                 pass
-            others = [data_memory.memory(pid)["own_dirty"] for pid in _children()]
-    now = data_memory.memory()
-    return first | {"peak_mib": found["mib"], "mapped_mib": now["mapped"], "workers_mib": others}
+            workers_mib = [process_memory.memory(pid)["own_dirty"] for pid in _children()]
+    now = process_memory.memory()
+    return first | {"peak_mib": memory_peak["mib"], "mapped_mib": now["mapped"], "workers_mib": workers_mib}
 
 
 @contextlib.contextmanager
-def _made(rows: Any, views: Any, model: Any, workers: int) -> Iterator[Iterator[Any]]:
+def _open_batches(rows: Any, views: Any, model: Any, workers: int) -> Iterator[Iterator[Any]]:
     """The batches from a step in a later epoch on: two orders are held."""
     from compclip.train import loader
 
-    made = loader.batches(rows, lambda _: views, model, range(rows.per_epoch - 8, rows.per_epoch + STEPS), workers)
-    yield made
-    del made
+    batches = loader.batches(rows, lambda _: views, model, range(rows.per_epoch - 8, rows.per_epoch + STEPS), workers)
+    yield batches
+    del batches
 
 
 def _model() -> Any:
@@ -178,10 +198,43 @@ def _views(kind: str) -> Any:
 
 
 def _blank(_: Sample | None) -> Image.Image:
-    return Image.new("RGB", (data_made.SIDE, data_made.SIDE))
+    return Image.new("RGB", (made_tars.SIDE, made_tars.SIDE))
 
 
 def _children() -> list[int]:
     """Processes that this one started and that live."""
-    own = os.getpid()
-    return [int(n) for n in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
+    pid = os.getpid()
+    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="python perf/data_scale.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", help="an empty folder, which stays; default: a temporary one")
+    parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6])
+    parser.add_argument("--rows", type=int, default=made_tars.ROWS, help="samples of a tar")
+    parser.add_argument("--shards", type=int, default=0, help="measure so many links to one shard instead")
+    return parser.parse_args(argv)
+
+
+def measure(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every size, or many links to one shard."""
+    if args.shards:
+        return [repeated(folder / "rows", args.rows, args.shards)]
+    return [scale(folder / str(samples), samples, args.rows) for samples in args.samples]
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print, and say which bounds are broken."""
+    args = parse(argv)
+    with tempfile.TemporaryDirectory(prefix="data-") as temporary:
+        sizes = measure(Path(args.folder).absolute() if args.folder else Path(temporary), args)
+    print(json.dumps(sizes), flush=True)
+    return 1 if any(size["broken"] for size in sizes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

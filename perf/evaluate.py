@@ -34,13 +34,13 @@ import torch
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_atomic, write_json
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
-from compclip.benchmarks._files import spread
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
+from compclip.benchmarks._files import spread_evenly
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
 
 MODEL, BATCH, CHECKPOINTS = "ViT-B-32", 64, 10
 SCENES = ("sugarcrepe", "sugarcrepe_pp", "winoground", "hard_positives", "retrieval")
@@ -48,9 +48,9 @@ SCENES = ("sugarcrepe", "sugarcrepe_pp", "winoground", "hard_positives", "retrie
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
     """Wall and CPU seconds, those of ended children included, and what came of it."""
-    began, before = time.perf_counter(), _cpu()
-    made = work()
-    return time.perf_counter() - began, _cpu() - before, made
+    began, cpu_before = time.perf_counter(), _cpu()
+    result = work()
+    return time.perf_counter() - began, _cpu() - cpu_before, result
 
 
 def _cpu() -> float:
@@ -60,24 +60,24 @@ def _cpu() -> float:
 
 def compared(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, scale: float = 1.0) -> dict[str, Any]:
     """Both in turns; `scale` is how much more than they did they would have had to do."""
-    found = [(timed(ours), timed(theirs)) for _ in range(rounds)]
+    timings = [(timed(ours), timed(theirs)) for _ in range(rounds)]
     pairs = {"wall": 0, "cpu": 1}
-    seconds = {f"{kind}_s": [[round(a[i], 2), round(b[i] * scale, 2)] for a, b in found] for kind, i in pairs.items()}
-    ratios = {f"{kind}_ratio": round(median(scale * b[i] / a[i] for a, b in found), 2) for kind, i in pairs.items()}
-    return seconds | ratios | {"ours": found[-1][0][2], "theirs": found[-1][1][2]}
+    seconds = {f"{kind}_s": [[round(a[i], 2), round(b[i] * scale, 2)] for a, b in timings] for kind, i in pairs.items()}
+    ratios = {f"{kind}_ratio": round(median(scale * b[i] / a[i] for a, b in timings), 2) for kind, i in pairs.items()}
+    return seconds | ratios | {"ours": timings[-1][0][2], "theirs": timings[-1][1][2]}
 
 
 def at_hand(folder: Path, names: Path, out: Path) -> Path:
     """SugarCrepe's or SugarCrepe++'s files with the records whose pictures are there."""
-    there = set(os.listdir(names))
+    existing = set(os.listdir(names))
     for file in sorted(folder.glob("*.json")):
         rows = read_json(file)
         if isinstance(rows, list):
-            kept: Any = [row for row in rows if row["filename"] in there]
+            matching: Any = [row for row in rows if row["filename"] in existing]
         else:
-            kept = {key: row for key, row in rows.items() if row["filename"] in there}
-        if kept:
-            write_json(out / file.name, kept)
+            matching = {key: row for key, row in rows.items() if row["filename"] in existing}
+        if matching:
+            write_json(out / file.name, matching)
     return out
 
 
@@ -86,8 +86,8 @@ def flickr(folder: Path, out: Path, share: float) -> tuple[Path, Path]:
     with open(folder / "captions.txt", encoding="utf-8", newline="") as file:
         rows = [(row["image"], row["caption"]) for row in csv.DictReader(file)]
     pictures = sorted({image for image, _ in rows})
-    chosen = set(pictures[: max(BATCH, round(len(pictures) * share))])
-    rows = [row for row in rows if row[0] in chosen]
+    chosen_pictures = set(pictures[: max(BATCH, round(len(pictures) * share))])
+    rows = [row for row in rows if row[0] in chosen_pictures]
     theirs = "".join(f"{image},{caption}\n" for image, caption in rows)
     write_atomic(out / "theirs.txt", "image,caption\n" + theirs)
     quoted = "".join('{},"{}"\n'.format(image, caption.replace('"', '""')) for image, caption in rows)
@@ -108,18 +108,18 @@ def clip_benchmark(data: Path, folder: Path, args: argparse.Namespace) -> dict[s
         "sugarcrepe": sugarcrepe.load(files, coco, names),
         "flickr8k": retrieval.load(captions, pictures),
     }
-    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
+    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
     ours = lambda: _ours(model, loaded, how)  # noqa: E731
-    found = compared(ours, lambda: _theirs(model, files, coco, theirs_file, pictures), args.rounds)
-    return found | {"differ": differing(found.pop("ours"), found.pop("theirs"))}
+    figures = compared(ours, lambda: _theirs(model, files, coco, theirs_file, pictures), args.rounds)
+    return figures | {"differ": differing(figures.pop("ours"), figures.pop("theirs"))}
 
 
-def _ours(model: Model, loaded: dict[str, Benchmark], how: How) -> dict[str, float]:
-    scored = score.outcomes(model, loaded, how)
+def _ours(model: ClipModel, loaded: dict[str, Benchmark], how: Scoring) -> dict[str, float]:
+    scored = score.score_model(model, loaded, how)
     return {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
 
 
-def _theirs(model: Model, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
+def _theirs(model: ClipModel, files: Path, coco: Path, captions: Path, pictures: Path) -> dict[str, float]:
     from clip_benchmark.datasets.builder import image_captions_collate_fn
     from clip_benchmark.datasets.flickr import Flickr
     from clip_benchmark.datasets.sugar_crepe import SugarCrepe
@@ -130,18 +130,18 @@ def _theirs(model: Model, files: Path, coco: Path, captions: Path, pictures: Pat
         return torch.utils.data.DataLoader(dataset, shuffle=False, **options)
 
     model.clip.eval()
-    found = {}
+    metrics = {}
     for file in sorted(files.glob("*.json")):
         data = SugarCrepe(str(coco), str(file), transform=model.transform)
-        made = image_caption_selection.evaluate(model.clip, loader(data), model.tokenize, "cpu", amp=False)
-        found[f"sugarcrepe/{file.stem}"] = made["text_acc"]
+        result = image_caption_selection.evaluate(model.clip, loader(data), model.tokenize, "cpu", amp=False)
+        metrics[f"sugarcrepe/{file.stem}"] = result["text_acc"]
     data = Flickr(str(pictures), str(captions), transform=model.transform)
     ks = list(retrieval.KS)
-    made = zeroshot_retrieval.evaluate(model.clip, loader(data), model.tokenize, "cpu", amp=False, recall_k_list=ks)
+    result = zeroshot_retrieval.evaluate(model.clip, loader(data), model.tokenize, "cpu", amp=False, recall_k_list=ks)
     for k in ks:
-        found[f"flickr8k/i2t_recall_at_{k}"] = made[f"text_retrieval_recall@{k}"]
-        found[f"flickr8k/t2i_recall_at_{k}"] = made[f"image_retrieval_recall@{k}"]
-    return found
+        metrics[f"flickr8k/i2t_recall_at_{k}"] = result[f"text_retrieval_recall@{k}"]
+        metrics[f"flickr8k/t2i_recall_at_{k}"] = result[f"image_retrieval_recall@{k}"]
+    return metrics
 
 
 def differing(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, list[float]]:
@@ -155,18 +155,18 @@ def pairs(data: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     coco = data / "coco" / "val2017"
     files = at_hand(data / "sugarcrepe_pp", coco, folder / "sugarcrepe_pp")
     loaded = sugarcrepe_pp.load(files, coco, ",".join(sorted(file.stem for file in files.glob("*.json"))))
-    model, how = backbone.create(MODEL, seed=0), How(threads=args.threads)
-    sample = spread(loaded.records, args.sample)
-    found = compared(
-        lambda: len(score.outcomes(model, {"sugarcrepe_pp": loaded}, how)),
+    model, how = backbone.create(MODEL, seed=0), Scoring(threads=args.threads)
+    sample = spread_evenly(loaded.records, args.sample)
+    figures = compared(
+        lambda: len(score.score_model(model, {"sugarcrepe_pp": loaded}, how)),
         lambda: sum(_pair_by_pair(model, sample)),
         args.rounds,
         scale=len(loaded) / len(sample),
     )
-    return {name: value for name, value in found.items() if name not in ("ours", "theirs")} | {"records": len(loaded)}
+    return {name: value for name, value in figures.items() if name not in ("ours", "theirs")} | {"records": len(loaded)}
 
 
-def _pair_by_pair(model: Model, records: Any) -> Iterator[bool]:
+def _pair_by_pair(model: ClipModel, records: Any) -> Iterator[bool]:
     """Both tasks of each record: six pairs, of a picture and a text or of two texts, each encoded by itself."""
     from PIL import Image
 
@@ -180,25 +180,27 @@ def _pair_by_pair(model: Model, records: Any) -> Iterator[bool]:
     for record in records:
         with torch.no_grad():
             p1, p2, n = ((picture(record.images[0]) * text(line)).sum() for line in record.texts)
-            one, two, negative = record.texts
-            same, first, second = ((text(a) * text(b)).sum() for a, b in ((one, two), (one, negative), (two, negative)))
-        yield bool(p1 > n and p2 > n and same > first and same > second)
+            text_1, text_2, negative = record.texts
+            text_similarity, negative_1, negative_2 = (
+                (text(a) * text(b)).sum() for a, b in ((text_1, text_2), (text_1, negative), (text_2, negative))
+            )
+        yield bool(p1 > n and p2 > n and text_similarity > negative_1 and text_similarity > negative_2)
 
 
 def checkpoints(project: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Ten models of the scenes scored together, against each scored alone: whole processes."""
     world, start = project / "data" / "scenes_world", project / "models" / "scenes"
-    for place in (world, start):
-        if not place.is_dir():
-            raise UserError(f"{place}: not there; `dvc repro scenes backbone` makes it, --project names its project")
-    given = [str(ref) for ref in _others(start, folder)]
-    found = compared(
-        lambda: _process(world, given, args.threads),
-        lambda: [_process(world, [one], args.threads) for one in given],
+    for required in (world, start):
+        if not required.is_dir():
+            raise UserError(f"{required}: not there; `dvc repro scenes backbone` makes it, --project names its project")
+    refs = [str(ref) for ref in _make_variants(start, folder)]
+    figures = compared(
+        lambda: _process(world, refs, args.threads),
+        lambda: [_process(world, [single_ref], args.threads) for single_ref in refs],
         args.rounds,
     )
-    shares = {f"{kind}_share": round(1 / found[f"{kind}_ratio"], 3) for kind in ("wall", "cpu")}
-    return {name: value for name, value in found.items() if name not in ("ours", "theirs")} | shares
+    shares = {f"{kind}_share": round(1 / figures[f"{kind}_ratio"], 3) for kind in ("wall", "cpu")}
+    return {name: value for name, value in figures.items() if name not in ("ours", "theirs")} | shares
 
 
 def _process(world: Path, refs: list[str], threads: int) -> None:
@@ -209,14 +211,14 @@ def _process(world: Path, refs: list[str], threads: int) -> None:
 def score_together(world: Path, refs: list[str], threads: int) -> None:
     """What a stage does with checkpoints: all of them on the scenes' benchmarks. Raises UserError where one fails."""
     pictures = {name: world / ("winoground/images" if name == "winoground" else "test") for name in SCENES}
-    sections = {name: Section(path=str(world / name), images=str(place)) for name, place in pictures.items()}
-    loaded = score.load(sections, list(sections), How(threads=threads))
-    for _, made in score.documents_of_all([score.by_path(ref) for ref in refs], loaded):
-        if isinstance(made, UserError):
-            raise made
+    sections = {name: Section(path=str(world / name), images=str(images)) for name, images in pictures.items()}
+    loaded = score.load_benchmarks(sections, list(sections), Scoring(threads=threads))
+    for _, scores in score.score_checkpoints([score.checkpoint_at(ref) for ref in refs], loaded):
+        if isinstance(scores, UserError):
+            raise scores
 
 
-def _others(start: Path, folder: Path) -> Iterator[Path]:
+def _make_variants(start: Path, folder: Path) -> Iterator[Path]:
     """Checkpoints that differ a little from one."""
     model = backbone.load(start)
     for number in range(CHECKPOINTS):
@@ -246,7 +248,7 @@ def main(argv: list[str]) -> int:
     if args.score:
         score_together(args.world, args.score, args.threads)
         return 0
-    data, found = os.environ.get("COMPCLIP_SHARED_DATA", ""), {}
+    data, figures = os.environ.get("COMPCLIP_SHARED_DATA", ""), {}
     for name in args.parts:
         if name != "checkpoints" and not data:
             print(f"{name}: left out: COMPCLIP_SHARED_DATA names no folder of real files", file=sys.stderr)
@@ -254,11 +256,11 @@ def main(argv: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="evaluate-") as folder:
             try:
                 where = args.project if name == "checkpoints" else Path(data)
-                found[name] = PARTS[name](where, Path(folder), args)
+                figures[name] = PARTS[name](where, Path(folder), args)
             except UserError as error:
                 print(f"{name}: left out: {error}", file=sys.stderr)
-        print(json.dumps({name: found.get(name)}), file=sys.stderr, flush=True)
-    print(json.dumps(found))
+        print(json.dumps({name: figures.get(name)}), file=sys.stderr, flush=True)
+    print(json.dumps(figures))
     return 0
 
 

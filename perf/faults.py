@@ -10,14 +10,14 @@ from collections import Counter
 from pathlib import Path
 
 from compclip.runs.progress import CLOCK
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 
 
-def outcome(made: StoredRun) -> dict:
+def outcome(run: StoredRun) -> dict:
     """What must be equal: weights, steps without the clock's part, results without their time."""
-    trained = made.published.trained
+    trained = run.published.trained
     rows = [json.loads(line) for line in trained.metrics.read_text().splitlines()]
-    result = json.loads((made.published.results / "sugarcrepe.json").read_text())
+    result = json.loads((run.published.results / "sugarcrepe.json").read_text())
     return {
         "checkpoint": {p.name: p.read_bytes() for p in trained.checkpoint.iterdir()},
         "log": [{k: v for k, v in row.items() if k not in CLOCK} for row in rows],
@@ -25,22 +25,22 @@ def outcome(made: StoredRun) -> dict:
     }
 
 
-def trained_again(runs: list[StoredRun], hits: Counter, every: int) -> list[str]:
+def trained_again(runs: list[StoredRun], hits: Counter, checkpoint_every: int) -> list[str]:
     """Runs that made more steps again than lay between two checkpoints at each kill of their trainer."""
-    found = []
-    for made in runs:
-        steps = re.findall(r"^step (\d+)/", made.folder.log.read_text(errors="replace"), re.MULTILINE)
+    faults = []
+    for run in runs:
+        steps = re.findall(r"^step (\d+)/", run.folder.log.read_text(errors="replace"), re.MULTILINE)
         again = len(steps) - len(set(steps))
-        if again > every * hits[made.key]:
-            found.append(f"{made.cell.name}: {again} steps again, {hits[made.key]} kills")
-    return found
+        if again > checkpoint_every * hits[run.key]:
+            faults.append(f"{run.cell.name}: {again} steps again, {hits[run.key]} kills")
+    return faults
 
 
 def left_behind(root: Path) -> list[str]:
     """Files that were not written to their end, and folders that did not get their name."""
     hidden = [p for name in ("store", "runs", "results") for p in (root / name).rglob(".*")]
-    found = [p for p in hidden if p.suffix in (".tmp", ".new", ".old")]
-    return sorted(str(p.relative_to(root)) for p in found)
+    leftovers = [p for p in hidden if p.suffix in (".tmp", ".new", ".old")]
+    return sorted(str(p.relative_to(root)) for p in leftovers)
 
 
 def in_mlflow(root: Path, cells: int, steps: int) -> list[str]:
@@ -52,5 +52,9 @@ def in_mlflow(root: Path, cells: int, steps: int) -> list[str]:
     for run, uuid, at, count in rows:
         by_run.setdefault((run, uuid), []).append((at, count))
     faults = [] if len(by_run) == cells else [f"{len(by_run)} runs with a loss for {cells} cells"]
-    wanted = [(at, 1) for at in range(1, steps + 1)]
-    return faults + [f"run {run}: steps differ" for (run, _), seen in by_run.items() if sorted(seen) != wanted]
+    expected_steps = [(at, 1) for at in range(1, steps + 1)]
+    return faults + [
+        f"run {run}: steps differ"
+        for (run, _), logged_steps in by_run.items()
+        if sorted(logged_steps) != expected_steps
+    ]

@@ -2,8 +2,8 @@
 
     python perf/interrupted.py --kills 200 [--seed 0]
 
-A tiny project, trained and scored. `data.prepare`, `evaluate`, `report` and `track` take turns: the files that they
-made are taken away, and the command is killed by SIGKILL, in two ways:
+A tiny project, trained and scored. `prepare.shard_stages`, `evaluate`, `report` and `track` take turns: the files that
+they made are taken away, and the command is killed by SIGKILL, in two ways:
 
     call      before one of its calls that change the disk: Python tells of each that it is about to make
     moment    after a part of the time that it takes: SQLite writes in between
@@ -39,12 +39,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base import links  # noqa: E402
-from compclip.base.files import LEFT  # noqa: E402
-from compclip.data import prepare  # noqa: E402
+from compclip.base.files import LEFTOVER  # noqa: E402
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
+from compclip.prepare import shard_stages  # noqa: E402
 from compclip.report import __main__ as report_command  # noqa: E402
 from compclip.track import __main__ as track_command  # noqa: E402
-from compclip.track import store, sync  # noqa: E402
+from compclip.track import sync, tracking_store  # noqa: E402
 from perf.checkout import OUTSIDE  # noqa: E402
 from tests import tiny_project  # noqa: E402
 from tests.tiny_project import METHODS  # noqa: E402
@@ -72,8 +72,8 @@ class Stage:
 
 
 def _prepare() -> None:
-    for more in ((), ("--annotate",)):
-        _checked(prepare.main(["--data", "scenes", *more]))
+    for options in ((), ("--annotate",)):
+        _checked(shard_stages.main(["--data", "scenes", *options]))
 
 
 def _evaluate() -> None:
@@ -88,18 +88,18 @@ def _checked(code: int) -> None:
 
 def files(stage: Stage) -> dict[str, Any]:
     """Every file and its bytes, without the time that an evaluation took."""
-    every = [p for path in stage.paths for p in (path.rglob("*") if path.is_dir() else [path]) if p.is_file()]
-    return {str(p): _content(p) for p in every if not LEFT.fullmatch(p.name) and not _inside_left(p)}
+    paths = [p for path in stage.paths for p in (path.rglob("*") if path.is_dir() else [path]) if p.is_file()]
+    return {str(p): _content(p) for p in paths if not LEFTOVER.fullmatch(p.name) and not _inside_left(p)}
 
 
 def _inside_left(path: Path) -> bool:
-    return any(LEFT.fullmatch(part) for part in path.parts)
+    return any(LEFTOVER.fullmatch(name) for name in path.parts)
 
 
 def _content(path: Path) -> Any:
     raw = path.read_bytes()
-    found = json.loads(raw) if path.suffix == ".json" else raw
-    return {k: v for k, v in found.items() if k != "seconds"} if isinstance(found, dict) else found
+    content = json.loads(raw) if path.suffix == ".json" else raw
+    return {k: v for k, v in content.items() if k != "seconds"} if isinstance(content, dict) else content
 
 
 def in_mlflow(stage: Stage) -> dict[str, Any]:
@@ -108,13 +108,13 @@ def in_mlflow(stage: Stage) -> dict[str, Any]:
         ask = database.execute
         runs = ask("SELECT e.name, r.name, r.run_uuid, r.artifact_uri, r.status FROM runs r JOIN experiments e "
                    "USING (experiment_id) WHERE r.lifecycle_stage = 'active'").fetchall()  # fmt: skip
-        found = {f"{experiment}/{name}": _run(ask, run, uri) | {"status": status}
+        by_run = {f"{experiment}/{name}": _run(ask, run, uri) | {"status": status}
                  for experiment, name, run, uri, status in runs}  # fmt: skip
         names = dict(ask("SELECT run_uuid, name FROM runs"))
         versions = ask("SELECT name, run_id FROM model_versions WHERE current_stage <> 'Deleted_Internal'").fetchall()
         aliases = ask("SELECT a.alias, v.run_id FROM registered_model_aliases a JOIN model_versions v "
                       "USING (name, version)").fetchall()  # fmt: skip
-    return found | {
+    return by_run | {
         "runs": len(runs),
         "versions": sorted((model, names[run]) for model, run in versions),
         "aliases": sorted((alias, names[run]) for alias, run in aliases),
@@ -131,7 +131,9 @@ def _run(ask: Callable, run: str, uri: str) -> dict[str, Any]:
         "metrics": sorted(ask("SELECT key, value, timestamp, step FROM metrics WHERE run_uuid = ?", [run])),
         "params": sorted(ask("SELECT key, value FROM params WHERE run_uuid = ?", [run])),
         "tags": sorted((key, value) for key, value in tags if key not in IDS),
-        "files": [_names(store.local(place)) for place in (uri, *(place for (place,) in models))],
+        "files": [
+            _names(tracking_store.path_of_uri(location)) for location in (uri, *(location for (location,) in models))
+        ],
     }
 
 
@@ -157,22 +159,22 @@ def copied(run: Callable[[], object], at: int = 0, count: Path | None = None) ->
     """A copy of this process that runs a command: its number. It is killed before its change `at`, or counts them."""
 
     def body() -> None:
-        seen = 0
+        change_count = 0
 
-        def heard(event: str, args: tuple) -> None:
-            nonlocal seen
+        def count_change(event: str, args: tuple) -> None:
+            nonlocal change_count
             if changes(event, args):
-                seen += 1
-                if seen == at:
+                change_count += 1
+                if change_count == at:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        with open(SAID, "a") as said:
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
-        sys.addaudithook(heard)
+        with open(SAID, "a") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        sys.addaudithook(count_change)
         run()
         if count:
-            count.write_text(str(seen))
+            count.write_text(str(change_count))
 
     return tiny_project.fork(body)
 
@@ -210,41 +212,41 @@ def kill(stage: Stage, usual: Calm, way: str, rng: random.Random) -> bool:
 def aside(stage: Stage) -> Iterator[None]:
     """A stage's files out of the way, and back in the end: others read them, and the clock stands in them."""
     with tempfile.TemporaryDirectory(dir=Path().absolute()) as folder:
-        kept = {path: Path(folder) / str(number) for number, path in enumerate(stage.paths)}
-        for path, place in kept.items():
-            path.rename(place)
+        moved_to = {path: Path(folder) / str(number) for number, path in enumerate(stage.paths)}
+        for path, target in moved_to.items():
+            path.rename(target)
         yield
         for path in stage.paths:
             links.remove(path)
-        for path, place in kept.items():
-            place.rename(path)
+        for path, target in moved_to.items():
+            target.rename(path)
 
 
 def experiment(root: Path, kills: int, seed: int, kinds: Sequence[str] = WAYS) -> dict[str, Any]:
     """Kill, run again and compare, in a project that is trained, in whole rounds; its files end as they were."""
-    rng, start, done, ways = random.Random(seed), time.time(), Counter[str](), Counter[str]()
-    differing, stuck, left = [], [], list[str]()
+    rng, start, killed, ways = random.Random(seed), time.time(), Counter[str](), Counter[str]()
+    differing, stuck, leftovers = [], [], list[str]()
     with inside(root):
         usual = {name: calm(stage) for name, stage in STAGES.items()}
         for turn, (name, stage) in enumerate(itertools.cycle(STAGES.items())):
-            if done.total() >= kills and turn % len(STAGES) == 0:
+            if killed.total() >= kills and turn % len(STAGES) == 0:
                 break
             with aside(stage):
                 for way in rng.choices(kinds, k=1 + (rng.random() < AGAIN)):
                     hit = kill(stage, usual[name], way, rng)
-                    done[name] += hit
+                    killed[name] += hit
                     ways[way] += hit
-                where = f"{name} after {done.total()} kills"
+                where = f"{name} after {killed.total()} kills"
                 if tiny_project.ended(copied(stage.run)):
                     stuck.append(f"{where}: {Path(SAID).read_text()[-500:]}")
                 elif stage.outcome(stage) != usual[name].outcome:
                     differing.append(where)
-                left += [p.name for path in stage.paths for p in path.rglob(".*") if LEFT.fullmatch(p.name)]
+                leftovers += [p.name for path in stage.paths for p in path.rglob(".*") if LEFTOVER.fullmatch(p.name)]
                 print(f"{where}, {len(differing)} differ, {len(stuck)} stuck", file=sys.stderr, flush=True)
     return {
-        "kills": done.total(), "of": dict(sorted(done.items())), "ways": dict(sorted(ways.items())),
-        "differing": differing, "needed_a_person": stuck, "left_for_an_hour": len(left),
-        "changes": {name: found.changes for name, found in usual.items()}, "seconds": round(time.time() - start),
+        "kills": killed.total(), "of": dict(sorted(killed.items())), "ways": dict(sorted(ways.items())),
+        "differing": differing, "needed_a_person": stuck, "left_for_an_hour": len(leftovers),
+        "changes": {name: calm_run.changes for name, calm_run in usual.items()}, "seconds": round(time.time() - start),
     }  # fmt: skip
 
 
@@ -255,10 +257,15 @@ def inside(root: Path) -> Iterator[None]:
     The project's name lies with the files that are taken away, and would be another one each time.
     """
     project = mock.patch.dict(os.environ, {sync.PROJECT: "interrupted"})
-    with contextlib.chdir(root), project, tempfile.TemporaryDirectory() as other, open(os.devnull, "w") as nowhere:
+    with (
+        contextlib.chdir(root),
+        project,
+        tempfile.TemporaryDirectory() as other_store,
+        open(os.devnull, "w") as nowhere,
+    ):
         tiny_project.plan()
         with contextlib.redirect_stdout(nowhere):
-            track_command.main(["--uri", f"sqlite:///{other}/mlflow.db"])
+            track_command.main(["--uri", f"sqlite:///{other_store}/mlflow.db"])
         yield
 
 
@@ -272,10 +279,10 @@ def main() -> int:
         os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="interrupted-") as folder:
         root = tiny_project.finish(tiny_project.make(Path(folder) / "project", STEPS))
-        found = experiment(root, args.kills, args.seed)
+        summary = experiment(root, args.kills, args.seed)
         shutil.rmtree(root)
-    print(json.dumps(found), flush=True)
-    return 1 if found["differing"] or found["needed_a_person"] else 0
+    print(json.dumps(summary), flush=True)
+    return 1 if summary["differing"] or summary["needed_a_person"] else 0
 
 
 if __name__ == "__main__":

@@ -47,9 +47,9 @@ sys.path.insert(0, str(ROOT))
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
-from compclip.runs import cluster, jobs, lock, store  # noqa: E402
-from compclip.runs.progress import progress  # noqa: E402
-from compclip.runs.store import StoredRun  # noqa: E402
+from compclip.runs import cluster, jobs, lock, run_store  # noqa: E402
+from compclip.runs.progress import read_progress  # noqa: E402
+from compclip.runs.run_store import StoredRun  # noqa: E402
 from compclip.train import __main__ as train_command  # noqa: E402
 from perf import faults  # noqa: E402
 from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
@@ -123,41 +123,41 @@ class Killer:
             if not flying or time.time() > self.until:
                 print(f"{self.done.total()} kills, then all runs were through, or the time", file=sys.stderr)
                 return
-            way, made = self._dealt(flying)
-            trainer = lock.holder(made.folder) or 0
-            hit = self._hit(made, way, trainer)
+            way, run = self._dealt(flying)
+            trainer = lock.find_holder(run.folder) or 0
+            hit = self._hit(run, way, trainer)
             self.done[way] += hit
             self._deck += [] if hit else [way]
             self.steps_hit += [self._progress()] * hit
             self.side_by_side += [len(flying)] * hit
-            said = f"{way} {'at' if hit else 'missed at'} step {self._progress()} of {total}, {len(flying)} in flight"
-            print(said, file=sys.stderr, flush=True)
+            report = f"{way} {'at' if hit else 'missed at'} step {self._progress()} of {total}, {len(flying)} in flight"
+            print(report, file=sys.stderr, flush=True)
 
     def _progress(self) -> int:
         """Steps of all runs."""
-        return sum(self.steps if made.finished else step(made) for made in self.runs)
+        return sum(self.steps if run.finished else step(run) for run in self.runs)
 
     def _reach(self, target: int) -> list[StoredRun]:
         """Bring the runs to so many steps, driving them where nothing does; those that train then."""
         flying: list[StoredRun] = []
 
-        def there() -> bool:
+        def target_reached() -> bool:
             nonlocal flying
-            if all(made.finished for made in self.runs):
+            if all(run.finished for run in self.runs):
                 flying = []
                 return True
             if not self._driven():
                 self._drive()
-            flying = [made for made in self.runs if self._trains(made)]
+            flying = [run for run in self.runs if self._trains(run)]
             return bool(flying) and self._progress() >= target
 
-        wait(there, 0.01)
+        wait(target_reached, 0.01)
         time.sleep(self.rng.uniform(0, 0.03))
-        return [made for made in flying if self._trains(made)] or flying
+        return [run for run in flying if self._trains(run)] or flying
 
-    def _trains(self, made: StoredRun) -> bool:
-        pid = lock.holder(made.folder)
-        return bool(pid and jobs.started(pid) and step(made) and not made.finished)
+    def _trains(self, run: StoredRun) -> bool:
+        pid = lock.find_holder(run.folder)
+        return bool(pid and jobs.read_start_time(pid) and step(run) and not run.finished)
 
     def _driven(self) -> bool:
         """Whether the last `dvc repro` lives."""
@@ -165,21 +165,21 @@ class Killer:
 
     def _drive(self) -> None:
         """Start `dvc repro`; what failed on the cluster goes on anywhere, as after `launch … cancel`."""
-        for number, made in enumerate(self.runs):
-            if jobs.attach(made.folder):
+        for number, run in enumerate(self.runs):
+            if jobs.find_live_job(run.folder):
                 continue
-            jobs.forget(made.folder)
+            jobs.forget_job(run.folder)
             limited = number == 0 and not self.drivers
-            if self.slurm and not made.finished and (limited or self.rng.random() < 0.5):
+            if self.slurm and not run.finished and (limited or self.rng.random() < 0.5):
                 profile = Profile(partition="main", memory_gb=2, time_min=2 if limited else 30, signal_s=30)
-                Slurm(profile).submit(made, "params.yaml")
+                Slurm(profile).submit(run, "params.yaml")
         self.drivers.append(start(Path("."), "-m", "dvc", "repro", "--single-item", f"train@{METHOD}"))
 
     def _dealt(self, flying: list[StoredRun]) -> tuple[str, StoredRun]:
         """The next way that fits a run that trains, and the run."""
         if self.slurm and not self.done["limit"] and self.runs[0] in flying and len(self.drivers) == 1:
             return "limit", self.runs[0]
-        on_cluster = [made for made in flying if isinstance(jobs.attach(made.folder), jobs.SlurmJob)]
+        on_cluster = [run for run in flying if isinstance(jobs.find_live_job(run.folder), jobs.SlurmJob)]
         ways = [*HIT, *DRIVERS, *(COMMANDS if self.slurm else ())]
         for _ in range(2):
             for way in self._deck:
@@ -189,36 +189,36 @@ class Killer:
             self._deck += self.rng.sample(ways, len(ways))
         raise AssertionError("a full deck has a way for every run")
 
-    def _hit(self, made: StoredRun, way: str, trainer: int) -> bool:
+    def _hit(self, run: StoredRun, way: str, trainer: int) -> bool:
         """Whether the kill met something alive."""
         if way in DRIVERS:
             return self._driven() and (self._hit_driver() if way == "dvc" else self._hit_stage())
         if way in COMMANDS:
-            job = jobs.attach(made.folder)
-            if not job or cluster.run(*COMMANDS[way], job.id).returncode:
+            job = jobs.find_live_job(run.folder)
+            if not job or cluster.run_command(*COMMANDS[way], job.id).returncode:
                 return False
         elif way == "limit":
             self._hold_still(trainer)
-        elif way == "write" and not self._held_in_a_write(made, trainer):
+        elif way == "write" and not self._held_in_a_write(run, trainer):
             return False
         if way in HIT:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(trainer, HIT[way])
-        wait(lambda: not jobs.started(trainer))
-        self.hits[made.key] += 1
+        wait(lambda: not jobs.read_start_time(trainer))
+        self.hits[run.key] += 1
         return True
 
     def _hit_driver(self) -> bool:
         """SIGTERM to `dvc`, and the next one at once; the stage that it leaves behind says what trains on."""
-        driver, before = self.drivers[-1], SAID.stat().st_size
+        driver, log_size = self.drivers[-1], SAID.stat().st_size
         stage = in_session(driver.pid, "--method")
         driver.terminate()
         driver.wait()
         self._drive()
-        wait(lambda: not (stage and jobs.started(stage)))
-        said = SAID.read_bytes()[before:].decode(errors="replace")
-        through = " runs trained" in said  # all of them: it came to its own end, and nothing trains on
-        self.untold += bool(stage) and not through and f"`dvc repro train@{METHOD}` attaches" not in said
+        wait(lambda: not (stage and jobs.read_start_time(stage)))
+        output = SAID.read_bytes()[log_size:].decode(errors="replace")
+        through = " runs trained" in output  # all of them: it came to its own end, and nothing trains on
+        self.untold += bool(stage) and not through and f"`dvc repro train@{METHOD}` attaches" not in output
         return bool(stage)
 
     def _hit_stage(self) -> bool:
@@ -230,12 +230,12 @@ class Killer:
         wait(lambda: not self._driven())
         return True
 
-    def _held_in_a_write(self, made: StoredRun, trainer: int) -> bool:
+    def _held_in_a_write(self, run: StoredRun, trainer: int) -> bool:
         """Stop the trainer with a checkpoint half written; False where it ends before."""
-        while jobs.started(trainer):
-            if list(made.folder.path.glob(".step_*.tmp")):
+        while jobs.read_start_time(trainer):
+            if list(run.folder.path.glob(".step_*.tmp")):
                 hold(trainer)
-                if list(made.folder.path.glob(".step_*.tmp")):
+                if list(run.folder.path.glob(".step_*.tmp")):
                     return True
                 os.kill(trainer, signal.SIGCONT)
             time.sleep(0.001)
@@ -252,9 +252,9 @@ class Killer:
         """Everything that is left, waiting for jobs that live and training here what the cluster gave up."""
         for driver in self.drivers:
             driver.wait()
-        for made in self.runs:
-            if not jobs.attach(made.folder):
-                jobs.forget(made.folder)
+        for run in self.runs:
+            if not jobs.find_live_job(run.folder):
+                jobs.forget_job(run.folder)
         repro(Path("."))
 
     def end(self) -> None:
@@ -263,8 +263,8 @@ class Killer:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(driver.pid, signal.SIGKILL)  # its session: orphans are in it
             driver.wait()
-        for made in self.runs:
-            if job := jobs.attach(made.folder):
+        for run in self.runs:
+            if job := jobs.find_live_job(run.folder):
                 job.cancel()
 
 
@@ -273,29 +273,29 @@ def cell(seed: int) -> str:
     return f"{METHOD}-tiny-scenes-{seed}"
 
 
-def step(made: StoredRun) -> int:
+def step(run: StoredRun) -> int:
     """The last logged one."""
-    seen = progress(made.folder.metrics, made.resolved["train"])
-    return seen.step if seen else 0
+    progress = read_progress(run.folder.metrics, run.resolved["train"])
+    return progress.step if progress else 0
 
 
 @contextlib.contextmanager
 def inside(root: Path) -> Iterator[None]:
     """The folder as the current one, for submission to a cluster too."""
-    before, path = Path.cwd(), os.environ.get("PYTHONPATH")
+    previous_folder, path = Path.cwd(), os.environ.get("PYTHONPATH")
     os.chdir(root)
     os.environ |= {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     try:
         yield
     finally:
-        os.chdir(before)
+        os.chdir(previous_folder)
         os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
 
 
 def disturb(root: Path, killer: Killer, kills: int) -> None:
     """All kills, then `dvc repro` for what is left to do."""
     with inside(root):
-        killer.runs = store.planned(METHOD)
+        killer.runs = run_store.load_planned(METHOD)
         try:
             killer.disturb(kills)
             killer.collect()
@@ -316,16 +316,16 @@ def experiment(folder: Path, args: argparse.Namespace) -> dict:
     """Disturb, collect, compare."""
     began = time.time()
     root = checkout(folder / "disturbed", args.seeds, args.steps)
-    other = Path(shutil.copytree(root, folder / "calm", symlinks=True))
+    calm_root = Path(shutil.copytree(root, folder / "calm", symlinks=True))
     killer = Killer(args.slurm, random.Random(args.seed), args.steps, until=began + 60 * args.minutes)
     disturb(root, killer, args.kills)
-    calm(other, args.seeds)
-    pairs = zip(store.planned(METHOD, root), store.planned(METHOD, other), strict=True)
+    calm(calm_root, args.seeds)
+    pairs = zip(run_store.load_planned(METHOD, root), run_store.load_planned(METHOD, calm_root), strict=True)
     return {
         "kills": killer.done.total(), "ways": dict(sorted(killer.done.items())), "at_steps": killer.steps_hit,
         "side_by_side": killer.side_by_side, "runs": args.seeds, "steps": args.steps,
         "differing": [a.cell.name for a, b in pairs if faults.outcome(a) != faults.outcome(b)],
-        "trained_again": faults.trained_again(store.planned(METHOD, root), killer.hits, EVERY),
+        "trained_again": faults.trained_again(run_store.load_planned(METHOD, root), killer.hits, EVERY),
         "stages_that_left_untold": killer.untold,
         "mlflow": faults.in_mlflow(root, args.seeds, args.steps) or "one run a cell, every step once",
         "left_behind": faults.left_behind(root), "seconds": round(time.time() - began),
@@ -351,11 +351,11 @@ def main() -> int:
     for name in OUTSIDE:
         os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        found = experiment(Path(folder), args)
-    print(json.dumps(found), flush=True)
+        summary = experiment(Path(folder), args)
+    print(json.dumps(summary), flush=True)
     empty = ("differing", "trained_again", "stages_that_left_untold", "left_behind")
-    wrong = any(found[name] for name in empty) or isinstance(found["mlflow"], list)
-    return 1 if wrong or found["kills"] < args.kills else 0
+    wrong = any(summary[name] for name in empty) or isinstance(summary["mlflow"], list)
+    return 1 if wrong or summary["kills"] < args.kills else 0
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.files import read_json
-from compclip.runs.folder import LINES, RESULTS, Trained, results
 from compclip.runs.progress import CLOCK
+from compclip.runs.run_folder import LINES, RESULTS, Trained, result_paths
 
 CONFIG = "open_clip_config.json"
 SAME_FACTS = ("data_fingerprint", "dropped", "packages", "view_shares")
@@ -51,31 +51,33 @@ class Place:
 
 def cells(runs: Path) -> dict[str, Place]:
     """The finished cells below a folder of runs, by name, in either layout."""
-    made = {p.parent.name: p.parent for p in runs.glob("*/environment.json")}
-    found = {name: Place(Trained(path), path / "results", path / "wise_ft.json") for name, path in made.items()}
-    shown = runs.resolve().parent / RESULTS
+    finished = {p.parent.name: p.parent for p in runs.glob("*/environment.json")}
+    places = {name: Place(Trained(path), path / "results", path / "wise_ft.json") for name, path in finished.items()}
+    results = runs.resolve().parent / RESULTS
     for path in (p.parent for p in runs.glob("*/*/environment.json")):
-        place = path.relative_to(runs)
-        found["-".join(place.parts)] = Place(Trained(path), shown / place, shown / LINES / f"{place}.json")
-    return found
+        cell_path = path.relative_to(runs)
+        places["-".join(cell_path.parts)] = Place(
+            Trained(path), results / cell_path, results / LINES / f"{cell_path}.json"
+        )
+    return places
 
 
 def differences(a: Place, b: Place) -> Iterable[str]:
     """What differs between the files of one cell."""
-    for first, second in zip(whole(a.trained), whole(b.trained), strict=True):
+    for first, second in zip(files_compared_bytewise(a.trained), files_compared_bytewise(b.trained), strict=True):
         if first.read_bytes() != second.read_bytes():
             yield first.name
     if a.steps() != b.steps():
         yield a.trained.metrics.name
-    names = {path.name for place in (a, b) for path in results(place.results)}
+    names = {path.name for side in (a, b) for path in result_paths(side.results)}
     yield from (f"results/{name}" for name in sorted(names) if a.result(name) != b.result(name))
     if a.points() != b.points():
         yield "the line of WiSE-FT"
-    facts = [read_json(place.trained.environment) for place in (a, b)]
+    facts = [read_json(side.trained.environment) for side in (a, b)]
     yield from (f"environment.json: {key}" for key in SAME_FACTS if facts[0].get(key) != facts[1].get(key))
 
 
-def whole(trained: Trained) -> tuple[Path, ...]:
+def files_compared_bytewise(trained: Trained) -> tuple[Path, ...]:
     """The files whose every byte must be the same."""
     return trained.weights, trained.checkpoint / CONFIG, trained.config
 
@@ -89,10 +91,14 @@ def main() -> int:
     first, second = cells(args.first), cells(args.second)
     names, wrong = sorted(first.keys() | second.keys()), 0
     for name in names:
-        missing = [str(root) for root, known in ((args.first, first), (args.second, second)) if name not in known]
-        found = [f"not in {', '.join(missing)}"] if missing else list(differences(first[name], second[name]))
-        wrong += bool(found)
-        print(f"{name}: {'; '.join(found) or 'the same'}")
+        missing_from = [
+            str(root)
+            for root, cells_of_root in ((args.first, first), (args.second, second))
+            if name not in cells_of_root
+        ]
+        faults = [f"not in {', '.join(missing_from)}"] if missing_from else list(differences(first[name], second[name]))
+        wrong += bool(faults)
+        print(f"{name}: {'; '.join(faults) or 'the same'}")
     print(f"{len(names)} runs, {wrong} differ")
     return 1 if wrong or not names else 0
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_text
-from compclip.text import annotate as stage
 from compclip.text import concepts, positives, replace, shuffle, swap
+from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
     texts = captions(args.file, args.limit)
     stage.annotate(texts[:1])  # loads the model and WordNet
     first = seconds(lambda: stage.annotate(texts))
-    parse = seconds(lambda: list(stage._model().pipe(texts, batch_size=128)), 2)
+    parse = seconds(lambda: list(stage._load_model().pipe(texts, batch_size=128)), 2)
     annotations = stage.annotate(texts)
     rows = {
         "spaCy": {"per_second": len(texts) / parse},

@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import text_rules
 
 from compclip.base.errors import entry
-from compclip.text import annotate as stage
-from compclip.text import negate, prepositions, replace, scene, swap, wordlists
+from compclip.text import negate, prepositions, replace, scene_graph, swap, wordlists
+from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
 RULES = {
     "replace: wordnet": replace.wordnet,
     "replace: clove": replace.RULES["clove"],
-    "word lists": wordlists.ours().rule,
+    "word lists": wordlists.default_lists().rule,
     "swap: negclip": swap.negclip,
     "swap: single": swap.single,
     "swap: atoms": swap.atoms,
@@ -40,31 +40,33 @@ RULES = {
 SHOWN = ("NOUN", "ADP", "ADJ", "VERB")
 
 
-def touched(a: Annotation, made: str) -> str:
+def touched(a: Annotation, changed_text: str) -> str:
     """The part of speech of the first token that a rule changed."""
-    place = len(os.path.commonprefix([a.text.casefold(), made.casefold()]))
-    return a.pos[max(0, bisect.bisect_right(a.starts, place) - 1)]
+    offset = len(os.path.commonprefix([a.text.casefold(), changed_text.casefold()]))
+    return a.pos[max(0, bisect.bisect_right(a.starts, offset) - 1)]
 
 
 def shares(annotations: list[Annotation], draws: int) -> dict[str, dict[str, float]]:
     """For each rule the share of captions that it covers, and of its texts those that touch a part of speech first."""
     rows = {}
     for name, rule in RULES.items():
-        made = [(a, rule(a, np.random.default_rng((i, d)))) for i, a in enumerate(annotations) for d in range(draws)]
-        found = Counter(touched(a, text) for a, text in made if text is not None)
-        total = sum(found.values())
-        rows[name] = {"covered": total / len(made)} | {pos: found[pos] / max(total, 1) for pos in SHOWN}
+        rewrites = [
+            (a, rule(a, np.random.default_rng((i, d)))) for i, a in enumerate(annotations) for d in range(draws)
+        ]
+        touched_counts = Counter(touched(a, text) for a, text in rewrites if text is not None)
+        total = sum(touched_counts.values())
+        rows[name] = {"covered": total / len(rewrites)} | {pos: touched_counts[pos] / max(total, 1) for pos in SHOWN}
         rows[name]["other"] = 1 - sum(rows[name][pos] for pos in SHOWN)
     return rows
 
 
 def counted(annotations: Iterable[Annotation]) -> Counter[str]:
     """How often each preposition relates two entities."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for a in annotations:
-        said = (a.text[slice(*a.chars(e.span))] for e in scene.read(a) if a.pos[e.root] == "ADP")
-        found.update(" ".join(words.lower().split()) for words in said)
-    return Counter({name: found[name] for name in prepositions.TABLE})
+        phrases = (a.text[slice(*a.chars(e.span))] for e in scene_graph.read_scene(a) if a.pos[e.root] == "ADP")
+        counts.update(" ".join(words.lower().split()) for words in phrases)
+    return Counter({name: counts[name] for name in prepositions.TABLE})
 
 
 def table(rows: dict[str, dict[str, float]], count: int) -> str:
@@ -83,12 +85,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--prepositions", action="store_true")
     args = parser.parse_args(argv)
     if args.prepositions:
-        found = counted(stage.annotate(text_rules.captions(args.file, sys.maxsize), replacements=False))
-        print("\n".join(f"{name} {number}" for name, number in sorted(found.items())))
+        counts = counted(stage.annotate(text_rules.captions(args.file, sys.maxsize), replacements=False))
+        print("\n".join(f"{name} {number}" for name, number in sorted(counts.items())))
         return 0
     coco = text_rules.shared() / "coco/annotations/captions_val2017.json"
     annotations = stage.annotate(text_rules.captions(args.file or str(coco), args.limit))
-    annotations = [replaced(a, relatives=stage.weighted(a)) for a in annotations]
+    annotations = [replaced(a, relatives=stage.find_relatives(a)) for a in annotations]
     print(table(shares(annotations, args.draws), len(annotations)))
     return 0
 

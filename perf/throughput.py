@@ -32,11 +32,12 @@ from compclip.base import plugins  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.config.cell import Cell  # noqa: E402
 from compclip.config.sections import World  # noqa: E402
-from compclip.data.scenes import generate  # noqa: E402
-from compclip.runs.folder import Published  # noqa: E402
-from perf.architectures import BESIDE, OPTIONS, beside  # noqa: E402
+from compclip.interface.method import load_method  # noqa: E402
+from compclip.runs.run_folder import Published  # noqa: E402
+from compclip.scenes import generate  # noqa: E402
+from perf.architectures import BESIDE, OPTIONS, format_negatives  # noqa: E402
 
-METHODS = [name for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS]
+METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
 SIDE = 256
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}
@@ -82,8 +83,8 @@ def make(root: Path, args: argparse.Namespace) -> float:
         if not path.is_file():
             write_atomic(path, photograph(index))
     if not (root / "data" / "photos" / "manifest.json").is_file():
-        command(root, "data.prepare", "--data", "photos")
-        command(root, "data.prepare", "--data", "photos", "--annotate")
+        command(root, "prepare.shard_stages", "--data", "photos")
+        command(root, "prepare.shard_stages", "--data", "photos", "--annotate")
     if not (root / "models" / "model").is_dir():
         command(root, "model", "--backbone", "model")
     sizes = [path.stat().st_size for path in (root / "photos").iterdir()]
@@ -119,15 +120,18 @@ def write_captions(root: Path, args: argparse.Namespace) -> None:
         captions[image["filename"]] = image["sentences"][0]["raw"]
     images = [{"file_name": name, "id": name} for name in captions]
     annotations = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
-    write_atomic(root / BESIDE, beside({"images": images, "annotations": annotations}))
+    write_atomic(root / BESIDE, format_negatives({"images": images, "annotations": annotations}))
     write_json(root / "train.json", document)
 
 
 def command(root: Path, module: str, *args: str) -> None:
     """One of compclip's commands in the project; its output is shown when it fails."""
-    done = subprocess.run([sys.executable, "-m", f"compclip.{module}", *args], cwd=root, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{module} {' '.join(args)}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    process = subprocess.run(
+        [sys.executable, "-m", f"compclip.{module}", *args], cwd=root, capture_output=True, text=True
+    )
+    if process.returncode:
+        output = f"{process.stdout[-2000:]}{process.stderr[-4000:]}"
+        sys.exit(f"{module} {' '.join(args)}: exit code {process.returncode}\n{output}")
 
 
 def measure(root: Path, method: str, batch: int) -> dict[str, float]:

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import torch
 
-from compclip.base import plugins
 from compclip.base.errors import entry
 from compclip.config import grid, read
 from compclip.config.sections import Run
+from compclip.interface.method import load_method
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
-from compclip.train import distributed, finish, loop
+from compclip.model.clip_model import ClipModel
+from compclip.runs.run_folder import Inputs
+from compclip.train import distributed, fine_tuning, loop, recorder
 
 WARM = 2
 OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoint_every_steps=1000000")
@@ -35,17 +36,19 @@ OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoi
 def measure(run: Run, steps: int) -> tuple[float, float]:
     """Samples a second and the share of time for data, over `steps` steps behind the first two."""
     inputs = Inputs(Path("."), run.cell)
-    model = backbone.load(inputs.backbone, device=distributed.device())
+    model = backbone.load(inputs.backbone, device=distributed.process_device())
     moments: dict[int, float] = {}
 
-    def note_time(done: int, _steps: int, _model: backbone.Model) -> None:
+    def note_time(step: int, _steps: int, _model: ClipModel) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        moments[done] = time.perf_counter()
+        moments[step] = time.perf_counter()
 
     with tempfile.TemporaryDirectory(prefix="speed-") as folder:
         with contextlib.redirect_stdout(io.StringIO()):  # its own progress
-            loop.train(run, model, finish.rows(run, model, inputs), Path(folder), note_time)
+            method = load_method(run.method_name)
+            with recorder.recording(run, Path(folder), note_time) as record:
+                loop.train(run, method, model, fine_tuning.build_sampler(run, method, model, inputs), record)
         last_row = json.loads((Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     return steps * run.train.batch_size / (moments[WARM + steps] - moments[WARM]), last_row["data_wait"]
 
@@ -56,11 +59,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--params", default="params.yaml")
     args = parser.parse_args(argv)
-    params = read.load(args.params, [*OVERRIDES, f"train.max_steps={WARM + args.steps + 1}"])  # the last step saves
+    params = read.load_params(
+        args.params, [*OVERRIDES, f"train.max_steps={WARM + args.steps + 1}"]
+    )  # the last step saves
     torch.set_num_threads(params.train.threads)
     speeds: dict[str, float] = {}
-    for cell in grid.cells(params):
-        trains = getattr(plugins.find(plugins.METHODS, cell.method.partition(".")[0]), "TRAINS", True)
+    for cell in grid.list_cells(params):
+        trains = load_method(cell.method).TRAINS
         if not trains or cell.method in speeds:
             continue
         speeds[cell.method], data = measure(grid.resolve(params, cell), args.steps)

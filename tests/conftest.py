@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from compclip.runs import cluster, store
+from compclip.runs import cluster, run_store
 
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
@@ -37,7 +37,7 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def own_store() -> None:
     """A team's store is no place for what tests train."""
-    os.environ.pop(store.VARIABLE, None)
+    os.environ.pop(run_store.VARIABLE, None)
 
 
 @pytest.fixture(scope="session")
@@ -54,11 +54,13 @@ def slurm_there() -> None:
     """A controller that answers and a node that is up, or a skip with the reason."""
     from tests.tiny_project import wait_for
 
-    ping = cluster.run("scontrol", "ping")
+    ping = cluster.run_command("scontrol", "ping")
     if ping.returncode or "DOWN" in ping.stdout:
         why = (ping.stderr or ping.stdout).strip()
         pytest.skip(f"no SLURM answers here ({why}); start one with `slurm/local-cluster.sh up`")
-    wait_for(lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30)
+    wait_for(
+        lambda: cluster.run_command("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30
+    )
 
 
 @pytest.fixture(scope="session")

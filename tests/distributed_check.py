@@ -1,4 +1,4 @@
-"""What tests/test_distributed.py runs in each of two processes: every method's loss and gradients against one process.
+"""What tests/train/test_distributed.py runs in each of two processes: every method's loss and gradients against one process.
 
 B = 6 images, three a process, K negatives and P positives by the method's own views, L = 12 positions. Concepts are
 spread unevenly, the first process has a single valid negative, the second one's texts are longer.
@@ -20,16 +20,18 @@ from torch import Tensor, nn
 
 from compclip.base import plugins
 from compclip.config.sections import Lora
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras
-from compclip.train.batch import Batch, Views
+from compclip.train import accumulate, extras, process_group
+from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
          "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
 # Every method with its defaults, and what some have beside them.
-CASES = [*((name, {}, 0) for name in plugins.names(plugins.METHODS) if plugins.find(plugins.METHODS, name).TRAINS),
+CASES = [*((name, {}, 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
          ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
          ("c2lip", {"concepts": "encoded"}, 0),
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0),
@@ -60,14 +62,14 @@ def adapt(clip: nn.Module) -> None:
     lora.inject(clip, Lora(rank=2, alpha=1), ("image", "text"))
     clip.double().requires_grad_(False)
     g = torch.Generator().manual_seed(2)
-    for factor in lora.adapter(clip).values():
+    for factor in lora.adapter_parameters(clip).values():
         factor.requires_grad_(True)
         factor.data.copy_(torch.randn(factor.shape, generator=g, dtype=torch.float64) / 4)
 
 
 def kept_beside(method, cfg, clip: nn.Module) -> Extras:
     """What a method keeps beside the model, in float64; its teacher is another model, so that it has something to say."""
-    made = extras.of(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    made = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
     if made.heads:
         made.heads.double()
     if made.teacher:
@@ -113,16 +115,15 @@ def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tens
 def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
     """Terms and gradients of a case on some rows of the batch (all: None)."""
     name, changes, number = case
-    method = plugins.find("compclip.methods", name)
+    method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    needs = getattr(method, "needs_bias", None)
-    clip, whole = model(bias=bool(needs and needs(cfg))), batch(views)
+    clip, whole = model(bias=method.needs_bias(cfg)), batch(views)
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
-    step = accumulate.Step(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)
+    step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
-    terms = step.gradients(whole.rows(*rows) if rows else whole, views, loss)
+    terms = step.compute_gradients(whole.rows(*rows) if rows else whole, views, loss)
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
 
 
@@ -141,7 +142,7 @@ def main() -> int:
     """Every case, plain and with gradient caching, for each frozen tower."""
     torch.set_num_threads(1)
     expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
-    with distributed.session() as here:
+    with process_group.session() as here:
         own = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():
             for micro in (0, 2):

@@ -15,9 +15,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import declared
-from compclip.sweep import driver as sweep_driver
-from compclip.sweep.driver import Driver, open_study
+from compclip.sweep import study_declaration
+from compclip.sweep import study_driver as sweep_driver
+from compclip.sweep.study_driver import StudyDriver, open_study
 from tests import fake_sweep
 
 
@@ -52,20 +52,22 @@ def project(tmp_path, monkeypatch):
     """A folder with parameters, inputs and the study `s`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweep_driver, "importance", lambda study, opened: {})  # a quarter of a second for each trial
+    monkeypatch.setattr(
+        sweep_driver, "compute_importance", lambda study, opened: {}
+    )  # a quarter of a second for each trial
     return fake_sweep.make(tmp_path)
 
 
-def study(**changes) -> declared.Study:
+def study(**changes) -> study_declaration.Study:
     """The tests' study with some keys replaced."""
-    return declared.parse("s", OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | changes)
+    return study_declaration.parse_study("s", OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | changes)
 
 
-def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> Driver:
+def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> StudyDriver:
     """A driver in the current folder."""
     made = study(**changes)
     opened = open_study(made, sweep_command.storage_url(url, "s", Path(".")), "base")
-    return Driver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
+    return StudyDriver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
 
 
 def trials() -> list[dict]:

@@ -19,12 +19,13 @@ from compclip.benchmarks import (
     vl_checklist,
     whatsup,
 )
-from compclip.config import documents, grid, sections
-from compclip.report import official as report_official
-from compclip.report.official import Official
-from compclip.runs import folder
-from compclip.runs.folder import Published
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.config import grid, run_config, sections
+from compclip.evaluate.benchmark_module import load_module
+from compclip.report import official_benchmarks
+from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs.run_folder import Published
 
 SUGARCREPE = (
     "add_obj",
@@ -75,27 +76,28 @@ def number(*key: str) -> float:
     return zlib.crc32("/".join(key).encode()) % 1000 / 1000
 
 
-def official(params: sections.Params, published: Path) -> Official:
+def official(params: sections.Params, published: Path) -> OfficialBenchmarks:
     """As if all benchmarks of a grid were the papers' own."""
     known = {name: (f"official {name}",) for name in params.evaluate.benchmarks}
-    return Official(known, report_official.read(published).means)
+    return OfficialBenchmarks(known, official_benchmarks.read_official_benchmarks(published).means)
 
 
 def make(params: sections.Params, root: Path) -> Path:
     """Write config, results and the other files of every cell below `root`, which it gives."""
-    for cell in grid.cells(params):
+    for cell in grid.list_cells(params):
         place = Published(root, cell)
-        write_atomic(place.trained.config, documents.to_yaml(grid.resolve(params, cell)))
+        write_atomic(place.trained.config, run_config.to_yaml(grid.resolve(params, cell)))
         write_atomic(place.trained.metrics, "")
         write_json(place.trained.environment, {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:
             module = params.benchmarks[name].benchmark or name
             metrics = METRICS[module]
             declared = {"kind": KINDS.get(module, COMPOSITION), "lower": sorted({*hard_positives.LOWER} & {*metrics}),
-                        "scores": sorted({*hard_positives.SCORES} & {*metrics})}  # fmt: skip
+                        "scores": sorted({*hard_positives.SCORES} & {*metrics}),
+                        "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
             write_json(
-                folder.result(place.results, name),
+                run_folder.result_path(place.results, name),
                 {
                     "benchmark": name,
                     "n": 10,

@@ -10,18 +10,23 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
-from compclip.report.official import Official
-from compclip.runs import folder
-from compclip.runs.folder import Published, Trained
-from compclip.runs.items import COMPOSITION, RETRIEVAL
+from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.run_folder import Published, Trained
 
 METHODS = ("pretrained", "negclip", "clic")
 BENCHMARKS = ("sugarcrepe", "hard_positives", "retrieval")
-OFFICIAL = Official({name: (name * 2,) for name in BENCHMARKS})  # as if they were the papers' benchmarks
+OFFICIAL = OfficialBenchmarks({name: (name * 2,) for name in BENCHMARKS})  # as if they were the papers' benchmarks
 DECLARED = {
-    "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": []},
-    "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"]},
-    "retrieval": {"kind": RETRIEVAL, "lower": [], "scores": []},
+    "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": [], "headline": []},
+    "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"], "headline": []},
+    "retrieval": {
+        "kind": RETRIEVAL,
+        "lower": [],
+        "scores": [],
+        "headline": ["i2t_recall_at_1", "t2i_recall_at_1"],
+    },  # fmt: skip
 }
 
 # (method, seed) -> metric -> bits; the pretrained model is the same under both seeds
@@ -63,7 +68,7 @@ def trained(root: Path, name: str) -> Trained:
 
 def result(root: Path, name: str, benchmark: str) -> Path:
     """One result file of the cell of that name."""
-    return folder.result(_place(root, name).results, benchmark)
+    return run_folder.result_path(_place(root, name).results, benchmark)
 
 
 def _place(root: Path, name: str) -> Published:
@@ -98,7 +103,7 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
         "items": items,
         "units": {},
     }
-    write_json(folder.result(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
+    write_json(run_folder.result_path(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 
 def _items(bits: dict[str, str], names: dict[str, str]) -> dict[str, dict]:

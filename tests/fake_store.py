@@ -8,8 +8,8 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read
-from compclip.runs import store
-from compclip.runs.store import StoredRun
+from compclip.runs import run_store
+from compclip.runs.run_store import StoredRun
 
 PARAMS = """
 grid: {{methods: {methods}, backbones: [tiny], data: [scenes], seeds: {seeds}}}
@@ -41,8 +41,8 @@ def params(methods: list[str], seeds: int, variants: dict | None = None) -> str:
 
 def runs(root: Path, params_file: str = "params.yaml", *overrides: str) -> list[StoredRun]:
     """The runs of a grid's cells."""
-    loaded = read.load(root / params_file, overrides)
-    return [store.of(run, root) for run in grid.resolved(loaded)]
+    loaded = read.load_params(root / params_file, overrides)
+    return [run_store.locate_run(run, root) for run in grid.resolve_all(loaded)]
 
 
 def finish(stored: StoredRun, seconds: float = 36.0, days: float = 0.0, publish: bool = False) -> StoredRun:

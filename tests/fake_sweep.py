@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.config.sections import Params, Run
-from compclip.evaluate import kept
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.evaluate import result_store
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_store import StoredRun
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -75,11 +75,11 @@ def scored(params: Params, stored: StoredRun) -> bool:
     return stored.folder.scored.is_file()
 
 
-def leave(folder: Folder, documents: Mapping[str, dict]) -> None:
+def leave(folder: RunFolder, documents: Mapping[str, dict]) -> None:
     """Leave results as a job does."""
     made = folder.scores("formula")
-    kept.write(documents, made)
-    kept.mark(folder, made)
+    result_store.write_documents(documents, made)
+    result_store.mark_scored(folder, made)
 
 
 def metrics(run: Run) -> dict[str, dict[str, float]]:
@@ -98,7 +98,7 @@ def metrics(run: Run) -> dict[str, dict[str, float]]:
 class Job:
     """A process known by its id."""
 
-    folder: Folder
+    folder: RunFolder
     pid: int
     cancelled: bool = False
 
@@ -149,9 +149,9 @@ def main(argv: list[str]) -> int:
     """The real command with these jobs; nothing is evaluated, and MLflow is left alone."""
     from compclip.sweep import __main__ as sweep_command
 
-    sweep_command.base_key, sweep_command.sender = lambda study, params: "base", lambda profile: Processes()
-    sweep_command.Driver = functools.partial(sweep_command.Driver, scored=scored)
-    sweep_command.record = lambda name, params: None
+    sweep_command.base_key, sweep_command.make_sender = lambda study, params: "base", lambda profile: Processes()
+    sweep_command.StudyDriver = functools.partial(sweep_command.StudyDriver, scored=scored)
+    sweep_command.record_in_mlflow = lambda name, params: None
     return sweep_command.main(argv)
 
 

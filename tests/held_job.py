@@ -1,4 +1,4 @@
-"""A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.launch.job, but waits for a file `go`.
+"""A job that tests hold at a place: `python -m tests.held_job KEY` is compclip.launch.results_job, but waits for a file `go`.
 
 The place is step number $HELD_STEP: the file `held` appears when it is reached. A second start is not held again.
 With HELD_UNTIL=signal the job waits for a signal instead; with HELD_JOB=MODULE it is the job of that module.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 
-from compclip.train import distributed, liveness
+from compclip.train import distributed, process_group
 
 if __name__ == "__main__":
-    liveness.BEAT_S, liveness.PATIENCE_BEATS = 0.1, 40
-    with distributed.session() as here:
-        distributed.of_all(here.rank)  # both are there
+    process_group.BEAT_S, process_group.PATIENCE_BEATS = 0.1, 40
+    with process_group.session() as here:
+        distributed.gather_objects(here.rank)  # both are there
         print("connected", flush=True)
         if sys.stdin.readline().strip() == "collective":
-            distributed.of_all(here.rank)
+            distributed.gather_objects(here.rank)
         threading.Event().wait()

@@ -6,37 +6,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compclip.data import annotate, partners, shards
-from compclip.data.prepared import Prepared
+from compclip.data import noun_index, shard_files
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
-from compclip.data.shards import Manifest
+from compclip.data.shard_files import Manifest
+from compclip.prepare import annotate_shards, noun_index_writer, shard_writer
 from compclip.text.annotation import Annotation
-from compclip.text.columns import Columns
+from compclip.text.annotation_columns import AnnotationColumns
 
 
 def prepared(
     folder: Path, samples: Sequence[Sample], annotations: Sequence[Sequence[Annotation]], size: int = 2
-) -> Prepared:
+) -> PreparedDataset:
     """The samples, whose captions are `annotations`, in shards of `size`."""
     listed = []
     for number, low in enumerate(range(0, len(samples), size)):
         listed.append(
-            _shard(folder, shards.file_name(number), samples[low : low + size], annotations[low : low + size])
+            _shard(folder, shard_writer.shard_name(number), samples[low : low + size], annotations[low : low + size])
         )
-    partners.write(folder / partners.FILE, [folder / shards.SHARDS / f"{shard.name}.arrow" for shard in listed])
-    shards.write_manifest(folder / shards.MANIFEST, Manifest(tuple(listed)))
-    return Prepared(folder)
+    noun_index_writer.write_noun_index(
+        folder / noun_index.FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
+    )
+    shard_writer.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))
+    return PreparedDataset(folder)
 
 
 def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequence[Sequence[Annotation]]):
-    made, flat = Columns(), [a for own in annotations for a in own]
+    made, flat = AnnotationColumns(), [a for own in annotations for a in own]
     for annotation in flat:
         made.add(_whole(annotation))
-    path, said = folder / shards.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
+    path, said = folder / shard_files.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
     kinds = sorted({kind for annotation in flat for kind in annotation.stored})
     texts = {kind: [annotation.stored.get(kind, ()) for annotation in flat] for kind in kinds}
-    shards.write_batch(path, annotate.batch(samples, said, made, texts))
-    return shards.described(path, name, len(samples), len(flat))
+    shard_writer.write_batch(path, annotate_shards.build_batch(samples, said, made, texts))
+    return shard_writer.describe_shard(path, name, len(samples), len(flat))
 
 
 def _whole(annotation: Annotation) -> Annotation:
@@ -47,6 +50,6 @@ def _whole(annotation: Annotation) -> Annotation:
     return replace(annotation, heads=heads, candidates=annotation.candidates or ((),) * count, **lacking)
 
 
-def all_annotations(data: Prepared) -> list[tuple[Annotation, ...]]:
+def all_annotations(data: PreparedDataset) -> list[tuple[Annotation, ...]]:
     """What a data set holds, sample by sample."""
     return [tuple(data.annotation(i, j) for j in range(data.captions(i))) for i in range(len(data))]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from compclip.train import distributed
+from compclip.train import process_group
 
 if __name__ == "__main__":
-    here = distributed.process()
+    here = process_group.read_process()
     print(f"{sys.argv[1]}: rank {here.rank} of {here.world}, local {here.local_rank}")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.config import grid, read
+from compclip.interface.method import load_method
 from compclip.model import backbone
-from compclip.runs.folder import Inputs
-from compclip.train import finish, loop
+from compclip.runs.run_folder import Inputs
+from compclip.train import fine_tuning, loop, recorder
 
 
-def train(root: Path, method: str, work: Path, on_step: loop.OnStep = loop.nothing, *overrides: str):
+def train(root: Path, method: str, work: Path, on_step: recorder.OnStep = recorder.do_nothing, *overrides: str):
     """The trained model of a method's cell."""
-    run = grid.resolve(read.load(root / "params.yaml", list(overrides)), f"{method}-tiny-scenes-0")
+    run = grid.resolve(read.load_params(root / "params.yaml", list(overrides)), f"{method}-tiny-scenes-0")
     model = backbone.load(root / "models" / "tiny")
     work.mkdir(exist_ok=True)
-    loop.train(run, model, finish.rows(run, model, Inputs(root, run.cell)), work, on_step)
+    declared = load_method(method)
+    rows = fine_tuning.build_sampler(run, declared, model, Inputs(root, run.cell))
+    with recorder.recording(run, work, on_step) as record:
+        loop.train(run, declared, model, rows, record)
     return model

@@ -15,14 +15,14 @@ from compclip.base.files import fingerprint, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import grid, read
 from compclip.config.sections import World
-from compclip.data import prepare
-from compclip.data.scenes import generate
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model.__main__ import main as pretrain
-from compclip.model.backbone import WEIGHTS
-from compclip.runs import keys, store
+from compclip.model.clip_model import WEIGHTS
+from compclip.prepare import shard_stages
+from compclip.runs import keys, run_store
 from compclip.runs.progress import CLOCK
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
+from compclip.scenes import generate
 from compclip.train import __main__ as train_command
 
 TINY = {
@@ -53,8 +53,8 @@ def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
     generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert prepare.main(["--data", "scenes"]) == 0
-        assert prepare.main(["--data", "scenes", "--annotate"]) == 0
+        assert shard_stages.main(["--data", "scenes"]) == 0
+        assert shard_stages.main(["--data", "scenes", "--annotate"]) == 0
         assert pretrain(["--backbone", "tiny"]) == 0
     return root
 
@@ -89,7 +89,7 @@ def cell(method: str) -> str:
 
 def at(name: str, *overrides: str) -> StoredRun:
     """A cell's run, in the project of the current folder."""
-    return store.of(grid.resolve(read.load("params.yaml", overrides), name))
+    return run_store.locate_run(grid.resolve(read.load_params("params.yaml", overrides), name))
 
 
 def trained(root: Path, name: str) -> Path:

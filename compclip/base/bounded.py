@@ -1,4 +1,4 @@
-"""Work whose end others decide, a server or a template: it is waited for as long as it may take, and no longer."""
+"""Run work whose duration is decided elsewhere, by a server or a template, for a bounded time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-TICK_S = 0.2  # between two looks whether it may go on
+TICK_S = 0.2  # between two calls of `allowed`
 Result = TypeVar("Result")
 
 
 def run_while(allowed: Callable[[], bool], work: Callable[[], Result]) -> Result:
     """Return the result of `work`, or raise what it raises.
 
-    Raises TimeoutError once it is not allowed to go on. It is left to its thread then, which ends with the process.
+    Raises TimeoutError when `allowed` gives False; the thread goes on then, and ends with the process.
     """
     future: Future[Result] = Future()
     threading.Thread(target=_run, args=(future, work), daemon=True).start()
@@ -26,7 +26,7 @@ def run_while(allowed: Callable[[], bool], work: Callable[[], Result]) -> Result
 
 
 def run_within(seconds: float, work: Callable[[], Result]) -> Result:
-    """The same with a time in which the work must end."""
+    """Return the result of `work`; raise TimeoutError where it takes longer than `seconds`."""
     end = time.monotonic() + seconds
     return run_while(lambda: time.monotonic() < end, work)
 

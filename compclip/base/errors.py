@@ -1,4 +1,4 @@
-"""Mistakes that their user can mend: one line, exit code 2, no traceback."""
+"""Errors that the user can mend: one line, exit code 2, no traceback."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from compclip.base.redact import redacted
+from compclip.base.redact import redact_secrets
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-# A disk that is full or read-only, a place that is another's or no place: whoever met it, the person is to mend it.
+# Refusals of the system that the user can mend, with the advice.
 MENDABLE = {
     errno.ENOSPC: "free space",
     errno.EDQUOT: "free space",
@@ -35,27 +35,31 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(cut(redacted(message), LONGEST))
+        super().__init__(shorten(redact_secrets(message), LONGEST))
 
 
-def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
-    """The error for a name that is not among `known`, with the nearest known names."""
+def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> UserError:
+    """Return the error for a name that is not among `names`; it suggests the nearest ones."""
     from difflib import get_close_matches
 
-    known = sorted(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known) or 'none'}"
-    place = f"{where}: " if where else ""
-    return UserError(f"{place}unknown {kind} {name!r}; {hint}")
+    names = sorted(names)
+    close_names = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = (
+        f"did you mean {' or '.join(map(repr, close_names))}?"
+        if close_names
+        else f"known: {', '.join(names) or 'none'}"
+    )
+    prefix = f"{where}: " if where else ""
+    return UserError(f"{prefix}unknown {kind} {name!r}; {hint}")
 
 
 def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
-    A UserError, and what the system refuses of a file and its owner can mend, become one line on stderr, exit code 2.
-    Ctrl-C ends it with a word. A traceback of anything else shows no secret.
+    A UserError, and an OSError that the user can mend, become one line on stderr and exit code 2. Tracebacks of other
+    errors are printed without secrets.
     """
-    sys.excepthook = _shown
+    sys.excepthook = _print_traceback
     try:
         return main(sys.argv[1:])
     except UserError as error:
@@ -70,24 +74,24 @@ def entry(main: Callable[[list[str]], int]) -> int:
     except OSError as error:
         if error.errno not in MENDABLE:
             raise
-        where = f"{cut(one_line(str(error.filename)), LONGEST // 2)}: " if error.filename else ""
-        told = redacted(f"{where}{error.strerror}")
-        print(f"error: {told}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
+        where = f"{shorten(one_line(str(error.filename)), LONGEST // 2)}: " if error.filename else ""
+        reason = redact_secrets(f"{where}{error.strerror}")
+        print(f"error: {reason}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
 
 
-def _shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """The whole traceback, with those of its causes."""
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the whole traceback without secrets; stands in for `sys.excepthook`."""
     import traceback
 
-    print(redacted("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
+    print(redact_secrets("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
-def cut(text: str, longest: int) -> str:
-    """`text`, or its two ends where it is longer than that: the place and the fix stand there."""
+def shorten(text: str, longest: int) -> str:
+    """Return `text`, or its two ends where it is longer: an error names its key first and the fix last."""
     return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
 
 
 def one_line(text: str) -> str:
-    """`text` with every run of white space, line breaks included, as one space."""
+    """Return `text` with every run of white space, line breaks included, as one space."""
     return " ".join(text.split())

@@ -17,9 +17,9 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.shared import explain, make_folder, share_with_group
 
-LEFT = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # what `beside` names; no writer is silent for so long
-LEFT_S = 3600
-_swept: set[Path] = set()  # folders that this process looked through
+LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # names of `temporary_path`
+LEFTOVER_AGE_S = 3600  # no writer is silent for so long
+_swept_folders: set[Path] = set()  # folders that this process looked through
 
 
 @contextlib.contextmanager
@@ -29,10 +29,10 @@ def atomic(path: str | Path) -> Iterator[Path]:
     Raises UserError naming the file when the disk is full or the folder cannot be written.
     """
     path = Path(path)
-    tmp = beside(path, "tmp")
+    tmp = temporary_path(path, "tmp")
     try:
         make_folder(path.parent)
-        sweep(path.parent)
+        remove_leftovers(path.parent)
         yield tmp
         _sync(tmp)
         share_with_group(tmp)
@@ -45,20 +45,20 @@ def atomic(path: str | Path) -> Iterator[Path]:
             tmp.unlink()
 
 
-def beside(path: Path, kind: str) -> Path:
-    """A hidden name in the same folder that is nobody else's: two may write one file at once, on two machines."""
+def temporary_path(path: Path, kind: str) -> Path:
+    """Return a hidden path in the same folder with a random name, for writers of one file at the same time."""
     return path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.{kind}")
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left between two names an hour ago or more; each process looks once."""
-    if (place := folder.absolute()) in _swept:
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of killed processes, an hour old or more; each process looks at a folder once."""
+    if (absolute := folder.absolute()) in _swept_folders:
         return
-    _swept.add(place)
-    with contextlib.suppress(OSError), os.scandir(folder) as found:
-        for entry in [entry for entry in found if LEFT.fullmatch(entry.name)]:
+    _swept_folders.add(absolute)
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in [entry for entry in entries if LEFTOVER.fullmatch(entry.name)]:
             with contextlib.suppress(OSError, RecursionError):  # a tree that is too deep for shutil is not ours
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_S:
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_AGE_S:
                     _remove(entry)
 
 
@@ -85,26 +85,26 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` as JSON, keys in the order given, atomically; NaN is refused."""
-    write_atomic(path, _json(value))
+    write_atomic(path, _format_json(value))
 
 
 def update_json(path: str | Path, value: Any) -> None:
-    """The same, unless the file holds just that."""
-    update(path, _json(value))
+    """Write `value` as JSON unless the file holds the same text."""
+    update(path, _format_json(value))
 
 
 def update(path: str | Path, text: str) -> None:
-    """Write `text`, unless the file holds just that: it keeps its time, and whoever looks at times need not read it."""
+    """Write `text` unless the file holds it already: the file then keeps its time of change."""
     if not os.path.isfile(path) or read_bytes(path) != text.encode():
         write_atomic(path, text)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text. Raises UserError where it is missing, unreadable, no regular file, or not UTF-8."""
+    """Return the file's text. Raises UserError where it is missing, unreadable, no regular file, or not UTF-8."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -112,9 +112,9 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The file's bytes. Raises UserError where it is missing, unreadable or no regular file: a pipe may never end."""
+    """Return the file's bytes. Raises UserError where it is missing, unreadable or no regular file, as a pipe."""
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UserError(f"{path}: not a regular file; give the path of one")
             return file.read()
@@ -124,8 +124,8 @@ def read_bytes(path: str | Path) -> bytes:
         raise UserError(f"{str(path)!r}: no file can have this name; give the path of an existing file") from error
 
 
-def regular(path: str | Path) -> str:
-    """The path, for a library that opens it by itself and has its own words for a file that is missing.
+def check_regular(path: str | Path) -> str:
+    """Return the path as text, for a library that opens it by itself; a missing file is left to the library.
 
     Raises UserError for a pipe or a device, which may never end.
     """
@@ -134,42 +134,42 @@ def regular(path: str | Path) -> str:
     return str(path)
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Opened without waiting for whoever would write into a pipe."""
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe without a writer does not block."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_json(path: str | Path) -> Any:
-    """The file's JSON value. Raises UserError naming the line where it is not JSON."""
-    return json_text.value(read_text(path), str(path))
+    """Return the file's JSON value. Raises UserError naming the line where it is not JSON."""
+    return json_text.parse_json(read_text(path), str(path))
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """The file's JSON object. Raises UserError for anything else."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: holds a {type(found).__name__} where a mapping belongs; {json_text.FETCH}")
-    return found
+    """Return the file's JSON object. Raises UserError for anything else."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: holds a {type(value).__name__} where a mapping belongs; {json_text.FETCH}")
+    return value
 
 
-def out_folder(path: str) -> Path:
-    """A folder to write, as an option names it. Raises UserError where something else is in its place."""
+def check_output_folder(path: str) -> Path:
+    """Return the folder that an option names for output. Raises UserError where a file has that name."""
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UserError(f"{path}: is no folder; give one, or a name that is free")
     return Path(path)
 
 
 def fingerprint(*paths: str | Path) -> str:
-    """SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders.
+    """Return the SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders.
 
-    What a killed process left there is no part of them.
+    Temporary files of killed processes are not counted.
     """
     import hashlib
 
     digest = hashlib.sha256()
     for path in map(Path, paths):
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in (file for file in files if not LEFT.fullmatch(file.name)):
+        for file in (file for file in files if not LEFTOVER.fullmatch(file.name)):
             digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
             digest.update(_file_hash(file))
     return digest.hexdigest()
@@ -186,10 +186,10 @@ def _file_hash(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def sole(path: Path, busy: str) -> Iterator[None]:
-    """Be the only process in a place; the system frees it when that one dies.
+def hold_exclusively(path: Path, busy: str) -> Iterator[None]:
+    """Lock a file, so that one process at a time is inside; the system unlocks it when the process dies.
 
-    Raises UserError with `busy`, the other one's number in place of its braces.
+    Raises UserError with `busy`, formatted with the other process's number.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as file:

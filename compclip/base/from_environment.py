@@ -28,9 +28,9 @@ SHORTEST = 6  # characters: a shorter value may stand in a URL by chance
 
 def check_allowed(raw: Any, where: str) -> None:
     """Raise UserError naming the first key that reads a variable which is not allowed; nothing is resolved."""
-    allowed = _entries()
+    allowed = _allowed_entries()
     denied: dict[str, str] = {}
-    for key, text in _texts(raw, ""):
+    for key, text in _iterate_texts(raw, ""):
         for name in READ.findall(text):
             if name not in allowed:
                 denied.setdefault(name, key)
@@ -43,35 +43,35 @@ def check_allowed(raw: Any, where: str) -> None:
 
 def check_key(variable: str, server: str, where: str) -> None:
     """Raise UserError for a key that the reader has not allowed for a server, an address or OWN_SERVER."""
-    place, allowed = _origin(server), _entries()
+    origin, allowed = _origin(server), _allowed_entries()
     pairs = [(name, _origin(to)) for name, _, to in (entry.partition("@") for entry in allowed)]
-    if (variable, place) not in pairs:
+    if (variable, origin) not in pairs:
         raise UserError(
-            f"{where}={variable}: would send this environment variable to {place}; if it is the key of that server, "
-            f"{_advice([f'{variable}@{place}'])}"
+            f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
+            f"{_advice([f'{variable}@{origin}'])}"
         )
 
 
 def _advice(entries: Iterable[str]) -> str:
-    """What to type; what is allowed already stays."""
-    return f"export {ALLOW}={f'${ALLOW},' if _entries() else ''}{','.join(entries)}"
+    """Return the command that allows the entries; what is allowed already stays."""
+    return f"export {ALLOW}={f'${ALLOW},' if _allowed_entries() else ''}{','.join(entries)}"
 
 
-def _entries() -> list[str]:
+def _allowed_entries() -> list[str]:
     return os.environ.get(ALLOW, "").replace(",", " ").split()
 
 
 def _origin(server: str) -> str:
-    """Scheme, host and port of an address: what decides who is at its other end."""
+    """Return scheme, host and port of an address, which decide who answers."""
     try:
-        parts = urlsplit(server)
-        port, host = parts.port, parts.hostname
+        url = urlsplit(server)
+        port, host = url.port, url.hostname
     except ValueError:
         return server
     if not host:
         return server
-    suffix = "" if port in (None, PORTS.get(parts.scheme)) else f":{port}"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{suffix}"
+    suffix = "" if port in (None, PORTS.get(url.scheme)) else f":{port}"
+    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}{suffix}"
 
 
 def check_urls(raw: Any, values: Any, where: str) -> None:
@@ -79,9 +79,9 @@ def check_urls(raw: Any, values: Any, where: str) -> None:
 
     What an environment variable adds to a URL is as a rule a key.
     """
-    names = {name for _, text in _texts(raw, "") for name in READ.findall(text)}
+    names = {name for _, text in _iterate_texts(raw, "") for name in READ.findall(text)}
     read = [value for name in names if len(value := os.environ.get(name, "")) >= SHORTEST]
-    for key, text in _texts(values, "") if read else ():
+    for key, text in _iterate_texts(values, "") if read else ():
         if "://" in text and not text.startswith(PATHS) and any(value in text for value in read):
             raise UserError(
                 f"{where}: {key}: is a URL with something of ${{oc.env:...}} in it, which would be written to "
@@ -89,13 +89,13 @@ def check_urls(raw: Any, values: Any, where: str) -> None:
             )
 
 
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Each text and its key."""
+def _iterate_texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield each text with its key."""
     if isinstance(value, dict):
         for name, below in value.items():
-            yield from _texts(below, f"{key}.{name}".lstrip("."))
+            yield from _iterate_texts(below, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list):
         for below in value:
-            yield from _texts(below, key)
+            yield from _iterate_texts(below, key)
     elif isinstance(value, str):
         yield key, value

@@ -10,8 +10,8 @@ from compclip.base.errors import UserError
 FETCH = "fix or fetch the file again"
 
 
-def value(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
-    """The value of a JSON text; `line` is where a text of one line stands in its file.
+def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
+    """Return the value of a JSON text; `line` is the line of its file, for a text of one line.
 
     Raises UserError naming `where`, the line and `fix` for what is no JSON, nested too deeply, or has a number of
     thousands of digits.

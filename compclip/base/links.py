@@ -11,23 +11,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import beside, sweep
+from compclip.base.files import remove_leftovers, temporary_path
 from compclip.base.shared import explain, make_folder, open_plain, share_with_group
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222
-TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 TRIES = 100  # to put a folder where others do the same; each loses to one that came through
-_told: set[tuple[int, int]] = set()  # pairs of file systems between which copies were spoken of
+_noted_pairs: set[tuple[int, int]] = set()  # pairs of file systems between which copies were spoken of
 
 
-def place(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` the same file as `source`, or the same tree: whoever reads sees the old one or the whole new one.
 
     Raises UserError where the target cannot be written.
     """
     try:
-        _tree(source, target) if source.is_dir() else _file(source, target)
+        _link_tree(source, target) if source.is_dir() else _link_file(source, target)
     except OSError as error:
         why = explain(error, target.parent, "free space or make it writable")
         raise UserError(f"{target}: cannot write: {why}") from error
@@ -54,66 +54,68 @@ def protect(path: Path) -> None:
                 os.fchmod(opened.fileno(), os.fstat(opened.fileno()).st_mode & ~WRITABLE)
 
 
-def _tree(source: Path, target: Path) -> None:
+def _link_tree(source: Path, target: Path) -> None:
     if _same_tree(source, target):
         return
-    with _fresh(target) as fresh:
-        for file in _files(source):
-            make_folder((fresh / file).parent)
-            _linked(source / file, fresh / file)
-        _swap(fresh, target)
+    with _staging_path(target) as staging:
+        for file in _list_files(source):
+            make_folder((staging / file).parent)
+            _clone_link_or_copy(source / file, staging / file)
+        _replace_target(staging, target)
 
 
-def _swap(fresh: Path, target: Path) -> None:
+def _replace_target(staging: Path, target: Path) -> None:
     """Give the new one its name; of several processes that do so at the same time the last one's stays."""
     for last in (False,) * (TRIES - 1) + (True,):
-        old = beside(target, "old")
+        old = temporary_path(target, "old")
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(target, old)
-            os.replace(fresh, target)
+            os.replace(staging, target)
             return
         except OSError as error:
             with contextlib.suppress(OSError):  # back, unless somebody was faster
                 os.rename(old, target)
-            if last or error.errno not in TAKEN:
+            if last or error.errno not in OCCUPIED:
                 raise
         finally:
             remove(old)
 
 
 @contextlib.contextmanager
-def _fresh(target: Path) -> Iterator[Path]:
-    """A place for the new one until it is whole; whatever happens, nothing stays there."""
+def _staging_path(target: Path) -> Iterator[Path]:
+    """Give a temporary path beside the target; remove what is left there at the end."""
     make_folder(target.parent)
-    sweep(target.parent)
-    fresh = beside(target, "new")
+    remove_leftovers(target.parent)
+    staging = temporary_path(target, "new")
     try:
-        yield fresh
+        yield staging
     finally:
-        remove(fresh)
+        remove(staging)
 
 
 def _same_tree(source: Path, target: Path) -> bool:
-    files = _files(source)
+    files = _list_files(source)
     with contextlib.suppress(FileNotFoundError):  # somebody else puts another one there
-        return target.is_dir() and files == _files(target) and all((source / f).samefile(target / f) for f in files)
+        return (
+            target.is_dir() and files == _list_files(target) and all((source / f).samefile(target / f) for f in files)
+        )
     return False
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
 
 
-def _file(source: Path, target: Path) -> None:
+def _link_file(source: Path, target: Path) -> None:
     if target.is_file() and target.samefile(source):
         return
-    with _fresh(target) as fresh:
-        _linked(source, fresh)
-        _swap(fresh, target) if target.is_dir() else os.replace(fresh, target)
+    with _staging_path(target) as staging:
+        _clone_link_or_copy(source, staging)
+        _replace_target(staging, target) if target.is_dir() else os.replace(staging, target)
 
 
-def _linked(source: Path, target: Path) -> None:
+def _clone_link_or_copy(source: Path, target: Path) -> None:
     source = source.resolve()  # DVC may keep files as links into its cache: another name of a link is a link
     ways: tuple[Callable[[Path, Path], None], ...] = (_clone, os.link)
     for way in ways:
@@ -122,7 +124,7 @@ def _linked(source: Path, target: Path) -> None:
             return
     import shutil
 
-    _say_copied(source.parent, target.parent)
+    _note_copy(source.parent, target.parent)
     shutil.copyfile(source, target)
     share_with_group(target)
 
@@ -137,9 +139,9 @@ def _clone(source: Path, target: Path) -> None:
     share_with_group(target)
 
 
-def _say_copied(source: Path, target: Path) -> None:
-    """Once for each pair of file systems."""
+def _note_copy(source: Path, target: Path) -> None:
+    """Print a note that files are copied, once for each pair of file systems."""
     pair = source.stat().st_dev, target.stat().st_dev
-    if pair not in _told:
-        _told.add(pair)
+    if pair not in _noted_pairs:
+        _noted_pairs.add(pair)
         print(f"note: files cannot be linked from {source} to {target}: they are copied", file=sys.stderr, flush=True)

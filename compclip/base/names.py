@@ -1,6 +1,6 @@
-"""Names that become folders, files and words of commands: one rule, held where they enter.
+"""Names that become folders, files and words of commands: one rule, checked where they enter.
 
-What joins a name to a path takes a `Name`, and there is none with a separator in it.
+Code that joins a name to a path takes a `Name`, which holds no separator.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class Name(str):
     __slots__ = ()
 
     def __new__(cls, text: object, what: str) -> Self:
-        found = str(text)
-        if not FORM.fullmatch(found) or len(found) > LONGEST or len(found.encode()) > 2 * LONGEST:
-            raise UserError(f"{what} {_cut(found)!a}: {RULE}; rename it")
-        return super().__new__(cls, found)
+        name = str(text)
+        if not FORM.fullmatch(name) or len(name) > LONGEST or len(name.encode()) > 2 * LONGEST:
+            raise UserError(f"{what} {_shorten(name)!a}: {RULE}; rename it")
+        return super().__new__(cls, name)
 
     def __reduce__(self) -> tuple[type[Name], tuple[str, str]]:  # pickle and copy
         return type(self), (str(self), "name")
 
 
-def given(text: str, option: str) -> Name:
-    """The name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
+def parse_name(text: str, option: str) -> Name:
+    """Return the name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
     return Name(text.rpartition("@")[2], option)
 
 
-def alone(argv: Sequence[str], option: str) -> Name | None:
-    """The same where a command is given nothing else: a stage that has nothing to do waits for no parser's import."""
+def parse_only_option(argv: Sequence[str], option: str) -> Name | None:
+    """Return the option's name if it is all that a command is given; a stage that is done then imports no parser."""
     if len(argv) == 2 and argv[0] == option and not argv[1].startswith("-"):
-        return given(argv[1], option)
+        return parse_name(argv[1], option)
     return None
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -24,25 +24,25 @@ class Part:
 
 
 def part(default: Any, off: Any, of: tuple[str, ...] = (), name: str = "", **along: Any) -> Any:
-    """The declaration of a field that is a part: `lambda_local: float = part(0.2, off=0.0)`."""
+    """Declare a field that is a part: `lambda_local: float = part(0.2, off=0.0)`."""
     return field(default=default, metadata={MARK: Part(off, of, name, along)})
 
 
-def declared(kind: Any) -> dict[str, Part]:
-    """The parts of a dataclass by field, in its order."""
+def list_parts(kind: Any) -> dict[str, Part]:
+    """Return the parts of a dataclass by field, in its order."""
     return {f.name: f.metadata[MARK] for f in fields(kind) if MARK in f.metadata}
 
 
-def is_out(values: Any, name: str) -> bool:
-    """Whether a field is left out: by its own value, or with all that it is a part of. No part is out where false.
+def is_left_out(values: Any, name: str) -> bool:
+    """Return whether a field is left out: by its own value, or with all that it is a part of.
 
-    `field:member` is out where the field does not name the member.
+    A field that is declared as no part is out where it is false, and `field:member` where the field lacks the member.
     """
     field_, _, member = name.partition(":")
     if member:
         return member not in getattr(values, field_).split("+")
-    known = declared(values).get(name)
-    if known is None:
+    declared_part = list_parts(values).get(name)
+    if declared_part is None:
         return not getattr(values, name)
-    alone = getattr(values, name) == known.off
-    return alone or (bool(known.of) and all(is_out(values, other) for other in known.of))
+    alone, wholes = getattr(values, name) == declared_part.off, declared_part.of
+    return alone or (bool(wholes) and all(is_left_out(values, whole_name) for whole_name in wholes))

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from compclip.base.errors import UserError, one_line, unknown
 
 METHODS, BENCHMARKS = "compclip.methods", "compclip.benchmarks"
-SOURCES, CAPTIONERS = "compclip.data.sources", "compclip.data.captioners"
+SOURCES, CAPTIONERS = "compclip.prepare.sources", "compclip.prepare.captioners"
 SAMPLERS = "compclip.sweep.samplers"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
-    BENCHMARKS: ("load",),
+    BENCHMARKS: ("METRICS", "HEADLINE", "load"),
     SOURCES: ("records",),
     CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),
@@ -32,67 +32,70 @@ TRAINING = ("views", "loss")  # not of a method that trains nothing
 NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # a dot would start a variant's name, a dash a backbone's
 
 
-class Given(NamedTuple):
+class EntryPoint(NamedTuple):
     """A module that another package gives under a name, and the package."""
 
     module: str
     package: str
 
 
-def names(package: str) -> list[str]:
-    """The plug-ins of `package` by name, ours and other packages', sorted."""
-    return sorted({*_own(package), *filter(NAME.fullmatch, _others(_group(package)))})
+def list_plugins(package: str) -> list[str]:
+    """Return the names of the plug-ins of `package`, ours and other packages', sorted."""
+    return sorted({*_own_plugins(package), *filter(NAME.fullmatch, _list_entry_points(_entry_point_group(package)))})
 
 
-def locate(package: str, name: str) -> str:
-    """The module that a plug-in's name stands for; it is not imported.
+def locate_plugin(package: str, name: str, where: str = "") -> str:
+    """Return the name of a plug-in's module; it is not imported.
 
     Raises UserError with close matches where there is none, and for an entry point that cannot be meant: a name that
     two packages give, one that cannot be written in params.yaml, or something else than a module.
     """
-    own, others = _own(package), _others(_group(package)).get(name, ())
-    if name in own and not others:
+    own_names, entry_points = _own_plugins(package), _list_entry_points(_entry_point_group(package)).get(name, ())
+    if name in own_names and not entry_points:
         return f"{package}.{name}"
-    if name in own or len(others) > 1:
-        givers = " and ".join([*(["compclip"] * (name in own)), *(f"{o.package} ({o.module})" for o in others)])
-        raise UserError(f"{_kind(package)} {name!r}: is given by {givers}; uninstall one")
-    if not others:
-        raise unknown(_kind(package), name, names(package))
-    return _module(f"{_kind(package)} {name!r}", name, others[0])
+    if name in own_names or len(entry_points) > 1:
+        ours = ["compclip"] if name in own_names else []
+        givers = " and ".join([*ours, *(f"{point.package} ({point.module})" for point in entry_points)])
+        raise UserError(f"{_kind_name(package)} {name!r}: is given by {givers}; uninstall one")
+    if not entry_points:
+        raise unknown(_kind_name(package), name, list_plugins(package), where)
+    return _check_entry_point(f"{_kind_name(package)} {name!r}", name, entry_points[0])
 
 
-def _module(what: str, name: str, given: Given) -> str:
+def _check_entry_point(what: str, name: str, entry_point: EntryPoint) -> str:
     if not NAME.fullmatch(name):
-        raise UserError(f"{what}: {given.package}: a name is a letter, then letters, digits and _; mend that package")
-    if not all(part.isidentifier() for part in given.module.split(".")):
-        raise UserError(f"{what}: {given.package}: {given.module!r} is no module's name; mend that package")
-    return given.module
+        raise UserError(
+            f"{what}: {entry_point.package}: a name is a letter, then letters, digits and _; mend that package"
+        )
+    if not all(word.isidentifier() for word in entry_point.module.split(".")):
+        raise UserError(f"{what}: {entry_point.package}: {entry_point.module!r} is no module's name; mend that package")
+    return entry_point.module
 
 
-def find(package: str, name: str) -> ModuleType:
+def load_plugin(package: str, name: str, where: str = "") -> ModuleType:
     """Import the module of a plug-in.
 
     Raises UserError where there is none, and where another package's fails or lacks what every such module offers.
     """
-    module = locate(package, name)
+    module = locate_plugin(package, name, where)
     if module == f"{package}.{name}":
         return importlib.import_module(module)
-    where = f"{_kind(package)} {name!r}: {module}"
+    where = f"{_kind_name(package)} {name!r}: {module}"
     try:
-        found = importlib.import_module(module)
+        plugin = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         raise UserError(f"{where}: {one_line(f'{type(error).__name__}: {error}')}; mend that package") from error
-    if fault := _fault(package, found):
+    if fault := _find_fault(package, plugin):
         raise UserError(f"{where}: {fault}; mend that package")
-    return found
+    return plugin
 
 
-def _fault(package: str, module: ModuleType) -> str:
-    """What another package's module lacks; nothing for a good one."""
+def _find_fault(package: str, module: ModuleType) -> str:
+    """Return what is wrong with another package's module; "" for a good one."""
     spared = () if getattr(module, "TRAINS", True) else TRAINING
-    lacking = [need for need in NEEDS[package] if need not in spared and not hasattr(module, need)]
-    if lacking:
-        return f"has no {' and no '.join(lacking)}"
+    absent = [need for need in NEEDS[package] if need not in spared and not hasattr(module, need)]
+    if absent:
+        return f"has no {' and no '.join(absent)}"
     config = getattr(module, "Config", None)
     if config is None:
         return ""
@@ -102,29 +105,29 @@ def _fault(package: str, module: ModuleType) -> str:
     return f"Config.{bare[0]} has no default" if bare else ""
 
 
-def _kind(package: str) -> str:
+def _kind_name(package: str) -> str:
     return package.rpartition(".")[2].removesuffix("s").replace("_", " ")
 
 
-def _group(package: str) -> str:
-    """The entry points' group: the last part names it, whatever folder ours lie in."""
+def _entry_point_group(package: str) -> str:
+    """Return the entry points' group: compclip. and the last part of the package's name."""
     return f"compclip.{package.rpartition('.')[2]}"
 
 
 @functools.cache
-def _own(package: str) -> frozenset[str]:
+def _own_plugins(package: str) -> frozenset[str]:
     path = importlib.import_module(package).__path__
     return frozenset(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
 
 
 @functools.cache
-def _others(group: str) -> dict[str, tuple[Given, ...]]:
-    """What other packages give, by name."""
+def _list_entry_points(group: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return other packages' entry points by name."""
     from importlib import metadata  # as slow as all of ours that a finished stage imports
 
-    found: dict[str, tuple[Given, ...]] = {}
+    by_name: dict[str, tuple[EntryPoint, ...]] = {}
     for point in metadata.entry_points(group=group):
-        given = Given(point.value, point.dist.name if point.dist else "?")
-        if given not in found.get(point.name, ()):  # a package that is on the path twice gives the same twice
-            found[point.name] = (*found.get(point.name, ()), given)
-    return found
+        entry_point = EntryPoint(point.value, point.dist.name if point.dist else "?")
+        if entry_point not in by_name.get(point.name, ()):  # a package that is on the path twice gives the same twice
+            by_name[point.name] = (*by_name.get(point.name, ()), entry_point)
+    return by_name

@@ -1,6 +1,6 @@
-"""What is never shown: secrets that this process has read, and what looks like one.
+"""Hide secrets in messages: those that this process has read, and text that looks like one.
 
-Every UserError passes through `redacted` as it is made, so that no message, file or post made of it holds a secret;
+Every UserError passes through `redact` as it is made, so that no message, file or post made of it holds a secret;
 `errors.entry` shows tracebacks through it, too.
 """
 
@@ -14,7 +14,7 @@ MASK = "***"
 SHORTEST = 8  # characters: no key is shorter, and stand-ins for one (EMPTY, test) are words of captions
 _NAMES = r"[\w.-]{0,40}(?:pass|pwd|token|key|secret|auth|sig|cred)[\w.-]{0,40}"
 # Bounded: a message may quote megabytes of a stranger's file. Compiled when there is a message, which is rare.
-_LOOKS = (
+_PATTERNS = (
     # user:password@ of a URL, to the last @: a password may hold / and @ itself
     (r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s@]{0,500}@)+", rf"\1{MASK}@"),
     (rf"(?i)([?&;]{_NAMES}=)[^\s&;\"'#]+", rf"\1{MASK}"),
@@ -26,23 +26,23 @@ _LOOKS = (
 _known: set[str] = set()
 
 
-def remember(secret: str) -> None:
-    """Hide this text from now on, in each form in which a server or a library may repeat it."""
+def remember_secret(secret: str) -> None:
+    """Hide this secret from now on, in each form in which a server or a library may repeat it."""
     for text in {secret, " ".join(secret.split()), *secret.splitlines()}:
         quoted = {quote(text), quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], repr(text)[1:-1]}
         _known.update(form for form in {text, *quoted} if len(form) >= SHORTEST)
 
 
-def hidden(text: str) -> str:
-    """`text` without the secrets that this process has read, and otherwise as it is."""
+def hide_known(text: str) -> str:
+    """Return `text` without the secrets that this process has read."""
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
 
 
-def redacted(text: str) -> str:
-    """The same without what looks like a secret: the user of a URL, a key in its query, a bearer's token."""
-    text = hidden(text)
-    for pattern, shown in _LOOKS:
-        text = re.sub(pattern, shown, text)
+def redact_secrets(text: str) -> str:
+    """Return `text` without known secrets and what looks like one: the user of a URL, a key in its query, a token."""
+    text = hide_known(text)
+    for pattern, masked in _PATTERNS:
+        text = re.sub(pattern, masked, text)
     return text

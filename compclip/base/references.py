@@ -1,6 +1,6 @@
-"""What interpolations would grow to: `a: "${b}${b}"`, b of c and so on doubles with each line.
+"""Bound what interpolations grow to: `a: "${b}${b}"`, b of c and so on doubles with each line.
 
-OmegaConf writes every reference out, again for each that leads to it; here each place is measured once.
+OmegaConf writes every reference out each time; here each key is measured once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from compclip.base.errors import UserError
 
 MARK = "${"
-GROWN = 2 << 20  # characters, keys and references of everything written out
+MAX_SIZE = 2 << 20  # characters, keys and references of everything written out
 COST = 200  # what a reference counts besides its target: working one out takes OmegaConf as long as many characters
 OUTSIDE = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
 RESOLVED = "\0"  # in place of such a text: no name goes on behind it
@@ -20,27 +20,27 @@ REFERENCE = re.compile(r"\$\{\s*([^${}:]*?)\s*\}")
 KeyPath = tuple[str, ...]
 
 
-def check(values: Any, where: str) -> bool:
-    """Whether plain values, interpolations as they stand, have any.
+def check_growth(values: Any, where: str) -> bool:
+    """Return whether unresolved plain values hold interpolations.
 
     Raises UserError naming the key of one that is neither `${key}` nor of the environment, or whose growth has no end.
     """
-    marked = {place: text for place, text in _texts(values, ()) if MARK in text}
-    for place, text in marked.items():
-        if MARK in _rest(text):
-            key = ".".join(place)
+    marked = {key_path: text for key_path, text in _iterate_texts(values, ()) if MARK in text}
+    for key_path, text in marked.items():
+        if MARK in REFERENCE.sub("", _strip_environment(text)):  # not of the kinds that are measured
+            key = ".".join(key_path)
             raise UserError(f"{where}: {key}: {text[:100]!a}: give ${{key}}, ${{oc.env:NAME}} or the value itself")
-    if marked and _Sizes(values).of(()) > GROWN:
+    if marked and _Sizes(values).size_of(()) > MAX_SIZE:
         first = ".".join(next(iter(marked)))
-        raise UserError(f"{where}: {first}: its interpolations grow beyond {GROWN >> 20} MiB; write the values out")
+        raise UserError(f"{where}: {first}: its interpolations grow beyond {MAX_SIZE >> 20} MiB; write the values out")
     return bool(marked)
 
 
-def _texts(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _iterate_texts(value: Any, key_path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, str):
-        yield place, value
+        yield key_path, value
     for key, below in _items(value):
-        yield from _texts(below, (*place, key))
+        yield from _iterate_texts(below, (*key_path, key))
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
@@ -50,57 +50,50 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(i), below) for i, below in enumerate(value))
 
 
-def _rest(text: str) -> str:
-    """A text without the interpolations that may stand in it."""
-    return REFERENCE.sub("", _inside(text))
-
-
-def _inside(text: str) -> str:
-    """A text without what comes from the environment: `${oc.decode:${oc.env:NAME}}` takes two turns."""
+def _strip_environment(text: str) -> str:
+    """Return a text without interpolations of the environment; `${oc.decode:${oc.env:NAME}}` takes two turns."""
     return OUTSIDE.sub(RESOLVED, OUTSIDE.sub(RESOLVED, text))
 
 
 class _Sizes:
-    """What each place of plain values grows to, measured once."""
+    """Measures what each key of plain values grows to, once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._known: dict[KeyPath, int] = {}
 
-    def of(self, target: KeyPath) -> int:
-        """The size of a place; of the text on the way to it, if one is, whose own target holds it."""
+    def size_of(self, target: KeyPath) -> int:
+        """Return the size at a key; of a text on the way to it, whose own target then holds the key."""
         value = self._root
         for i, key in enumerate(target):
             if isinstance(value, str):
                 return self._size(value, target[:i])
-            value = _child(value, key)
+            value = _get_child(value, key)
         return self._size(value, target)
 
-    def _size(self, value: Any, place: KeyPath) -> int:
-        if place not in self._known:
-            self._known[place] = 0  # of one that leads to itself: OmegaConf says so
-            self._known[place] = self._of_text(value, place) if isinstance(value, str) else self._below(value, place)
-        return self._known[place]
-
-    def _below(self, value: Any, place: KeyPath) -> int:
-        return 1 + sum(len(key) + self._size(below, (*place, key)) for key, below in _items(value))
-
-    def _of_text(self, text: str, place: KeyPath) -> int:
-        targets = [_target(name, place) for name in REFERENCE.findall(_inside(text))]
-        return len(text) + sum(COST + self.of(target) for target in targets)
+    def _size(self, value: Any, key_path: KeyPath) -> int:
+        if key_path not in self._known:
+            self._known[key_path] = 0  # of one that leads to itself: OmegaConf says so
+            if isinstance(value, str):
+                targets = [_resolve_target(name, key_path) for name in REFERENCE.findall(_strip_environment(value))]
+                size = len(value) + sum(COST + self.size_of(target) for target in targets)
+            else:
+                size = 1 + sum(len(key) + self._size(below, (*key_path, key)) for key, below in _items(value))
+            self._known[key_path] = size
+        return self._known[key_path]
 
 
-def _child(value: Any, key: str) -> Any:
-    """As OmegaConf finds it: of a list by its number, of a mapping by its name, which may be a number as well."""
-    whole = int(key) if key.isdecimal() and len(key) < 9 else -1
+def _get_child(value: Any, key: str) -> Any:
+    """Return a child as OmegaConf finds it: of a list by number, of a mapping by name, which may be a number."""
+    index = int(key) if key.isdecimal() and len(key) < 9 else -1
     if isinstance(value, list):
-        return value[whole] if 0 <= whole < len(value) else None
-    return value.get(key, value.get(whole)) if isinstance(value, dict) else None
+        return value[index] if 0 <= index < len(value) else None
+    return value.get(key, value.get(index)) if isinstance(value, dict) else None
 
 
-def _target(name: str, place: KeyPath) -> KeyPath:
-    """Where a reference leads; one dot before it is the mapping that holds it, each further one the next around."""
+def _resolve_target(name: str, key_path: KeyPath) -> KeyPath:
+    """Return the key that a reference means; a leading dot is its own mapping, each further dot the next outer one."""
     bare = name.lstrip(".")
     up = len(name) - len(bare)
     keys = tuple(key for key in re.split(r"[.\[\]]+", bare) if key)
-    return (*place[:-up], *keys) if up else keys
+    return (*key_path[:-up], *keys) if up else keys

@@ -1,4 +1,4 @@
-"""Secrets stand in environment variables, whose names files and arguments give; they are read here, at their use."""
+"""Read secrets from environment variables, whose names files and arguments give."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 NO_LINE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def resolve(variable: str) -> str:
-    """What a variable holds, "" where it is not set; from now on no message shows it.
+def read_secret(variable: str) -> str:
+    """Return the value of a variable, "" where it is not set; messages hide it from now on.
 
     Raises UserError naming the variable where it holds more than a line: a header, a URL and a command end with it.
     """
     value = os.environ.get(variable, "").strip()
-    redact.remember(value)
+    redact.remember_secret(value)
     if NO_LINE.search(value):
         raise UserError(f"${variable}: holds a line break or another control character; set it to one line")
     return value
 
 
 def check_name(variable: str, where: str, example: str) -> None:
-    """Raise UserError for what names no variable; it may be the secret itself and is not shown."""
+    """Raise UserError for what is no variable's name; it may be the secret itself, so that it is not shown."""
     if variable and not NAME.fullmatch(variable):
         raise UserError(f"{where}: names no environment variable; give one as {example}")

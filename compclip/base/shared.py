@@ -39,7 +39,7 @@ def check_plain(folder: Path) -> None:
 
 
 def _folders(path: str) -> list[str]:
-    """The folders of a folder, all else in which must be plain files."""
+    """Return the folders of a folder. Raises UserError for anything but plain files and folders."""
     try:
         with os.scandir(path) as entries:
             return [entry.path for entry in entries if _is_folder(entry)]
@@ -58,7 +58,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _exists_as(is_type: Callable[[int], bool], path: str) -> bool:
-    """Whether a path is there. Raises UserError where it is of another type."""
+    """Return whether a path exists. Raises UserError where it is of another type."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def _is_plain(mode: int) -> bool:
-    """Whether it may be opened: a file, or a folder, of which `open` itself says that it is none."""
+    """Return whether a mode is that of a file or a folder; `open` itself refuses a folder."""
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
@@ -134,24 +134,24 @@ def _share(number: int, group: int) -> None:
 
 
 def explain(error: OSError, path: Path, advice: str) -> str:
-    """Say why the system refused and what helps; of somebody else's path its owner, its mode, and what they can do."""
+    """Return why the system refused, and what helps; for somebody else's path also its owner and mode."""
     why = str(error.strerror or error)
     if not isinstance(error, PermissionError):
         return f"{why}; {advice}"
-    place = next((p for p in (path, *path.absolute().parents) if os.path.lexists(p)), path)
-    about = place.lstat()
+    existing = next((p for p in (path, *path.absolute().parents) if os.path.lexists(p)), path)
+    about = existing.lstat()
     if about.st_uid == os.geteuid():
         return f"{why}; {advice}"
     owner, group = _names(about.st_uid, about.st_gid)
-    folder = place if stat.S_ISDIR(about.st_mode) else place.parent
+    folder = existing if stat.S_ISDIR(about.st_mode) else existing.parent
     return (
-        f"{why}: {place} belongs to {owner}, group {group}, mode {stat.S_IMODE(about.st_mode):04o}; "
+        f"{why}: {existing} belongs to {owner}, group {group}, mode {stat.S_IMODE(about.st_mode):04o}; "
         f"{owner} can share it: chmod -R g+rwX {folder}"
     )
 
 
 def _names(user: int, group: int) -> tuple[str, str]:
-    """Of a user and a group; their numbers where the system knows no names."""
+    """Return the names of a user and a group; their numbers where the system knows no names."""
     import grp
     import pwd
 

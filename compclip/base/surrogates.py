@@ -7,11 +7,11 @@ import re
 LONE = re.compile("[\ud800-\udfff]")
 
 
-def repaired(text: str) -> str:
-    """`text` with U+FFFD, the sign for a lost character, in place of each half."""
+def replace_lone(text: str) -> str:
+    """Return `text` with U+FFFD, the replacement character, in place of each half."""
     return text if text.isascii() else LONE.sub("\ufffd", text)
 
 
-def has(text: str) -> bool:
-    """Whether there is one."""
+def has_lone(text: str) -> bool:
+    """Return whether `text` holds half a pair."""
     return not text.isascii() and bool(LONE.search(text))

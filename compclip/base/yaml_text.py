@@ -33,72 +33,72 @@ NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read(path: str | Path, wanted: str) -> Any:
-    """A file's mapping as OmegaConf has it, interpolations as they stand. `wanted` says what it should hold.
+def read_yaml(path: str | Path, expected: str) -> Any:
+    """Return a file's mapping as OmegaConf has it, unresolved. `expected` says what the file should hold.
 
     Raises UserError for a file that cannot be read, that is no YAML, beyond the limits, or no mapping.
     """
-    return parsed(read_text(path), str(path), wanted)
+    return parse_yaml(read_text(path), str(path), expected)
 
 
-def parsed(text: str, where: str, wanted: str) -> Any:
-    """The same of a text."""
-    check(text, where)
+def parse_yaml(text: str, where: str, expected: str) -> Any:
+    """Return a text's mapping as OmegaConf has it, unresolved."""
+    check_limits(text, where)
     try:
-        found = OmegaConf.load(io.StringIO(text))
+        config = OmegaConf.load(io.StringIO(text))
     except FAULTS as error:
         if type(error) is OSError:  # a single value
-            raise UserError(f"{where}: {wanted}") from error
-        raise UserError(f"{where}: not YAML: {told(error)}") from error
-    if not OmegaConf.is_dict(found):
-        raise UserError(f"{where}: {wanted}")
-    return found
+            raise UserError(f"{where}: {expected}") from error
+        raise UserError(f"{where}: not YAML: {describe_error(error)}") from error
+    if not OmegaConf.is_dict(config):
+        raise UserError(f"{where}: {expected}")
+    return config
 
 
-def check(text: str, where: str) -> None:
+def check_limits(text: str, where: str) -> None:
     """Raise UserError for a text beyond the limits, before anything parses it."""
-    if fault := _beyond(text):
+    if fault := _exceeded_limit(text):
         raise UserError(f"{where}: {fault}")
 
 
-def plain(config: Any, where: str) -> Any:
-    """Plain values, interpolations resolved.
+def to_plain(config: Any, where: str) -> Any:
+    """Return plain values, interpolations resolved.
 
     Raises UserError naming the key of one that cannot be: an interpolation that leads nowhere or grows without end, a
     text that no file and no command could hold, a number that is none, a key that is no text, an environment variable
     that is not allowed, a URL made of one.
     """
     try:
-        values = raw = _with_on(OmegaConf.to_container(config, throw_on_missing=True))
-        if references.check(raw, where):
+        values = raw = _restore_on_keys(OmegaConf.to_container(config, throw_on_missing=True))
+        if references.check_growth(raw, where):
             from_environment.check_allowed(raw, where)
-            values = _with_on(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+            values = _restore_on_keys(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except FAULTS as error:
         key = getattr(error, "full_key", None)
-        raise UserError(f"{where}: {f'{key}: ' if key else ''}{told(error)}") from error
+        raise UserError(f"{where}: {f'{key}: ' if key else ''}{describe_error(error)}") from error
     _check_values(values, where, "")
     from_environment.check_urls(raw, values, where)
     return values
 
 
-def unresolved(config: Any) -> Any:
-    """Plain values, interpolations as they stand: what another file is written from."""
-    return _with_on(OmegaConf.to_container(config))
+def to_unresolved(config: Any) -> Any:
+    """Return plain values, interpolations as written: for writing another file."""
+    return _restore_on_keys(OmegaConf.to_container(config))
 
 
-def _with_on(values: Any) -> Any:
-    """The key `on` of lists in data.<name>: YAML 1.1, which OmegaConf reads, takes it for true; DVC reads 1.2."""
-    for section in _below(_below(values).get("data")).values():
-        for part in _below(section).values():
-            for one in (_below(part), *map(_below, _below(part).values())):
-                for key in [key for key in one if key is True]:
-                    one.setdefault("on", one.pop(key))
+def _restore_on_keys(values: Any) -> Any:
+    """Restore the key `on` of lists in data.<name>: YAML 1.1, which OmegaConf reads, takes it for true."""
+    for section in _as_dict(_as_dict(values).get("data")).values():
+        for entry in _as_dict(section).values():
+            for mapping in (_as_dict(entry), *map(_as_dict, _as_dict(entry).values())):
+                for key in [key for key in mapping if key is True]:
+                    mapping.setdefault("on", mapping.pop(key))
     return values
 
 
-def _below(value: Any) -> dict:
+def _as_dict(value: Any) -> dict:
     return value if isinstance(value, dict) else {}
 
 
@@ -110,24 +110,24 @@ def _check_values(value: Any, where: str, key: str) -> None:
     elif isinstance(value, list):
         for below in value:
             _check_values(below, where, key)
-    elif fault := _fault(value):
+    elif fault := _find_fault(value):
         raise UserError(f"{where}: {key}{fault}")
 
 
 def _check_key(name: Any, where: str, key: str) -> None:
     if type(name) not in (str, int):
         raise UserError(f"{where}: {f'{key}: ' if key else ''}key {name!r}: must be a text; put it into quotes")
-    if fault := _fault(name):
+    if fault := _find_fault(name):
         raise UserError(f"{where}: {key or 'a key'}{fault}")
 
 
-def _fault(value: Any) -> str:
-    """Control characters end file names and commands, and half a surrogate pair is no character."""
+def _find_fault(value: Any) -> str:
+    """Return what is wrong with a value: a control character, half a surrogate pair, a number that is none; or ""."""
     if isinstance(value, str):
         if references.MARK in value:  # put together of several texts, or escaped: the next reader would work it out
             return f": gives {value[:100]!a}, which holds {references.MARK}; write it without"
-        found = NO_TEXT.search(value)
-        return f": holds the character {found[0]!a}; remove it" if found else ""
+        control = NO_TEXT.search(value)
+        return f": holds the character {control[0]!a}; remove it" if control else ""
     if isinstance(value, float) and not math.isfinite(value):
         return f"={value}: must be a finite number"
     if isinstance(value, int) and abs(value) >= WHOLE:
@@ -135,26 +135,26 @@ def _fault(value: Any) -> str:
     return "" if value is None or isinstance(value, (int, float)) else f": is a {type(value).__name__}; write a text"
 
 
-def told(error: Exception) -> str:
-    """A library's error in one line of bounded length."""
+def describe_error(error: Exception) -> str:
+    """Return a library's error as one line of bounded length."""
     if isinstance(error, RecursionError):
         return "refers to itself"
     text = str(error) if isinstance(error, yaml.YAMLError) else (str(error).splitlines() or [type(error).__name__])[0]
     return one_line(text)[:SHOWN]
 
 
-def _beyond(text: str) -> str:
-    """Which limit a text goes beyond; nothing for a good one, and for one whose fault the next parser tells."""
+def _exceeded_limit(text: str) -> str:
+    """Return which limit a text exceeds; "" for a good one, and for one that the next parser will refuse."""
     if len(text.encode("utf-8", "surrogatepass")) > BYTES:
         return f"larger than {BYTES >> 20} MiB; a file of parameters is small"
     try:
-        return _scanned(text)
+        return _scan_events(text)
     except (yaml.YAMLError, ValueError):
         return ""
 
 
-def _scanned(text: str) -> str:
-    """Nodes are counted with their aliases written out: each anchor knows how many it stands for."""
+def _scan_events(text: str) -> str:
+    """Return which limit is exceeded; values are counted with their aliases written out."""
     total = 0
     opened: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
     anchored: dict[str | None, int] = {}
@@ -170,8 +170,8 @@ def _scanned(text: str) -> str:
             elif event.anchor:
                 anchored[event.anchor] = 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = opened.pop()
-            anchored[anchor] = total - before + 1
+            anchor, nodes_before = opened.pop()
+            anchored[anchor] = total - nodes_before + 1
         if len(opened) > DEPTH:
             return f"nested more than {DEPTH} deep; a file of parameters is flat"
         if total > NODES:

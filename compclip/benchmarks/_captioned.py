@@ -21,7 +21,7 @@ from typing import Any
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json, read_text
 from compclip.benchmarks import _tars
-from compclip.benchmarks._files import first_there, value
+from compclip.benchmarks._files import first_existing, read_field
 
 PATTERNS = ("*.json", "captions.txt", "*_karpathy.txt", "Flickr8k.token.txt", "results_*.token")
 HEADER = ["image", "caption"]
@@ -29,8 +29,8 @@ Captioned = tuple[str, Path | str, list[str]]  # id, image, captions
 MOST = 1 << 20  # bytes of the captions of a picture in a tar
 
 
-def entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
-    """The pictures of a file in their order; what belongs to none is counted in `lost`.
+def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
+    """Yield the pictures of a file in their order; what belongs to none is counted in `lost`.
 
     Raises UserError for another format, an unknown split, or a record without a field.
     """
@@ -39,12 +39,12 @@ def entries(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Itera
     if file.name.endswith("_karpathy.txt"):
         return _unquoted(file, pictures, split, lost)
     captions = _token_captions(file) if ".token" in file.suffixes else _quoted_captions(file)
-    return _named(file, captions, pictures, split, lost)
+    return _by_file_name(file, captions, pictures, split, lost)
 
 
-def in_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
-    """The pictures of a folder's tars, each with its captions. Raises UserError for damaged tars and other texts."""
-    for key, ref, raw in _tars.told(folder, "txt", MOST, "no_captions", lost):
+def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
+    """Yield the pictures of a folder's tars with their captions. Raises UserError for damaged tars and other texts."""
+    for key, ref, raw in _tars.read_tar_pairs(folder, "txt", MOST, "no_captions", lost):
         try:
             yield key, ref, raw.decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
@@ -57,29 +57,25 @@ def _json(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterabl
         return _lavis(file, content, pictures, split)
     if not isinstance(content, dict) or not content:
         raise UserError(f"{file}: neither an object nor a list of captioned pictures; fetch the official file")
-    listed = value(file, "(whole file)", content, "images", list)
+    entries = read_field(file, "(whole file)", content, "images", list)
     if "annotations" in content:
         return _coco(file, content, pictures, split, lost)
-    if listed and (not isinstance(listed[0], Mapping) or "sentences" in listed[0]):
-        return _karpathy(file, listed, pictures, split or "test")
+    if entries and (not isinstance(entries[0], Mapping) or "sentences" in entries[0]):
+        return _karpathy(file, entries, pictures, split or "test")
     raise UserError(f"{file}: neither COCO captions ('annotations') nor Karpathy's ('sentences'); give another file")
 
 
-def _karpathy(file: Path, listed: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
-    names = [value(file, str(index), row, "split") for index, row in enumerate(listed)]
+def _karpathy(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
+    names = [read_field(file, str(index), row, "split") for index, row in enumerate(entries)]
     if split not in names:
         raise unknown("split", split, set(names), str(file))
-    for name, row in zip(names, listed, strict=True):
+    for name, row in zip(names, entries, strict=True):
         if name == split:
-            key = value(file, "?", row, "filename")
-            captions = [value(file, key, s, "raw") for s in value(file, key, row, "sentences", list)]
-            folder = value(file, key, row, "filepath") if "filepath" in row else ""
-            yield key, _karpathy_image(pictures, folder, key), captions
-
-
-def _karpathy_image(pictures: Path, folder: str, name: str) -> Path:
-    """COCO's images lie in `filepath` (val2014), unless all lie in one folder."""
-    return pictures / folder / name if (pictures / folder).is_dir() else pictures / name
+            key = read_field(file, "?", row, "filename")
+            captions = [read_field(file, key, s, "raw") for s in read_field(file, key, row, "sentences", list)]
+            folder = read_field(file, key, row, "filepath") if "filepath" in row else ""
+            # COCO's images lie in `filepath` (val2014), unless all lie in one folder
+            yield key, pictures / folder / key if (pictures / folder).is_dir() else pictures / key, captions
 
 
 def _coco(
@@ -87,29 +83,30 @@ def _coco(
 ) -> Iterator[Captioned]:
     _check_no_split(file, split, "COCO caption files")
     captions: dict[Any, list[str]] = {}
-    for index, row in enumerate(value(file, "(whole file)", content, "annotations", list)):
-        captions.setdefault(value(file, str(index), row, "image_id", (int, str)), []).append(
-            value(file, f"of annotation {index}", row, "caption"))  # fmt: skip
-    keys = [value(file, f"of image {index}", row, "id", (int, str)) for index, row in enumerate(content["images"])]
+    for index, row in enumerate(read_field(file, "(whole file)", content, "annotations", list)):
+        captions.setdefault(read_field(file, str(index), row, "image_id", (int, str)), []).append(
+            read_field(file, f"of annotation {index}", row, "caption"))  # fmt: skip
+    keys = [read_field(file, f"of image {index}", row, "id", (int, str)) for index, row in enumerate(content["images"])]
     lost["caption_without_image"] = sum(len(captions[key]) for key in captions.keys() - set(keys))
     for key, row in zip(keys, content["images"], strict=True):
-        yield str(key), pictures / value(file, str(key), row, "file_name"), captions.get(key, [])
+        yield str(key), pictures / read_field(file, str(key), row, "file_name"), captions.get(key, [])
 
 
-def _lavis(file: Path, listed: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
-    """A record's `caption` is a list, or a text of which a picture may have several records."""
+def _lavis(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
+    """Read LAVIS' lists: a record's `caption` is a list, or a text of which a picture may have several records."""
     _check_no_split(file, split, "LAVIS' lists")
-    if not listed:
+    if not entries:
         raise UserError(f"{file}: holds no records; fetch the official file")
     captions: dict[str, list[str]] = {}
-    for index, row in enumerate(listed):
-        name, told = value(file, str(index), row, "image"), value(file, str(index), row, "caption", (list, str))
-        texts = [told] if isinstance(told, str) else told
+    for index, row in enumerate(entries):
+        name = read_field(file, str(index), row, "image")
+        caption = read_field(file, str(index), row, "caption", (list, str))
+        texts = [caption] if isinstance(caption, str) else caption
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{file}: record {index}: field 'caption' holds other than texts; fetch the official file")
         captions.setdefault(name, []).extend(texts)
-    for name, own in captions.items():
-        yield name, Path(first_there((pictures / name, pictures / Path(name).name))), own
+    for name, picture_captions in captions.items():
+        yield name, Path(first_existing((pictures / name, pictures / Path(name).name))), picture_captions
 
 
 def _check_no_split(file: Path, split: str, what: str) -> None:
@@ -118,10 +115,10 @@ def _check_no_split(file: Path, split: str, what: str) -> None:
 
 
 def _unquoted(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterator[Captioned]:
-    """The first line is passed over, as CLIP_benchmark does; where it is a caption, that is counted."""
+    """Read CLIP_benchmark's files without the first line, as it does; a caption there is counted."""
     _check_no_split(file, split, "CLIP_benchmark's files")
     captions: dict[str, list[str]] = {}
-    for number, line in enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1):
+    for number, line in _numbered_lines(file):
         name, mark, caption = line.strip().partition(".jpg,")
         if number == 1:
             lost["caption_in_first_line"] = int(bool(mark))
@@ -131,28 +128,32 @@ def _unquoted(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Ite
             raise UserError(f"{file}: line {number}: expected name.jpg,caption; fetch the official file")
     if not captions:
         raise UserError(f"{file}: holds no captions; fetch the official file")
-    for name, own in captions.items():
-        yield name, pictures / name, own
+    for name, picture_captions in captions.items():
+        yield name, pictures / name, picture_captions
 
 
-def _named(
+def _numbered_lines(file: Path) -> Iterator[tuple[int, str]]:
+    return enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1)
+
+
+def _by_file_name(
     file: Path, captions: Mapping[str, list[str]], pictures: Path, split: str, lost: Counter[str]
 ) -> Iterator[Captioned]:
-    """The pictures that the split's file lists, all without one."""
-    chosen = set(read_text(file.parent / split).split()) if split else captions.keys()
-    lost["name_without_caption"] = len(chosen - captions.keys())
-    for name, own in captions.items():
-        if name in chosen:
-            yield name, pictures / name, own
+    """Yield the pictures that the split's file lists, all without a split."""
+    split_names = set(read_text(file.parent / split).split()) if split else captions.keys()
+    lost["name_without_caption"] = len(split_names - captions.keys())
+    for name, picture_captions in captions.items():
+        if name in split_names:
+            yield name, pictures / name, picture_captions
 
 
 def _token_captions(file: Path) -> dict[str, list[str]]:
-    """The captions of each image, in the order of the file."""
+    """Read the captions of each image, in the order of the file."""
     captions: dict[str, list[str]] = {}
-    for number, line in enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1):
+    for number, line in _numbered_lines(file):
         key, tab, caption = line.rstrip("\n").partition("\t")
-        name, _, place = key.rpartition("#")
-        if line.strip() and not (tab and name and place.isdecimal()):
+        name, _, index = key.rpartition("#")
+        if line.strip() and not (tab and name and index.isdecimal()):
             raise UserError(f"{file}: line {number}: expected name.jpg#0, a tab and a caption; fetch the official file")
         if line.strip():
             captions.setdefault(name, []).append(caption)
@@ -162,7 +163,7 @@ def _token_captions(file: Path) -> dict[str, list[str]]:
 
 
 def _quoted_captions(file: Path) -> dict[str, list[str]]:
-    """The captions of each image. Raises UserError for another header and a line that is no image and caption."""
+    """Read the captions of each image. Raises UserError for another header and a line that is no image and caption."""
     table = _quoted_rows(file)
     _, header = next(table, (0, []))
     if header != HEADER:
@@ -176,8 +177,8 @@ def _quoted_captions(file: Path) -> dict[str, list[str]]:
 
 
 def _quoted_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and fields, line by line: an open quote would take the lines after it into its caption."""
-    for number, line in enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1):
+    """Yield line numbers and fields, line by line: an open quote would swallow the lines after it."""
+    for number, line in _numbered_lines(file):
         try:
             yield from ((number, row) for row in csv.reader([line], strict=True) if row)
         except csv.Error as error:

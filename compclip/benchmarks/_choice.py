@@ -9,30 +9,31 @@ wrong candidates that stand right behind it here and before it there. `strict` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from compclip.config.how import FIRST
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, readable, those
+from compclip.config.sections import FIRST
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
+from compclip.runs.item_outcomes import Items
 
-Scores = Callable[[Embeddings, list[Record]], np.ndarray]
-
-
-def of_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """A metric a subset: the record's image chooses among its texts."""
-    return _by_subset(records, embeddings, _text_scores, strict)
+Pairs = list[tuple[str, str]]  # image and text
 
 
-def of_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """A metric a subset: the record's text chooses among its images."""
-    return _by_subset(records, embeddings, _image_scores, strict)
+def choose_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+    """Return one metric for each subset: whether the record's image chooses its match among the texts."""
+    return _choose(records, embeddings, lambda r: [(r.images[0], text) for text in r.texts], strict)
+
+
+def choose_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+    """Return one metric for each subset: whether the record's text chooses its match among the images."""
+    return _choose(records, embeddings, lambda r: [(image, r.texts[0]) for image in r.images], strict)
 
 
 def without_repeats(authors: Benchmark) -> Benchmark:
-    """A benchmark without the wrong texts that repeat their caption, and without the records that have no others.
+    """Drop wrong texts that repeat their caption, and records without others.
 
     A tie alone decides those. What goes is counted; the authors' records stay beside, for ties that go to the first.
     """
@@ -41,35 +42,34 @@ def without_repeats(authors: Benchmark) -> Benchmark:
 
 
 def with_foils(records: Sequence[Record]) -> tuple[tuple[Record, ...], dict[str, int]]:
-    """The records without the wrong texts that read like the caption but for case and spaces; and counts of what goes.
+    """Drop wrong texts that equal the caption but for case and spaces; return the records and counts of what goes.
 
     A shuffle or a swap may give the caption back: a tie that says nothing of the model. So does a record of such alone.
     """
-    pruned = [_pruned(record) for record in records]
+    pruned = []
+    for record in records:
+        caption, *foils = record.texts
+        others = [foil for foil in foils if _letters(foil) != _letters(caption)]
+        pruned.append(replace(record, texts=(caption, *others)))
     repeats = sum(len(a.texts) - len(b.texts) for a, b in zip(records, pruned, strict=True))
-    kept = tuple(record for record in pruned if len(record.texts) > 1)
-    return kept, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(kept)}
-
-
-def _pruned(record: Record) -> Record:
-    caption, *foils = record.texts
-    return replace(record, texts=(caption, *(foil for foil in foils if _letters(foil) != _letters(caption))))
+    with_others = tuple(record for record in pruned if len(record.texts) > 1)
+    return with_others, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(with_others)}
 
 
 def _letters(text: str) -> str:
-    """Without case and spaces: splitting into words makes "man's" into "man 's", which is one text to CLIP."""
+    """Drop case and spaces: splitting into words makes "man's" into "man 's", which is one text to CLIP."""
     return "".join(text.lower().split())
 
 
 def match_first(candidates: Sequence[str], match: int) -> tuple[str, ...]:
-    """The candidates in their order, but for the match, which comes first."""
+    """Return the candidates in their order, but with the match first."""
     return (candidates[match], *candidates[:match], *candidates[match + 1 :])
 
 
-def decided(
+def decide(
     scores_S: np.ndarray, length_N: np.ndarray, ahead_N: np.ndarray, first: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the first score of each record is above its others, and whether it is equal to the best of them.
+    """Return whether the first score of each record is above its others, and whether it equals the best of them.
 
     With `first` it may be equal to the others but those that stand ahead of it.
     """
@@ -85,33 +85,28 @@ def decided(
 
 
 def _best(scores_S: np.ndarray, counts_S: np.ndarray, start_N: np.ndarray) -> np.ndarray:
-    """The best of each record's scores that count, NaN if one of them is; -inf where none counts."""
+    """Return the best of each record's scores that count, NaN if one of them is; -inf where none counts."""
     return np.maximum.reduceat(np.where(counts_S, scores_S, -np.inf), start_N)
 
 
-def _by_subset(records: Sequence[Record], embeddings: Embeddings, scores: Scores, strict: bool) -> dict[str, Items]:
-    first = embeddings.ties == FIRST and not strict
-    parts = by_subset(readable(records, embeddings))
-    return {subset: _items(subset, part, scores(embeddings, part), first) for subset, part in parts.items()}
+def _choose(
+    records: Sequence[Record], embeddings: Embeddings, list_pairs: Callable[[Record], Pairs], strict: bool
+) -> dict[str, Items]:
+    """Decide each record by the cosines of its pairs of an image and a text, the match first."""
+    items_of = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        images, texts = zip(*(pair for record in subset_records for pair in list_pairs(record)), strict=True)
+        length_N = np.array([len(list_pairs(record)) for record in subset_records])
+        ahead_N = np.array([record.ahead for record in subset_records])
+        first = embeddings.ties == FIRST and not strict
+        right_N, tied_N = decide(embeddings.matches(images, texts), length_N, ahead_N, first)
+        keys = ids(subset_records)
+        items_of[subset] = Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
+    return items_of
 
 
-def _items(subset: str, part: list[Record], scores_S: np.ndarray, first: bool) -> Items:
-    length_N = np.array([max(len(record.texts), len(record.images)) for record in part])
-    ahead_N = np.array([record.ahead for record in part])
-    right_N, tied_N = decided(scores_S, length_N, ahead_N, first)
-    keys = ids(part)
-    return Items(keys, right_N.astype(np.float64), subset, those(keys, tied_N))
-
-
-def _text_scores(embeddings: Embeddings, part: list[Record]) -> np.ndarray:
-    return _matches(embeddings, [(record.images[0], text) for record in part for text in record.texts])
-
-
-def _image_scores(embeddings: Embeddings, part: list[Record]) -> np.ndarray:
-    return _matches(embeddings, [(image, record.texts[0]) for record in part for image in record.images])
-
-
-def _matches(embeddings: Embeddings, pairs: list[tuple[str, str]]) -> np.ndarray:
-    """Cosines of all pairs in one go, shape S."""
-    images, texts = zip(*pairs, strict=True)
-    return embeddings.matches(images, texts)
+def filter_items(items: Items, selected: Container[str]) -> Items:
+    """Return the items with the selected ids, in their order."""
+    selected_N = np.array([key in selected for key in items.ids], dtype=bool)
+    tied = tuple(key for key in items.tied if key in selected)
+    return Items(flagged_ids(items.ids, selected_N), items.values[selected_N], items.subset, tied)

@@ -69,7 +69,7 @@ def numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_order:
 
 
 def _single(source: Path, release: Sequence[str], numbers: list[int]) -> list[int]:
-    """The numbers of the classes. Raises UserError for two names of one class."""
+    """Return the numbers. Raises UserError for two names of one class."""
     number, count = Counter(numbers).most_common(1)[0]
     if count > 1:
         first, second = [name for name, match in zip(release, numbers, strict=True) if match == number][:2]

@@ -53,45 +53,47 @@ class ClassSet:
 
 
 def names() -> list[str]:
-    """The sets that there are."""
+    """List the names of the sets."""
     return sorted({*(path.stem for path in FOLDER.glob("*.json")), *IMAGENET})
 
 
 def file(name: str) -> Path:
-    """The file that a set's names are read from. Raises UserError for an unknown set."""
+    """Return the file that a set's names are read from. Raises UserError for an unknown set."""
     if name not in names():
         raise unknown("set of classes", name, names(), "classes")
-    return _within("open_clip", "zero_shot_metadata.py") if name in IMAGENET else FOLDER / f"{name}.json"
+    return _package_file("open_clip", "zero_shot_metadata.py") if name in IMAGENET else FOLDER / f"{name}.json"
 
 
-def get(name: str) -> ClassSet:
-    """A set by its name. Raises UserError for an unknown one, and for ImageNet's where open_clip or timm is missing."""
+def load_class_set(name: str) -> ClassSet:
+    """Read a set by its name. Raises UserError for an unknown one, and where ImageNet's needs open_clip or timm."""
     path = file(name)
     if name in IMAGENET:
         return _imagenet(name, path)
-    found = read_json(path)
+    content = read_json(path)
     return ClassSet(
-        tuple(found["classes"]),
-        tuple(found["templates"]),
-        found.get("metric", ""),
-        aliases=found.get("aliases", {}),
+        tuple(content["classes"]),
+        tuple(content["templates"]),
+        content.get("metric", ""),
+        aliases=content.get("aliases", {}),
         title=name,
     )
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
-    """All 1,000 classes; of ImageNet-A and -R the 200 that they have."""
-    told = _executed(path)
-    templates = tuple(template("{c}") for template in told["OPENAI_IMAGENET_TEMPLATES"])
-    every = _synsets(IMAGENET["imagenet"])
-    name_of = dict(zip(every, told["IMAGENET_CLASSNAMES"], strict=True))
-    own = every if name == "imagenet" else _synsets(IMAGENET[name])
+    """Read ImageNet's 1,000 classes, or the 200 of ImageNet-A and -R."""
+    metadata = _executed(path)
+    templates = tuple(template("{c}") for template in metadata["OPENAI_IMAGENET_TEMPLATES"])
+    all_synsets = _synsets(IMAGENET["imagenet"])
+    name_of = dict(zip(all_synsets, metadata["IMAGENET_CLASSNAMES"], strict=True))
+    set_synsets = all_synsets if name == "imagenet" else _synsets(IMAGENET[name])
     metric = "top_1" if name == "imagenet" else ""
-    return ClassSet(tuple(name_of[s] for s in own), templates, metric, {s: i for i, s in enumerate(own)}, title=name)
+    return ClassSet(
+        tuple(name_of[s] for s in set_synsets), templates, metric, {s: i for i, s in enumerate(set_synsets)}, title=name
+    )
 
 
 def _executed(path: Path) -> dict[str, Any]:
-    """What one file of open_clip says, without the models: the names are asked for where nothing is computed."""
+    """Return the variables of one file of open_clip, without importing its models."""
     spec = importlib.util.spec_from_file_location("_names", path)
     if spec is None or spec.loader is None:
         raise UserError("open_clip: its zero_shot_metadata.py cannot be read; install open_clip_torch again")
@@ -101,12 +103,12 @@ def _executed(path: Path) -> dict[str, Any]:
 
 
 def _synsets(file: str) -> list[str]:
-    """WordNet's numbers of classes, in the order of the labels."""
-    return read_text(_within("timm", f"data/_info/{file}")).split()
+    """Read WordNet's numbers of classes, in the order of the labels."""
+    return read_text(_package_file("timm", f"data/_info/{file}")).split()
 
 
-def _within(package: str, path: str) -> Path:
-    """A file of an installed package, which is not imported."""
+def _package_file(package: str, path: str) -> Path:
+    """Return the path of a file of an installed package, which is not imported."""
     spec = importlib.util.find_spec(package)
     folders = spec.submodule_search_locations if spec else None
     if not folders:

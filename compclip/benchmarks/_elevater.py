@@ -14,14 +14,14 @@ POINTS = np.linspace(1, 0, 11)  # of recall
 
 
 def probabilities(scores_NC: np.ndarray) -> np.ndarray:
-    """The softmax over the classes, float64 [N, C]."""
+    """Compute the softmax over the classes, float64 [N, C]."""
     logit_NC = TEMPERATURE * scores_NC.astype(np.float64)
     power_NC = np.exp(logit_NC - logit_NC.max(1, keepdims=True))
     return power_NC / power_NC.sum(1, keepdims=True)
 
 
 def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
-    """The 11-point interpolated average precision of one class, of which `shown_N` tells the pictures; one at least.
+    """Compute the 11-point interpolated average precision of one class; `shown_N` marks its pictures, one at least.
 
     At each recall the best precision from there on; equal scores are one threshold. At recall 0 it is 1, as in
     vision_evaluation, which ELEVATER uses: VOC's own program takes the best precision there is.
@@ -34,7 +34,7 @@ def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
 
 
 def above_negatives(positive_P: np.ndarray, negative_N: np.ndarray) -> np.ndarray:
-    """Of each positive the share of negatives below it, equal ones half: their mean is the area under the ROC curve."""
+    """Return for each positive the share of negatives below it, equal ones half; the mean is the area under the ROC."""
     ordered_N = np.sort(negative_N)
     below_P, not_above_P = (np.searchsorted(ordered_N, positive_P, side=side) for side in ("left", "right"))
     return (below_P + not_above_P) / (2 * len(negative_N))

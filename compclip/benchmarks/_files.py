@@ -16,8 +16,8 @@ GROUPS = "groups.json"
 T = TypeVar("T")
 
 
-def value(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
-    """Field `name` of one record. Raises UserError naming all three where it is absent or of another kind."""
+def read_field(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
+    """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
     if not isinstance(row, Mapping):
         raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
     if name not in row:
@@ -27,116 +27,131 @@ def value(file: Path, record: str, row: Any, name: str, kind: type | tuple[type,
     return row[name]
 
 
-def rows(file: Path, kind: type) -> Any:
-    """The list or object of a JSON file. Raises UserError where the file holds the other or is empty."""
+def read_texts(file: Path, record: str, row: Any, name: str) -> tuple[str, ...]:
+    """Return field `name`, a list to choose from. Raises UserError where it is not a list of two texts or more."""
+    texts = read_field(file, record, row, name, list)
+    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
+        raise UserError(
+            f"{file}: record {record}: field {name!r} is {texts!r}, not two texts or more; fetch the official file"
+        )
+    return tuple(texts)
+
+
+def read_rows(file: Path, kind: type) -> Any:
+    """Read the list or object of a JSON file. Raises UserError where the file holds the other or is empty."""
     content = read_json(file)
     if not isinstance(content, kind):
-        wanted = "a list" if kind is list else "an object"
-        raise UserError(f"{file}: expected {wanted} of records, not {type(content).__name__}; fetch the official file")
+        expected = "a list" if kind is list else "an object"
+        raise UserError(
+            f"{file}: expected {expected} of records, not {type(content).__name__}; fetch the official file"
+        )
     if not content:
         raise UserError(f"{file}: holds no records; fetch the official file")
     return content
 
 
-def lines(file: Path) -> list[tuple[int, Any]]:
-    """Line numbers and values of a file of JSON lines. Raises UserError for a line that is not JSON, or no line."""
+def read_lines(file: Path) -> list[tuple[int, Any]]:
+    """Read line numbers and values of a JSON-lines file. Raises UserError for a line that is not JSON, or no line."""
     numbered = enumerate(read_text(file).split("\n"), 1)  # splitlines also ends lines inside of JSON strings, at U+2028
-    found = [(number, _parsed(file, number, line)) for number, line in numbered if line.strip()]
-    if not found:
-        raise UserError(f"{file}: holds no records; fetch the official file")
-    return found
+    advice = "fetch the official file"
+    parsed = [(n, json_text.parse_json(line, str(file), advice, n)) for n, line in numbered if line.strip()]
+    if not parsed:
+        raise UserError(f"{file}: holds no records; {advice}")
+    return parsed
 
 
-def _parsed(file: Path, number: int, line: str) -> Any:
-    return json_text.value(line, str(file), "fetch the official file", number)
-
-
-def unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
-    """The records, each id once in its subset. Raises UserError naming an id that stands twice."""
-    seen: set[tuple[str, str]] = set()
+def check_unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
+    """Return the records. Raises UserError for an id that occurs twice in its subset."""
+    identities: set[tuple[str, str]] = set()
     for record in records:
-        if (record.subset, record.id) in seen:
+        if (record.subset, record.id) in identities:
             raise UserError(f"{file}: id {record.id!r} stands twice; remove one of the records")
-        seen.add((record.subset, record.id))
+        identities.add((record.subset, record.id))
     return tuple(records)
 
 
 def images_folder(folder: Path, images: str | Path | None) -> Path:
-    """The folder given, or `images` or `Images` beside the annotations, or the folder of the annotations itself."""
+    """Return the folder given, `images` or `Images` beside the annotations, or the folder of the annotations."""
     if images:
         return Path(images)
     return next((folder / name for name in ("images", "Images") if (folder / name).is_dir()), folder)
 
 
-def first_there(places: Iterable[Path | str]) -> str:
-    """The first of the places where there is a file; the first one of all where there is none."""
-    listed = list(map(str, places))
-    return next(filter(os.path.isfile, listed), listed[0])
+def first_existing(places: Iterable[Path | str]) -> str:
+    """Return the first place where there is a file; the first place where there is none."""
+    candidates = list(map(str, places))
+    return next(filter(os.path.isfile, candidates), candidates[0])
 
 
 def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
-    """The files of the subsets asked for: all, or those that `split` names with commas between.
+    """Return the files of the subsets: all, or those that `split` names, separated by commas.
 
     Raises UserError for an unknown subset and for a file that is not there.
     """
-    return {name: present(folder / f"{name}.json") for name in chosen(folder, names, split)}
+    return {name: existing_file(folder / f"{name}.json") for name in selected_names(folder, names, split)}
 
 
-def chosen(folder: Path, names: Collection[str], split: str) -> list[str]:
-    """The names in `split`, which has commas between them, or all names. Raises UserError for an unknown one."""
-    wanted = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
-    for name in wanted:
+def selected_names(folder: Path, names: Collection[str], split: str) -> list[str]:
+    """Return the names in `split`, separated by commas, or all names. Raises UserError for an unknown one."""
+    selected = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
+    for name in selected:
         if name not in names:
             raise unknown("subset", name, names, str(folder))
-    return list(wanted or names)
+    return list(selected or names)
 
 
-def present(file: Path) -> Path:
-    """The file of a subset. Raises UserError where it is not there."""
+def refuse_split(name: str, split: str) -> None:
+    """Raise UserError where a split is given for the benchmark `name`, which has none."""
+    if split:
+        raise UserError(f"benchmark {name}: split={split!r}: it has no splits; leave split out")
+
+
+def existing_file(file: Path) -> Path:
+    """Return the file of a subset. Raises UserError where it does not exist."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; fetch it, or name the subsets to read in split")
     return file
 
 
 def one_file(path: Path, *patterns: str) -> Path:
-    """The file itself, or the only one of a folder that fits a pattern, GROUPS aside. Raises UserError for others."""
+    """Return the file, or the only one of a folder that fits a pattern, GROUPS aside. Raises UserError otherwise."""
     if not path.is_dir():
         return path
-    found = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
-    if len(found) != 1:
-        names = ", ".join(p.name for p in found) or "none"
+    matches = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
+    if len(matches) != 1:
+        names = ", ".join(p.name for p in matches) or "none"
         raise UserError(f"{path}: expected one file ({' or '.join(patterns)}), found {names}; give the file")
-    return found[0]
+    return matches[0]
 
 
-def spread(values: Sequence[T], count: int) -> list[T]:
-    """`count` of the values, evenly spread over them in their order; all where there are no more."""
+def spread_evenly(values: Sequence[T], count: int) -> list[T]:
+    """Return `count` of the values, evenly spread in their order; all where there are no more."""
     return [values[i * len(values) // count] for i in range(count)] if count < len(values) else list(values)
 
 
-def groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:
-    """`groups.json` beside the annotations, {subset: {group: [record ids]}}, and its path; nothing where there is none.
+def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[Path, ...]]:
+    """Read `groups.json` beside the annotations, {subset: {group: [record ids]}}; return it and its path, if any.
 
     Raises UserError for a subset or an id that no record has.
     """
     file = folder / GROUPS
     if not file.is_file():
         return {}, ()
-    known: dict[str, set[str]] = {}
+    ids_of: dict[str, set[str]] = {}
     for record in records:
-        known.setdefault(record.subset, set()).add(record.id)
-    content = rows(file, dict)
+        ids_of.setdefault(record.subset, set()).add(record.id)
+    content = read_rows(file, dict)
     for subset in content:
-        if subset not in known:
-            raise unknown("subset", subset, known, str(file))
-    return {s: _members(file, s, value(file, s, content, s, dict), known[s]) for s in content}, (file,)
+        if subset not in ids_of:
+            raise unknown("subset", subset, ids_of, str(file))
+    return {s: _members(file, s, read_field(file, s, content, s, dict), ids_of[s]) for s in content}, (file,)
 
 
-def _members(file: Path, subset: str, content: Mapping[str, Any], known: set[str]) -> dict[str, frozenset[str]]:
-    found = {}
+def _members(file: Path, subset: str, content: Mapping[str, Any], ids: set[str]) -> dict[str, frozenset[str]]:
+    members_of = {}
     for group in content:
-        members = frozenset(map(str, value(file, subset, content, group, list)))
-        if stray := sorted(members - known):
+        members = frozenset(map(str, read_field(file, subset, content, group, list)))
+        if stray := sorted(members - ids):
             raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
-        found[group] = members
-    return found
+        members_of[group] = members
+    return members_of

@@ -17,7 +17,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
 from compclip.benchmarks import _class_numbers, _parquet, _tars
 from compclip.benchmarks._class_sets import ClassSet
-from compclip.benchmarks._files import first_there, rows, value
+from compclip.benchmarks._files import first_existing, read_field, read_rows
 from compclip.benchmarks._tars import SUFFIXES
 
 LONGEST = 32  # bytes of a label
@@ -37,53 +37,55 @@ class Labelled:
 
 
 def in_folders(pictures: Path, class_set: ClassSet, lost: Counter[str]) -> list[Labelled]:
-    """A folder of pictures a class, by its name, its number from 0, its synset, or in sorted order.
+    """Read a folder of pictures for each class, by its name, its number from 0, its synset, or in sorted order.
 
     Pictures beside these folders are counted. Raises UserError for folders that fit no class or leave two readings.
     """
     class_of = _classes(pictures, class_set)
-    found = [(file, label) for place, label in class_of.items() for file in sorted(place.rglob("*")) if file.is_file()]
-    kept = [(file, label) for file, label in found if file.suffix.lower() in SUFFIXES]
-    lost["not_an_image"] = len(found) - len(kept)
+    files = [
+        (file, label) for folder, label in class_of.items() for file in sorted(folder.rglob("*")) if file.is_file()
+    ]
+    pictures_of = [(file, label) for file, label in files if file.suffix.lower() in SUFFIXES]
+    lost["not_an_image"] = len(files) - len(pictures_of)
     if loose := sum(file.suffix.lower() in SUFFIXES for file in pictures.iterdir() if file.is_file()):
         lost["no_class"] = loose
-    return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in kept]
+    return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in pictures_of]
 
 
 def _classes(pictures: Path, class_set: ClassSet) -> dict[Path, int]:
-    """The class number of each folder."""
-    folders = sorted(place for place in pictures.iterdir() if place.is_dir() and not place.name.startswith("."))
+    """Return the class number of each folder."""
+    folders = sorted(folder for folder in pictures.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     if not folders:
         raise UserError(f"{pictures}: holds no folder for each class, no *.tar and no *.parquet; sort pictures into "
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip
     exact = {alias: i for i, name in enumerate(class_set.names) if name for alias in (name, name.replace(" ", "_"))}
     plain = _class_numbers.positions(class_set)
-    classes = {place: exact.get(place.name, plain.get(_class_numbers.plain(place.name))) for place in folders}
-    named = {place: number for place, number in classes.items() if number is not None}
-    numbers = {place: int(place.name) for place in folders if place.name.isdecimal()}
-    if all(place.name in class_set.synsets for place in folders):
-        return {place: class_set.synsets[place.name] for place in folders}
-    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not named):
-        return _numbered(pictures, numbers, named, class_set.names)
+    classes = {folder: exact.get(folder.name, plain.get(_class_numbers.plain(folder.name))) for folder in folders}
+    matched = {folder: number for folder, number in classes.items() if number is not None}
+    numbers = {folder: int(folder.name) for folder in folders if folder.name.isdecimal()}
+    if all(folder.name in class_set.synsets for folder in folders):
+        return {folder: class_set.synsets[folder.name] for folder in folders}
+    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not matched):
+        return _numbered(pictures, numbers, matched, class_set.names)
     ordered = dict(zip(folders, range(len(class_set.names)), strict=False))
-    as_written = any(place.name in exact for place in folders)
-    if len(folders) == len(class_set.names) > len(named) and not as_written and named.items() <= ordered.items():
+    as_written = any(folder.name in exact for folder in folders)
+    if len(folders) == len(class_set.names) > len(matched) and not as_written and matched.items() <= ordered.items():
         return ordered
-    _check_names(pictures, folders, named, class_set.names)
-    return named
+    _check_names(pictures, folders, matched, class_set.names)
+    return matched
 
 
-def _check_names(pictures: Path, folders: Sequence[Path], named: Mapping[Path, int], names: Sequence[str]) -> None:
-    """Raises UserError for a folder without a class, a class of two folders, and a class name that stands twice."""
-    for place in folders:
-        if place not in named:
-            raise unknown("class folder", place.name, names, str(pictures))
+def _check_names(pictures: Path, folders: Sequence[Path], matched: Mapping[Path, int], names: Sequence[str]) -> None:
+    """Raise UserError for a folder without a class, two folders of a class, and a class name that occurs twice."""
+    for folder in folders:
+        if folder not in matched:
+            raise unknown("class folder", folder.name, names, str(pictures))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{pictures}: class {twice!r} stands twice among the names; name the folders by number")
-    for number, count in Counter(named.values()).items():
+    for number, count in Counter(matched.values()).items():
         if count > 1:
-            first, second = [place.name for place in folders if named[place] == number][:2]
+            first, second = [folder.name for folder in folders if matched[folder] == number][:2]
             raise UserError(f"{pictures}: folders {first!r} and {second!r} are one class; put them together")
 
 
@@ -92,21 +94,21 @@ def _from_zero(numbers: Mapping[Path, int], names: Sequence[str]) -> bool:
 
 
 def _numbered(
-    pictures: Path, numbers: dict[Path, int], named: Mapping[Path, int], names: Sequence[str]
+    pictures: Path, numbers: dict[Path, int], matched: Mapping[Path, int], names: Sequence[str]
 ) -> dict[Path, int]:
-    """Classes of folders that all bear numbers: these count from 0, or are as many as the classes and in their order.
+    """Return the classes of numbered folders: they count from 0, or are as many as the classes, in their order.
 
     Raises UserError for other numbers, and where the folders' names are classes in another order.
     """
     if _from_zero(numbers, names):
-        if len(named) == len(numbers) and named != numbers:
-            place = next(place for place in numbers if named[place] != numbers[place])
-            raise UserError(f"{pictures}: folder {place.name!r} is the name of class {named[place]} and the number of "
-                            "another; number the folders from 0 with a leading 0")  # fmt: skip
+        if len(matched) == len(numbers) and matched != numbers:
+            folder = next(folder for folder in numbers if matched[folder] != numbers[folder])
+            raise UserError(f"{pictures}: folder {folder.name!r} is the name of class {matched[folder]} and the number "
+                            "of another; number the folders from 0 with a leading 0")  # fmt: skip
         return numbers
     ordered = sorted(numbers, key=numbers.__getitem__)
     if len(set(numbers.values())) == len(names) == len(ordered):
-        return {place: i for i, place in enumerate(ordered)}
+        return {folder: i for i, folder in enumerate(ordered)}
     raise UserError(f"{pictures}: {len(ordered)} folders numbered {ordered[0].name} to {ordered[-1].name}, but "
                     f"{len(names)} classes; number them 0 to {len(names) - 1} (folder 0 may be empty) or name them by "
                     "class")  # fmt: skip
@@ -116,7 +118,7 @@ def _numbered(
 
 
 def in_index(file: Path, pictures: Path, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """ELEVATER's index files: `test.zip@path/1.jpg 3`, and `3,7` for a picture of several classes; or JSON like COCO's.
+    """Read ELEVATER's index files: `test.zip@path/1.jpg 3`, `3,7` for several classes; or JSON like COCO's.
 
     What a number means says `labels.txt` beside the index, or the names of the JSON's categories. The archives are
     unpacked by hand, into `pictures` or into folders of their own there (`test/path/1.jpg`). Also returns the files
@@ -134,40 +136,43 @@ def in_index(file: Path, pictures: Path, class_set: ClassSet) -> tuple[list[Labe
 
 
 def _in_lines(file: Path, pictures: Path, packed: set[str], classes: Sequence[int]) -> list[Labelled]:
-    found = []
+    labelled = []
     for number, line in enumerate(read_text(file).split("\n"), 1):
-        name, space, told = line.strip().rpartition(" ")
+        name, space, label_text = line.strip().rpartition(" ")
         if not line.strip():
             continue
-        labels = told.split(",")
+        labels = label_text.split(",")
         if not (space and name) or not all(label.isdecimal() and len(label) < LONGEST for label in labels):
             raise UserError(f"{file}: line {number}: expected archive.zip@picture and class numbers; fetch it again")
         numbers = tuple(_label(file, f"line {number}", int(label), classes) for label in labels)
         ref = _unpacked(file, pictures, packed, name)
-        found.append(Labelled(name, ref, numbers))
-    if not found:
+        labelled.append(Labelled(name, ref, numbers))
+    if not labelled:
         raise UserError(f"{file}: holds no pictures; fetch the official file")
-    return found
+    return labelled
 
 
 def _in_json(file: Path, pictures: Path, packed: set[str], class_set: ClassSet) -> list[Labelled]:
-    """Pictures by `file_name`, which lies in `zip_file`, and their classes by annotations."""
-    content = rows(file, dict)
+    """Read pictures by `file_name`, which is in `zip_file`, and their classes by annotations."""
+    content = read_rows(file, dict)
     labels = _annotated(file, content, class_set)
-    found = []
-    for row in value(file, "(whole file)", content, "images", list):
-        key, name = value(file, "of an image", row, "id", (int, str)), value(file, "of an image", row, "file_name")
-        name = f"{value(file, str(key), row, 'zip_file')}@{name}" if "zip_file" in row else name
+    labelled = []
+    for row in read_field(file, "(whole file)", content, "images", list):
+        key = read_field(file, "of an image", row, "id", (int, str))
+        name = read_field(file, "of an image", row, "file_name")
+        name = f"{read_field(file, str(key), row, 'zip_file')}@{name}" if "zip_file" in row else name
         if key not in labels:
             raise UserError(f"{file}: image {key}: has no annotation; fetch the official file")
-        found.append(Labelled(name, _unpacked(file, pictures, packed, name), tuple(labels[key])))
-    return found
+        labelled.append(Labelled(name, _unpacked(file, pictures, packed, name), tuple(labels[key])))
+    return labelled
 
 
 def _annotated(file: Path, content: Mapping[str, Any], class_set: ClassSet) -> dict[Any, dict[int, None]]:
-    """The classes of each image: its categories by their names, or else by their places in the order of their ids."""
-    kinds, annotations = (value(file, "(whole file)", content, name, list) for name in ("categories", "annotations"))
-    name_of = {value(file, "of a category", kind, "id", int): str(kind.get("name", "")) for kind in kinds}
+    """Return the classes of each image: its categories by name, or else by position in the order of their ids."""
+    kinds, annotations = (
+        read_field(file, "(whole file)", content, name, list) for name in ("categories", "annotations")
+    )
+    name_of = {read_field(file, "of a category", kind, "id", int): str(kind.get("name", "")) for kind in kinds}
     order = sorted(name_of)
     if len(order) != len(class_set.names):
         raise UserError(
@@ -178,17 +183,17 @@ def _annotated(file: Path, content: Mapping[str, Any], class_set: ClassSet) -> d
     class_of = dict(zip(order, numbers, strict=True))
     labels: dict[Any, dict[int, None]] = {}
     for row in annotations:
-        kind = value(file, "of an annotation", row, "category_id", int)
+        kind = read_field(file, "of an annotation", row, "category_id", int)
         if kind not in class_of:
             raise UserError(f"{file}: category_id {kind}: is none of the categories; fetch the official file")
-        labels.setdefault(value(file, "of an annotation", row, "image_id", (int, str)), {})[class_of[kind]] = None
+        labels.setdefault(read_field(file, "of an annotation", row, "image_id", (int, str)), {})[class_of[kind]] = None
     return labels
 
 
 def _unpacked(file: Path, pictures: Path, packed: set[str], name: str) -> str:
     archive, mark, inside = name.rpartition("@")
     places = [pictures / inside] if not mark else [pictures / Path(archive).stem / inside, pictures / inside]
-    ref = first_there(places)
+    ref = first_existing(places)
     if mark and Path(archive).name in packed and not Path(ref).is_file():
         raise UserError(f"{file}: {pictures / Path(archive).name}: is packed; unpack it into {places[0].parent}")
     return ref
@@ -200,7 +205,7 @@ def _unpacked(file: Path, pictures: Path, packed: set[str], name: str) -> str:
 def in_tars(
     folder: Path, names: Path, class_set: ClassSet, lost: Counter[str]
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """CLIP_benchmark's webdatasets: in each tar, of each key a picture and its class in `.cls`, counted from 0.
+    """Read CLIP_benchmark's webdatasets: for each key of a tar a picture and its class in `.cls`, counted from 0.
 
     For a known set the classnames.txt that its builder writes into the folder `names` says what a number means. Also
     returns that file. Raises UserError for a tar that is compressed or damaged, a key that comes twice, and a class
@@ -209,18 +214,18 @@ def in_tars(
     labels = _class_numbers.labels_file(names, "classnames.txt") if class_set.title else None
     release = _class_numbers.read_names(labels) if labels else ()
     numbers = _class_numbers.numbers(labels or folder, release, class_set, True, "")
-    found = []
-    for key, ref, raw in _tars.told(folder, "cls", LONGEST, "no_label", lost):
+    labelled = []
+    for key, ref, raw in _tars.read_tar_pairs(folder, "cls", LONGEST, "no_label", lost):
         label = raw.strip()
         if not label.isdigit():
             raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")
         number = _label(folder, key, int(label), numbers)
-        found.append(Labelled(f"{number}/{key}", ref, (number,)))
-    return found, (labels,) if labels else ()
+        labelled.append(Labelled(f"{number}/{key}", ref, (number,)))
+    return labelled, (labels,) if labels else ()
 
 
 def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """Hugging Face's parquet with a picture and a class number in each row; see `_parquet` for what that costs.
+    """Read Hugging Face's parquet with a picture and a class number in each row; `_parquet` says what that costs.
 
     What a number means says `labels.txt` beside the tables, or the ClassLabel of their schema. Also returns the files
     that were read. Raises UserError for a table without such columns, and a class that there is not or whose name fits
@@ -229,21 +234,21 @@ def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tu
     tables, rows_read = _parquet.tables(path, split), _parquet.rows(path, pictures, split)
     labels = _class_numbers.labels_file(path if path.is_dir() else path.parent)
     numbers: Sequence[int] = ()
-    found = []
+    labelled = []
     for number, row in enumerate(rows_read):
         image, label = (_column(path, row, names) for names in (PICTURES, LABELS))
         numbers = numbers or _numbers_of_tables(path, tables, label, labels, class_set)
         if not isinstance(row[image], str) or type(row[label]) is not int:
             raise UserError(f"{path}: row {number}: {label}={row[label]!r}: no class number; fetch the files again")
         key = _label(path, f"row {number}", row[label], numbers)
-        found.append(Labelled(f"{key}/{number}", _parquet.picture(pictures, row[image], ""), (key,)))
-    return found, (*tables, labels) if labels else tuple(tables)
+        labelled.append(Labelled(f"{key}/{number}", _parquet.picture(pictures, row[image], ""), (key,)))
+    return labelled, (*tables, labels) if labels else tuple(tables)
 
 
 def _numbers_of_tables(
     path: Path, tables: Sequence[Path], column: str, labels: Path | None, class_set: ClassSet
 ) -> list[int]:
-    """The classes of the numbers in a column. Raises UserError where two tables name them otherwise."""
+    """Return the classes of the numbers in a column. Raises UserError where two tables name them differently."""
     release = _class_numbers.read_names(labels) if labels else _parquet.class_names(tables[0], column)
     for table in tables[1:]:
         if not labels and _parquet.class_names(table, column) != release:
@@ -260,7 +265,7 @@ def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
 
 
 def _label(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
-    """The class that a release's number means."""
+    """Return the class that a release's number means."""
     if not 0 <= number < len(classes):
         raise UserError(
             f"{file}: {where}: class {number} of {len(classes)}, which count from 0; give the set's class names"

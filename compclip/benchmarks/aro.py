@@ -31,18 +31,18 @@ from typing import Any
 
 import numpy as np
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, rows, subsets, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record
-from compclip.evaluate.boxes import boxed
+from compclip.benchmarks._files import images_folder, read_field, read_rows, read_texts, subsets
+from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.evaluate.picture_references import with_box
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
 MEANS = {"average": TASKS}
 METRICS = (*TASKS, *MEANS)
+HEADLINE = ("average",)
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 MIN_CASES = 25  # of a pair of attributes
 # `relation_name`s that the authors' notebook leaves out: those that hold both ways, and rare ones.
@@ -71,18 +71,21 @@ Case = tuple[Record, str]  # with its relation or pair of attributes; "" in the 
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<task>.json`; `split` names some of the tasks, all without it.
+    """Read the folder of `<task>.json`; `split` names some of the tasks, all without it.
 
     A picture is `<image_path>` (Visual Genome) or `<image>` (order) in `images`, with its folders (`val2014`,
     `flickr30k-images`) or without. Raises UserError for a missing file, or a case without a field.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = subsets(folder, TASKS, split)
-    cases = {task: _cases(task, file, pictures) for task, file in files.items()}
-    kept = {task: _counted(task, own) for task, own in cases.items()}
-    kinds = {task: {record.id: kind for record, kind in own} for task, own in kept.items()}
-    records = tuple(record for own in kept.values() for record, _ in own)
-    uncounted = sum(len(cases[task]) - len(kept[task]) for task in files)
+    cases = {
+        task: [_read_case(task, file, str(i), row, pictures) for i, row in enumerate(read_rows(file, list))]
+        for task, file in files.items()
+    }
+    counted = {task: _counted(task, task_cases) for task, task_cases in cases.items()}
+    kinds = {task: {record.id: kind for record, kind in task_cases} for task, task_cases in counted.items()}
+    records = tuple(record for task_cases in counted.values() for record, _ in task_cases)
+    uncounted = sum(len(cases[task]) - len(counted[task]) for task in files)
     authors = Benchmark(
         records, tuple(files.values()), partial(evaluate, kinds), MEANS, dropped={"uncounted_kind": uncounted},
         kind=COMPOSITION,
@@ -90,32 +93,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return _choice.without_repeats(authors)
 
 
-def _cases(task: str, file: Path, pictures: Path) -> list[Case]:
-    read = _genome if task in (RELATION, ATTRIBUTION) else _order
-    return [read(task, file, str(index), row, pictures) for index, row in enumerate(rows(file, list))]
-
-
-def _genome(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
-    """The authors put the wrong caption before the right one."""
-    box = [value(file, key, row, name, (int, float)) for name in BOX]
-    image = boxed(_image(pictures, value(file, key, row, "image_path")), box)
-    texts = value(file, key, row, "true_caption"), value(file, key, row, "false_caption")
+def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
+    """Read a case: of an order task the first option is the caption; else the wrong caption stands before the right."""
+    if task not in (RELATION, ATTRIBUTION):
+        image = _image(pictures, read_field(file, key, row, "image"))
+        return Record(task, key, (image,), read_texts(file, key, row, "caption_options")), ""
+    box = [read_field(file, key, row, name, (int, float)) for name in BOX]
+    image = with_box(_image(pictures, read_field(file, key, row, "image_path")), box)
+    texts = read_field(file, key, row, "true_caption"), read_field(file, key, row, "false_caption")
     if task == RELATION:
-        return Record(task, key, (image,), texts, ahead=1), value(file, key, row, "relation_name")
-    return Record(task, key, (image,), texts, ahead=1), "_".join(_texts(file, key, row, "attributes"))
-
-
-def _order(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
-    """The first of the options is the caption."""
-    image, options = value(file, key, row, "image"), _texts(file, key, row, "caption_options")
-    return Record(task, key, (_image(pictures, image),), options), ""
-
-
-def _texts(file: Path, key: str, row: Any, name: str) -> tuple[str, ...]:
-    found = value(file, key, row, name, list)
-    if len(found) < 2 or not all(isinstance(text, str) for text in found):
-        raise UserError(f"{file}: record {key}: field {name!r} is {found!r}: not two texts or more; write it again")
-    return tuple(found)
+        kind = read_field(file, key, row, "relation_name")
+    else:
+        kind = "_".join(read_texts(file, key, row, "attributes"))
+    return Record(task, key, (image,), texts, ahead=1), kind
 
 
 def _image(pictures: Path, name: str) -> str:
@@ -124,7 +114,7 @@ def _image(pictures: Path, name: str) -> str:
 
 
 def _counted(task: str, cases: Sequence[Case]) -> list[Case]:
-    """The cases of the relations and pairs of attributes that the authors count."""
+    """Return the cases of the relations and pairs of attributes that the authors count."""
     size = Counter(kind for _, kind in cases)
     rare = {kind for kind in size if size[kind] < MIN_CASES} if task == ATTRIBUTION else set()
     uncounted = rare | (UNCOUNTED if task == RELATION else set())
@@ -134,13 +124,13 @@ def _counted(task: str, cases: Sequence[Case]) -> list[Case]:
 def evaluate(
     kinds: Mapping[str, Mapping[str, str]], records: Sequence[Record], embeddings: Embeddings
 ) -> dict[str, Items]:
-    """Whether each caption wins, times its weight: 1 in the order tasks."""
-    return {task: _balanced(items, kinds[task]) for task, items in _choice.of_texts(records, embeddings).items()}
+    """Return whether each caption wins, times its weight: 1 in the order tasks."""
+    return {task: _balanced(items, kinds[task]) for task, items in _choice.choose_texts(records, embeddings).items()}
 
 
 def _balanced(items: Items, kinds: Mapping[str, str]) -> Items:
-    """Weighted so that the mean over the cases is the mean over their kinds of the accuracy of each."""
-    own = [kinds[key] for key in items.ids]
-    size = Counter(own)
-    weight_N = np.array([len(own) / (len(size) * size[kind]) for kind in own])
+    """Weight the cases so that their mean is the mean of the accuracies of their kinds."""
+    case_kinds = [kinds[key] for key in items.ids]
+    size = Counter(case_kinds)
+    weight_N = np.array([len(case_kinds) / (len(size) * size[kind]) for kind in case_kinds])
     return replace(items, values=items.values * weight_N)

@@ -20,11 +20,11 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.benchmarks import _table, winoground
-from compclip.benchmarks._files import chosen, images_folder, value
+from compclip.benchmarks._files import images_folder, read_field, selected_names
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, ids, pooled, readable, those
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, pool_items, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 TYPES = ("add", "replace", "swap")
 NAMES = {"i2t": "text", "t2i": "image", "group": "group"}  # the authors' name, Winoground's
@@ -32,52 +32,50 @@ CHOICES = {  # (caption, picture) that must be above (caption, picture)
     "image_pos": (0, 0, 1, 0), "image_neg": (1, 1, 0, 1), "text_pos": (0, 0, 0, 1), "text_neg": (1, 1, 1, 0),
 }  # fmt: skip
 METRICS = tuple(f"{kind}{name}" for kind in ("", *(f"{t}_" for t in TYPES)) for name in (*NAMES, *CHOICES))
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of the hub's tables; or the same columns as `test.jsonl`, `.json` or `.csv`, pictures by their paths.
+    """Read the folder of the hub's tables, or the same columns as `test.jsonl`, `.json` or `.csv` with picture paths.
 
     `split` names some of add, replace and swap, all without it. Raises UserError for a missing file, an unknown type,
     or a record without a field.
     """
-    files, rows = _table.listed(Path(path), "test", images)
-    pictures, wanted = images_folder(files[0].parent, images), chosen(files[0], TYPES, split)
+    files, rows = _table.read_table(Path(path), "test", images)
+    pictures, types = images_folder(files[0].parent, images), selected_names(files[0], TYPES, split)
     records = tuple(_record(files[0], key, row, pictures) for key, row in rows)
-    kept = tuple(record for record in records if record.subset in wanted)
-    return Benchmark(kept, files, evaluate, kind=COMPOSITION)
+    selected = tuple(record for record in records if record.subset in types)
+    return Benchmark(selected, files, evaluate, kind=COMPOSITION)
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
-    kind = value(file, key, row, "type").lower()
+    kind = read_field(file, key, row, "type").lower()
     if kind not in TYPES:
         raise unknown("type", kind, TYPES, f"{file}: record {key}")
-    shown = tuple(_table.picture(pictures, value(file, key, row, name)) for name in ("image", "negative_image"))
-    return Record(kind, key, shown, tuple(value(file, key, row, name) for name in ("caption", "negative_caption")))
+    images = tuple(_table.picture(pictures, read_field(file, key, row, name)) for name in ("image", "negative_image"))
+    return Record(
+        kind, key, images, tuple(read_field(file, key, row, name) for name in ("caption", "negative_caption"))
+    )
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Seven outcomes of each type, and of all types together."""
-    parts = by_subset(readable(records, embeddings))
-    found = {
-        f"{kind}_{name}": items
-        for kind, part in parts.items()
-        for name, items in _items(kind, part, embeddings).items()
-    }
-    names = (*NAMES, *CHOICES) if parts else ()
-    return found | {name: pooled("all", [found[f"{kind}_{name}"] for kind in parts]) for name in names}
-
-
-def _items(kind: str, part: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    scores_N22, keys = winoground.scores(part, embeddings), ids(part)
-    tied = those(keys, metrics.tied(outcomes, scores_N22))
-    return {name: Items(keys, outcome_N, kind, tied) for name, outcome_N in outcomes(scores_N22).items()}
+    """Return seven outcomes of each type, and of all types together."""
+    records_of = by_subset(readable(records, embeddings))
+    items_of = {}
+    for kind, type_records in records_of.items():
+        scores_N22, keys = winoground.scores(type_records, embeddings), ids(type_records)
+        tied = flagged_ids(keys, metrics.tied_items(outcomes, scores_N22))
+        for name, outcome_N in outcomes(scores_N22).items():
+            items_of[f"{kind}_{name}"] = Items(keys, outcome_N, kind, tied)
+    names = (*NAMES, *CHOICES) if records_of else ()
+    return items_of | {name: pool_items("all", [items_of[f"{kind}_{name}"] for kind in records_of]) for name in names}
 
 
 def outcomes(scores_N22: np.ndarray, beats: metrics.Beats = np.greater) -> metrics.PerItem:
-    """The seven outcomes from scores [record, caption, picture]; caption c belongs to picture c."""
-    whole = metrics.winoground_outcomes(scores_N22, beats)
+    """Return the seven outcomes from scores [record, caption, picture]; caption c belongs to picture c."""
+    groups = metrics.winoground_outcomes(scores_N22, beats)
     single = {
         name: metrics.sugarcrepe_outcomes(scores_N22[:, c, i], scores_N22[:, other_c, other_i], beats)["accuracy"]
         for name, (c, i, other_c, other_i) in CHOICES.items()
     }
-    return {name: whole[theirs] for name, theirs in NAMES.items()} | single
+    return {name: groups[theirs] for name, theirs in NAMES.items()} | single

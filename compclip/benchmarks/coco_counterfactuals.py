@@ -16,29 +16,34 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet, retrieval
-from compclip.benchmarks._files import images_folder, spread, unique, value
+from compclip.benchmarks._files import check_unique, images_folder, read_field, spread_evenly
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 FILE = "examples.jsonl"
 METRICS = retrieval.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `examples.jsonl`; pictures are `<image_0>.jpg` in `images`. `split`: how many pairs, else all.
+    """Read the folder of `examples.jsonl`; pictures are `<image_0>.jpg` in `images`. `split`: how many pairs, else all.
 
     Or a folder of *.parquet, or one of them, with the pictures inside, which are unpacked into `images`.
     Raises UserError for a missing file, a line that is not JSON, a record without a field, or a `split` that is no
     number of pairs.
     """
-    files, listed = _parquet.listed(Path(path), FILE, images)
+    files, rows = _parquet.lines_or_rows(Path(path), FILE, images)
     file, pictures = files[0], images_folder(files[0].parent, images)
-    pairs = [_pair(file, number, row, pictures) for number, row in listed]
-    kept = unique(file, [record for pair in spread(pairs, _wanted(file, split, len(pairs))) for record in pair])
-    return Benchmark(kept, files, retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(kept)}, kind=RETRIEVAL)
+    pairs = [_pair(file, number, row, pictures) for number, row in rows]
+    records = check_unique(
+        file, [record for pair in spread_evenly(pairs, _pair_count(file, split, len(pairs))) for record in pair]
+    )
+    return Benchmark(
+        records, files, retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(records)}, kind=RETRIEVAL
+    )
 
 
-def _wanted(file: Path, split: str, pairs: int) -> int:
+def _pair_count(file: Path, split: str, pairs: int) -> int:
     if not split:
         return pairs
     if not (split.isdecimal() and 1 <= int(split) <= pairs):
@@ -47,14 +52,11 @@ def _wanted(file: Path, split: str, pairs: int) -> int:
 
 
 def _pair(file: Path, number: int, row: Any, pictures: Path) -> list[Record]:
-    """The original and its counterfactual, each a picture with one caption."""
-    key = str(value(file, f"at line {number}", row, "id", (int, str)))
+    """Read the original and its counterfactual, each a picture with one caption."""
+    key = str(read_field(file, f"at line {number}", row, "id", (int, str)))
     return [
-        Record(retrieval.SUBSET, f"{key}_{i}", (_picture(pictures, value(file, key, row, f"image_{i}")),),
-               (value(file, key, row, f"caption_{i}"),))
+        Record(retrieval.SUBSET, f"{key}_{i}",
+               (_parquet.picture(pictures, read_field(file, key, row, f"image_{i}"), ".jpg"),),
+               (read_field(file, key, row, f"caption_{i}"),))
         for i in (0, 1)
     ]  # fmt: skip
-
-
-def _picture(pictures: Path, name: str) -> str:
-    return _parquet.picture(pictures, name, ".jpg")

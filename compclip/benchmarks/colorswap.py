@@ -12,26 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from compclip.benchmarks import _table, winoground
-from compclip.benchmarks._files import images_folder, unique, value
+from compclip.benchmarks._files import check_unique, images_folder, read_field
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 METRICS = winoground.METRICS
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of the authors' `<split>.json`, or of the hub's tables; `split`: test unless told, or train.
+    """Read the folder of the authors' `<split>.json`, or of the hub's tables; `split`: test unless told, or train.
 
     Pictures are `<image_1>` (`images/img_0_1.png`) seen from `images`, or that name alone in it. Raises UserError for
     a missing file, or a record without a field.
     """
-    files, rows = _table.listed(Path(path), split or "test", images)
+    files, rows = _table.read_table(Path(path), split or "test", images)
     pictures = images_folder(files[0].parent, images)
-    records = unique(files[0], [_record(files[0], place, row, pictures) for place, row in rows])
+    records = check_unique(files[0], [_record(files[0], position, row, pictures) for position, row in rows])
     return Benchmark(records, files, winoground.evaluate, kind=COMPOSITION)
 
 
-def _record(file: Path, place: str, row: Any, pictures: Path) -> Record:
-    key = str(value(file, f"at place {place}", row, "id", (int, str)))
-    shown = tuple(_table.picture(pictures, value(file, key, row, f"image_{i}")) for i in (1, 2))
-    return Record(winoground.SUBSET, key, shown, tuple(value(file, key, row, f"caption_{i}") for i in (1, 2)))
+def _record(file: Path, position: str, row: Any, pictures: Path) -> Record:
+    key = str(read_field(file, f"at place {position}", row, "id", (int, str)))
+    images = tuple(_table.picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (1, 2))
+    return Record(winoground.SUBSET, key, images, tuple(read_field(file, key, row, f"caption_{i}") for i in (1, 2)))

@@ -1,6 +1,6 @@
 """DOCCI (Onoe et al., ECCV 2024, arXiv:2404.19753): long human descriptions, split into sentences, for retrieval.
 
-As FLAIR and C2LIP use it (`_sentences`): the 5,000 test pictures and every sentence about them.
+As FLAIR and C2LIP use it (`_flair`): the 5,000 test pictures and every sentence about them.
 
 Checklist. Source: google.github.io/docci, hf.co/datasets/google/docci; FLAIR's own sentences:
 github.com/ExplainableML/flair. Licence: CC BY 4.0. Compared with the authors' code: FLAIR's rule of sentences and its
@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _flair, _parquet, _sentences, _table, retrieval
-from compclip.benchmarks._files import lines, one_file, value
+from compclip.benchmarks import _flair, _parquet, _table, retrieval
+from compclip.benchmarks._files import one_file, read_field, read_lines
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 FILES = (
     "docci_descriptions.jsonlines",
@@ -25,12 +25,12 @@ FILES = (
     f"{_flair.ANNOTATIONS}/test_annotations.json",
 )
 SPLITS = ("train", "test", "qual_dev", "qual_test")
-METRICS = _sentences.METRICS
+METRICS = _flair.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """One of FILES, or the folder of one; or the hub's rows, `<split>.csv` or *.parquet of that split. `split`: test
-    unless told.
+    """Read one of FILES, or its folder; or the hub's rows, `<split>.csv` or *.parquet. `split`: test by default.
 
     Pictures are `<image_file>` in `images`, in the folder `images` beside the file or, in FLAIR's tree, beside its
     folder. Raises UserError for a missing file, two of them, an unknown split, or a record without a field.
@@ -40,28 +40,29 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise unknown("split", split, SPLITS, str(folder))
     by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(_parquet.tables(folder, split)))
     file = folder if by_split else one_file(folder, *FILES)
+    files: tuple[Path, ...]
     if file.suffix == ".json":
         files, captioned = (file,), _flair.captioned(file, _flair.pictures_folder(file, images))
     else:
         files, rows = _rows(file, split, images)
         captioned = _described(files[0], rows, _flair.pictures_folder(files[0], images), split)
-    records, dropped = _sentences.records(file, captioned)
-    return Benchmark(records, files, retrieval.evaluate, _sentences.MEANS, dropped=dropped, kind=RETRIEVAL)
+    records, dropped = _flair.make_records(file, captioned)
+    return Benchmark(records, files, retrieval.evaluate, _flair.MEANS, dropped=dropped, kind=RETRIEVAL)
 
 
 def _rows(file: Path, split: str, images: str | Path | None) -> tuple[tuple[Path, ...], list[_table.Row]]:
     if file.suffix == ".jsonlines":
-        return (file,), [(f"at line {number}", row) for number, row in lines(file)]
-    return _table.listed(file, split, images)
+        return (file,), [(f"at line {number}", row) for number, row in read_lines(file)]
+    return _table.read_table(file, split, images)
 
 
 def _described(file: Path, rows: list[_table.Row], pictures: Path, split: str) -> list[_flair.Captioned]:
-    """The pictures of a split: the authors' lines say of which they are, tables where they have the column."""
+    """Read the pictures of a split: the authors' lines say which one, tables where they have the column."""
     captions = []
     for where, row in rows:
-        key = value(file, where, row, "example_id")
-        if split == (value(file, key, row, "split") if file.suffix == ".jsonlines" else row.get("split", split)):
-            image = value(file, key, row, "image" if "image" in row else "image_file")
-            sentences = _sentences.split(value(file, key, row, "description"))
+        key = read_field(file, where, row, "example_id")
+        if split == (read_field(file, key, row, "split") if file.suffix == ".jsonlines" else row.get("split", split)):
+            image = read_field(file, key, row, "image" if "image" in row else "image_file")
+            sentences = _flair.split_sentences(read_field(file, key, row, "description"))
             captions.append((key, _table.picture(pictures, image), sentences))
     return captions

@@ -17,17 +17,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
 from compclip.benchmarks import winoground
-from compclip.benchmarks._files import GROUPS, chosen, first_there, images_folder, rows, spread, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, pooled, readable
+from compclip.benchmarks._files import (
+    GROUPS,
+    first_existing,
+    images_folder,
+    read_field,
+    read_rows,
+    selected_names,
+    spread_evenly,
+)
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, pool_items
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 KUBRIC = ("eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc")
 SUBTASKS = ("eqbenag", "eqbengebc", *KUBRIC, "eqbensd", "eqbenyoucook2")
@@ -35,6 +43,7 @@ SCORES = ("text", "image", "group")
 DATA_SETS = ("eqbenag", "eqbengebc", "eqbenkubric", "eqbensd", "eqbenyoucook2")
 MEANS = {score: tuple(f"{data_set}_{score}" for data_set in DATA_SETS) for score in SCORES}
 METRICS = (*(f"{name}_{score}" for name in dict.fromkeys((*SUBTASKS, *DATA_SETS)) for score in SCORES), *MEANS)
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 MOST = 20_000  # samples of a sub-task, as FSC-CLIP has them
 SUFFIXES = (".png", ".jpg")  # in whose place another may stand
 PAIR = ("image0", "image1", "caption0", "caption1")
@@ -56,7 +65,7 @@ class Config:
 def load(
     path: str | Path, images: str | Path | None = None, split: str = "", options: Config | None = None
 ) -> Benchmark:
-    """An annotation file, or a folder of one or several; `split` names some sub-tasks. Formats, told apart by content:
+    """Read an annotation file, or a folder of some; `split` names sub-tasks. Formats are distinguished by content:
 
     `ann_json_finegrained_random.json`: four records a sample, each an image, a caption and their `private_info`.
     `eqben_subset_10percent_final.json`, and the light set's `all_select.json`: one record a sample, `image0`, `image1`,
@@ -67,132 +76,141 @@ def load(
     """
     files, cap = _files(Path(path)), (options or Config()).cap
     pictures = images_folder(files[0].parent, images)
-    found = _together({file: by_subset(_samples(file)) for file in files})
-    parts = [found[subset] for subset in chosen(Path(path), list(found), split)]
-    kept = tuple(_placed(record, pictures) for part in parts for record in spread(part, cap or len(part)))
+    records_of = _merge_files({file: by_subset(_samples(file)) for file in files})
+    subtasks = [records_of[subset] for subset in selected_names(Path(path), list(records_of), split)]
+    records = tuple(
+        replace(record, images=tuple(_picture(pictures, record.subset, name) for name in record.images))
+        for samples in subtasks
+        for record in spread_evenly(samples, cap or len(samples))
+    )
     return Benchmark(
-        kept, files, evaluate, MEANS, dropped={"over_the_cap": sum(map(len, parts)) - len(kept)}, kind=COMPOSITION
+        records,
+        files,
+        evaluate,
+        MEANS,
+        dropped={"over_the_cap": sum(map(len, subtasks)) - len(records)},
+        kind=COMPOSITION,
     )
 
 
 def _files(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         return (path,)
-    found = tuple(sorted(p for p in path.glob("*.json") if p.name != GROUPS))
-    if not found:
+    files = tuple(sorted(p for p in path.glob("*.json") if p.name != GROUPS))
+    if not files:
         raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
-    return found
+    return files
 
 
-def _together(parts: Mapping[Path, Mapping[str, list[Record]]]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def _merge_files(records_of_files: Mapping[Path, Mapping[str, list[Record]]]) -> dict[str, list[Record]]:
+    merged: dict[str, list[Record]] = {}
     holder: dict[str, Path] = {}
-    for file, subsets in parts.items():
+    for file, subsets in records_of_files.items():
         for subset, records in subsets.items():
-            if subset in found:
+            if subset in merged:
                 raise UserError(f"{file}: {subset} stands in {holder[subset].name} too; give one of the two files")
-            found[subset], holder[subset] = records, file
-    return found
+            merged[subset], holder[subset] = records, file
+    return merged
 
 
 def _samples(file: Path) -> list[Record]:
     content = read_json(file)
     if isinstance(content, dict) and content:
         return [_pair(file, key, row) for key, row in _by_video(file, content)]
-    listed = rows(file, list)
-    if isinstance(listed[0], Mapping) and "private_info" in listed[0]:
-        return _crossed(file, listed)
-    return [_pair(file, str(index), row) for index, row in enumerate(listed)]
+    samples = read_rows(file, list)
+    if isinstance(samples[0], Mapping) and "private_info" in samples[0]:
+        return _crossed(file, samples)
+    return [_pair(file, str(index), row) for index, row in enumerate(samples)]
 
 
 def _by_video(file: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each sample under its video, its subject where there is one, and its number."""
+    """Yield each sample under its video, its subject where there is one, and its number."""
     for name, below in content.items():
         if isinstance(below, Mapping):
             for subject in below:
-                listed = value(file, name, below, subject, list)
-                yield from ((f"{name}/{subject}/{index}", row) for index, row in enumerate(listed))
+                samples = read_field(file, name, below, subject, list)
+                yield from ((f"{name}/{subject}/{index}", row) for index, row in enumerate(samples))
         else:
-            listed = value(file, "(whole file)", content, name, list)
-            yield from ((f"{name}/{index}", row) for index, row in enumerate(listed))
+            samples = read_field(file, "(whole file)", content, name, list)
+            yield from ((f"{name}/{index}", row) for index, row in enumerate(samples))
 
 
 def _pair(file: Path, key: str, row: Any) -> Record:
-    """A sample whose two pictures and captions stand in one record."""
+    """Read a sample whose two pictures and captions are in one record."""
     sample = {name: _first(file, key, row, name) for name in PAIR}
     return _record(file, _subtask(file, key, sample["image0"]), key, sample)
 
 
 def _first(file: Path, key: str, row: Any, name: str) -> str:
-    """A text, or the first of a list of captions."""
-    found = value(file, key, row, name, (str, list))
-    if isinstance(found, list):
-        if not (name.startswith("caption") and found and isinstance(found[0], str)):
-            raise UserError(f"{file}: record {key}: field {name!r} is {found!r}; fetch the official file")
-        return found[0]
-    return str(found)
+    """Return a text, or the first of a list of captions."""
+    text = read_field(file, key, row, name, (str, list))
+    if isinstance(text, list):
+        if not (name.startswith("caption") and text and isinstance(text[0], str)):
+            raise UserError(f"{file}: record {key}: field {name!r} is {text!r}; fetch the official file")
+        return text[0]
+    return str(text)
 
 
 def _subtask(file: Path, key: str, image: str) -> str:
-    """The first folder of the picture's path; where that is none, the sub-task that the file's name holds."""
+    """Return the first folder of the picture's path, or else the sub-task in the file's name."""
     folder = image.split("/")[0]
     if folder in SUBTASKS:
         return folder
-    named = [subset for subset in SUBTASKS if subset in file.name]
-    if len(named) != 1:
+    matches = [subset for subset in SUBTASKS if subset in file.name]
+    if len(matches) != 1:
         raise unknown("sub-task", folder, SUBTASKS, f"{file}: record {key}")
-    return named[0]
+    return matches[0]
 
 
-def _crossed(file: Path, listed: list[Any]) -> list[Record]:
-    """Samples in the order of their numbers: the file shuffles its records."""
+def _crossed(file: Path, rows_of_file: list[Any]) -> list[Record]:
+    """Collect samples in the order of their numbers: the file shuffles its records."""
     samples: dict[tuple[int, str], dict[str, str]] = {}
-    for index, row in enumerate(listed):
-        info = value(file, str(index), row, "private_info", dict)
-        number, subset = value(file, str(index), info, "sample_cnt", int), value(file, str(index), info, "dataset")
-        _fill(samples.setdefault((number, subset), {}), file, str(index), row, value(file, str(index), info, "name"))
+    for index, row in enumerate(rows_of_file):
+        info = read_field(file, str(index), row, "private_info", dict)
+        number, subset = (
+            read_field(file, str(index), info, "sample_cnt", int),
+            read_field(file, str(index), info, "dataset"),
+        )
+        _fill(
+            samples.setdefault((number, subset), {}), file, str(index), row, read_field(file, str(index), info, "name")
+        )
     return [_record(file, subset, str(number), samples[number, subset]) for number, subset in sorted(samples)]
 
 
 def _fill(sample: dict[str, str], file: Path, key: str, row: Any, name: str) -> None:
     if name not in CROSSED:
         raise UserError(f"{file}: record {key}: field 'name' is {name!r}, not {', '.join(CROSSED)}; fetch it again")
-    for field, place in zip(("caption", "image"), CROSSED[name], strict=True):
-        text = value(file, key, row, field)
-        if sample.setdefault(place, text) != text:
+    for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
+        text = read_field(file, key, row, field)
+        if sample.setdefault(slot, text) != text:
             raise UserError(f"{file}: record {key}: {field} {text!r} differs from its sample's; fetch the file again")
 
 
 def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Record:
     if subset not in SUBTASKS:
         raise unknown("sub-task", subset, SUBTASKS, f"{file}: record {key}")
-    if missing := [name for name in PAIR if name not in sample]:
-        raise UserError(f"{file}: sample {key} of {subset}: no {missing[0]}; fetch the file again")
+    if absent := [name for name in PAIR if name not in sample]:
+        raise UserError(f"{file}: sample {key} of {subset}: no {absent[0]}; fetch the file again")
     return Record(subset, key, (sample["image0"], sample["image1"]), (sample["caption0"], sample["caption1"]))
 
 
-def _placed(record: Record, pictures: Path) -> Record:
-    return Record(record.subset, record.id, tuple(_picture(pictures, record.subset, name) for name in record.images),
-                  record.texts)  # fmt: skip
-
-
 def _picture(pictures: Path, subset: str, name: str) -> str:
-    """The picture itself, or one of another format: made of an array, or of the light set, whose names say .png."""
+    """Find the picture, or one of another format: an array is a picture here, and the light set says .png for .jpg."""
     stem, suffix = os.path.splitext(name)
-    names = [stem + other for other in (SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES))]
-    return first_there(place / one for place in (pictures, pictures / subset) for one in names)
+    names = [stem + alternative for alternative in (SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES))]
+    return first_existing(folder / file_name for folder in (pictures, pictures / subset) for file_name in names)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Three scores a sub-task, and over Kubric's three together where all were scored."""
-    found: dict[str, Items] = {}
-    for subset, part in by_subset(readable(records, embeddings)).items():
-        found |= {f"{subset}_{score}": own for score, own in winoground.items(part, embeddings, subset).items()}
-    return found | kubric(found)
+    """Return three scores for each sub-task, and over Kubric's three together where all were scored."""
+    items = winoground.items_by_subset(records, embeddings)
+    return items | kubric(items)
 
 
 def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
-    """`eqbenkubric_<score>` over the records of its three sub-tasks; nothing where one of them was not scored."""
+    """Return `eqbenkubric_<score>` over the records of its three sub-tasks; {} where one was not scored."""
     if not all(f"{subset}_group" in items for subset in KUBRIC):
         return {}
-    return {f"eqbenkubric_{s}": pooled("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES}
+    return {
+        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
+    }

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _table
-from compclip.benchmarks._files import chosen, images_folder, unique, value
+from compclip.benchmarks import _choice, _table
+from compclip.benchmarks._files import check_unique, images_folder, read_field, selected_names
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 SETS = ("coco_qwen", "coco_mistral", "cc3m_qwen")
 KINDS = ("entity", "relation")
@@ -32,65 +32,63 @@ TEXTS = ("anchor", "half_truth", "full_truth")
 METRICS = tuple(
     f"{name}{order}{kind}" for name in SETS for order in ("", "_ordered") for kind in ("", *(f"_{k}" for k in KINDS))
 )
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 Kinds = Mapping[tuple[str, str], str]  # set and id -> what the detail is
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of the hub's `<set>.parquet` or of `<set>.jsonl`; `split` names some sets, coco_qwen alone without it,
-    as the authors' script does.
+    """Read the folder of the hub's `<set>.parquet` or of `<set>.jsonl`; `split` names sets.
+
+    Without `split` it is coco_qwen alone, as in the authors' script.
 
     Pictures are `<image>` in `images`. Raises UserError for a missing file, an unknown set or kind, or a record without
     a field.
     """
-    folder, names = Path(path), chosen(Path(path), SETS, split or SETS[0])
+    folder, names = Path(path), selected_names(Path(path), SETS, split or SETS[0])
     pictures = images_folder(folder, images)
-    read = {name: _table.listed(folder, name, images) for name in names}
-    rows = [(name, files[0], *row) for name, (files, found) in read.items() for row in found]
-    records = [_record(name, file, place, row, pictures) for name, file, place, row in rows]
-    kinds = {(name, _id(file, place, row)): _kind(file, place, row) for name, file, place, row in rows}
-    every = tuple(file for files, _ in read.values() for file in files)
-    return Benchmark(unique(folder, records), every, partial(evaluate, kinds), kind=COMPOSITION)
+    read = {name: _table.read_table(folder, name, images) for name in names}
+    rows = [(name, files[0], *row) for name, (files, table_rows) in read.items() for row in table_rows]
+    records = [_record(name, file, position, row, pictures) for name, file, position, row in rows]
+    kinds = {(name, _id(file, position, row)): _kind(file, position, row) for name, file, position, row in rows}
+    all_files = tuple(file for files, _ in read.values() for file in files)
+    return Benchmark(check_unique(folder, records), all_files, partial(evaluate, kinds), kind=COMPOSITION)
 
 
-def _id(file: Path, place: str, row: Any) -> str:
-    return str(value(file, f"at place {place}", row, "id", (int, str)))
+def _id(file: Path, position: str, row: Any) -> str:
+    return str(read_field(file, f"at place {position}", row, "id", (int, str)))
 
 
-def _kind(file: Path, place: str, row: Any) -> str:
-    kind = value(file, _id(file, place, row), row, "triplet_type")
+def _kind(file: Path, position: str, row: Any) -> str:
+    kind = read_field(file, _id(file, position, row), row, "triplet_type")
     if kind not in KINDS:
-        raise unknown("triplet_type", kind, KINDS, f"{file}: record {_id(file, place, row)}")
+        raise unknown("triplet_type", kind, KINDS, f"{file}: record {_id(file, position, row)}")
     return kind
 
 
-def _record(name: str, file: Path, place: str, row: Any, pictures: Path) -> Record:
-    key = _id(file, place, row)
-    shown = _table.picture(pictures, value(file, key, row, "image"))
-    return Record(name, key, (shown,), tuple(value(file, key, row, text) for text in TEXTS))
+def _record(name: str, file: Path, position: str, row: Any, pictures: Path) -> Record:
+    key = _id(file, position, row)
+    image = _table.picture(pictures, read_field(file, key, row, "image"))
+    return Record(name, key, (image,), tuple(read_field(file, key, row, text) for text in TEXTS))
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Both outcomes of each set, whole and by kind."""
-    found = {}
-    for name, part in by_subset(readable(records, embeddings)).items():
-        shown = [record.images[0] for record in part]
-        scores_3N = [embeddings.matches(shown, column(part, text)) for text in range(len(TEXTS))]
-        tied = those(ids(part), metrics.tied(outcomes, *scores_3N))
+    """Return both outcomes of each set, whole and by kind."""
+    items = {}
+    for name, set_records in by_subset(readable(records, embeddings)).items():
+        pictures = [record.images[0] for record in set_records]
+        scores_3N = [embeddings.matches(pictures, column(set_records, text)) for text in range(len(TEXTS))]
+        tied = flagged_ids(ids(set_records), metrics.tied_items(outcomes, *scores_3N))
         for ending, outcome_N in outcomes(*scores_3N).items():
-            found[f"{name}{ending}"] = whole = Items(ids(part), outcome_N, name, tied)
-            found |= {f"{name}{ending}_{kind}": _of_kind(whole, name, kind, kinds) for kind in KINDS}
-    return found
+            items[f"{name}{ending}"] = set_items = Items(ids(set_records), outcome_N, name, tied)
+            for kind in KINDS:
+                of_kind = {key for key in set_items.ids if kinds[name, key] == kind}
+                items[f"{name}{ending}_{kind}"] = _choice.filter_items(set_items, of_kind)
+    return items
 
 
 def outcomes(
-    short_N: np.ndarray, half_N: np.ndarray, full_N: np.ndarray, beats: metrics.Beats = np.greater
+    short_N: np.ndarray, half_N: np.ndarray, full_N: np.ndarray, *, beats: metrics.Beats = np.greater
 ) -> metrics.PerItem:
-    """Whether the wrong detail costs, and with `_ordered` whether the right one also pays."""
+    """Return whether the wrong detail costs, and with `_ordered` whether the right one also pays."""
     right_N = beats(short_N, half_N)
     return {"": right_N.astype(np.float64), "_ordered": (right_N & beats(full_N, short_N)).astype(np.float64)}
-
-
-def _of_kind(items: Items, name: str, kind: str, kinds: Kinds) -> Items:
-    keep = [place for place, key in enumerate(items.ids) if kinds[name, key] == kind]
-    tied = tuple(key for key in items.tied if kinds[name, key] == kind)
-    return Items(tuple(items.ids[place] for place in keep), items.values[keep], name, tied)

@@ -18,14 +18,15 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, rows, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record, pooled
+from compclip.benchmarks._files import images_folder, read_field, read_rows
+from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 SPLITS = ("train", "valid", "test")
 KINDS = ("static", "video")
 METRICS = (*KINDS, "average", "macro_average")
+HEADLINE = ("average",)
 STATIC = "open-images"  # in the names of static sets
 PICTURES = 10  # in a set
 HELD_BACK = (
@@ -35,7 +36,7 @@ HELD_BACK = (
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<split>_data.json`, valid unless told: the labels of the test split are held back.
+    """Read the folder of `<split>_data.json`, valid unless told: the labels of the test split are held back.
 
     Picture i of a set is `<set>/img<i>.jpg` in `images`, or in `image-sets` beside the descriptions. Raises UserError
     for an unknown split, a missing file, the unlabelled test split, or a description of another picture than 0 to 9.
@@ -46,25 +47,21 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     file = folder / f"{split or 'valid'}_data.json"
     if split == "test" and not file.is_file():
         raise UserError(f"{file}: {HELD_BACK}")
-    pictures = _pictures(folder, images)
-    content = rows(file, dict)
+    official = folder / "image-sets"
+    pictures = official if not images and official.is_dir() else images_folder(folder, images)
+    content = read_rows(file, dict)
     records = tuple(r for name in content for r in _records(file, name, content, pictures))
     return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, kind=COMPOSITION)
 
 
-def _pictures(folder: Path, images: str | Path | None) -> Path:
-    official = folder / "image-sets"
-    return official if not images and official.is_dir() else images_folder(folder, images)
-
-
 def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:
-    """The descriptions of one set, the described picture in front of the others."""
-    row = value(file, name, content, name, dict)
+    """Read the descriptions of one set, the described picture before the others."""
+    row = read_field(file, name, content, name, dict)
     kind = "static" if STATIC in name else "video"
     places = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
     return [
         Record(kind, f"{name}/{key}", _choice.match_first(places, _index(file, name, key)),
-               (value(file, name, row, key).strip(),), ahead=int(key))
+               (read_field(file, name, row, key).strip(),), ahead=int(key))
         for key in row
     ]  # fmt: skip
 
@@ -76,13 +73,13 @@ def _index(file: Path, name: str, key: str) -> int:
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Top-1 of each kind of set, and over all descriptions where both kinds were scored."""
-    found = _choice.of_images(records, embeddings)
-    return found | overall(found)
+    """Return top-1 of each kind of set, and over all descriptions where both kinds were scored."""
+    items = _choice.choose_images(records, embeddings)
+    return items | overall(items)
 
 
 def overall(items: Mapping[str, Items]) -> dict[str, Items]:
-    """`average` over the descriptions of both kinds; nothing where one of them was not scored."""
+    """Return `average` over the descriptions of both kinds; {} where one was not scored."""
     if not all(kind in items for kind in KINDS):
         return {}
-    return {"average": pooled("all", [items[kind] for kind in KINDS])}
+    return {"average": pool_items("all", [items[kind] for kind in KINDS])}

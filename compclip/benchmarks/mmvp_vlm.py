@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.benchmarks import _pairs, _table
-from compclip.benchmarks._files import value
+from compclip.benchmarks import _table, winoground
+from compclip.benchmarks._files import read_field, refuse_split
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "Questions.csv"
 FOLDERS = ("MLLM_VLM Images", "MMVP_VLM_Images", "images")  # of the hub, and of the README
@@ -30,42 +30,40 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "spatial": "spatial", "positional": "spatial", "color": "colour", "structural": "structure", "text": "writing",
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
-METRICS = _pairs.metrics(dict.fromkeys(PATTERNS.values()))
+METRICS = winoground.metrics_by_subset(dict.fromkeys(PATTERNS.values()))
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `Questions.csv`; pictures are `<Type>/<Question ID>.jpg` in `images`. There are no splits.
+    """Read the folder of `Questions.csv`; pictures are `<Type>/<Question ID>.jpg` in `images`. There are no splits.
 
     Raises UserError for a missing file or column, an unknown pattern, or rows that do not come in pairs: 1 and 2, 3
     and 4, each of one pattern.
     """
-    if split:
-        raise UserError(f"benchmark mmvp_vlm: split={split!r}: it has no splits; leave split out")
-    folder = Path(path)
-    file, pictures = folder / FILE, _pictures(folder, images)
+    refuse_split("mmvp_vlm", split)
+    file, base = Path(path) / FILE, Path(images or path)
+    pictures = next((base / name for name in FOLDERS if (base / name).is_dir()), base)
     rows = [row for _, row in _table.columns(file, COLUMNS)]
     if len(rows) % 2:
         raise UserError(f"{file}: {len(rows)} rows do not make pairs; fetch the official file")
     records = tuple(_record(file, pictures, *pair) for pair in zip(rows[::2], rows[1::2], strict=True))
     return Benchmark(
-        records, (file,), _pairs.evaluate, _pairs.means(dict.fromkeys(PATTERNS.values())), kind=COMPOSITION
+        records,
+        (file,),
+        winoground.items_by_subset,
+        winoground.means_over_subsets(dict.fromkeys(PATTERNS.values())),
+        kind=COMPOSITION,
     )
 
 
-def _pictures(folder: Path, images: str | Path | None) -> Path:
-    """The folder of the patterns' folders."""
-    base = Path(images) if images else folder
-    return next((base / name for name in FOLDERS if (base / name).is_dir()), base)
-
-
-def _record(file: Path, pictures: Path, one: Any, two: Any) -> Record:
-    """A pair, known by its first question: the first has an odd number, the second the next one."""
-    first, second = (_table.whole(file, "?", row, COLUMNS[0]) for row in (one, two))
-    kinds = [value(file, str(first), row, "Type") for row in (one, two)]
+def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:
+    """Read a pair, identified by its first question, which has an odd number; the second has the next one."""
+    first, second = (_table.whole_number(file, "?", row, COLUMNS[0]) for row in (first_row, second_row))
+    kinds = [read_field(file, str(first), row, "Type") for row in (first_row, second_row)]
     if not first % 2 or second != first + 1 or kinds[0] != kinds[1]:
         raise UserError(f"{file}: questions {first} and {second} are no pair of one Type; fetch the official file")
-    shown = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
-    return Record(_pattern(file, first, kinds[0]), str(first), shown, (_text(one), _text(two)))
+    images = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
+    return Record(_pattern(file, first, kinds[0]), str(first), images, (_text(first_row), _text(second_row)))
 
 
 def _pattern(file: Path, number: int, kind: str) -> str:
@@ -76,6 +74,6 @@ def _pattern(file: Path, number: int, kind: str) -> str:
 
 
 def _text(row: Any) -> str:
-    """Nothing where there is no statement, so that the record is counted as one without a text."""
+    """Return the prompt; "" without a statement, so that the record counts as one without a text."""
     statement = row["Statement"].strip()
     return PROMPT + statement if statement else ""

@@ -21,15 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _choice, _table, retrieval
-from compclip.benchmarks._files import chosen, first_there, images_folder, present, value
-from compclip.data import literals
-from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_field, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.prepare import list_literals
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 CHOICES = {
     "coco_mcq": "COCO_val_mcq_llama3.1_rephrased.csv",
@@ -53,13 +51,14 @@ METRICS = (
     *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
     *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
 )
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The authors' folder of tables (`data/images`); `split` names some of FILES, those of COCO and VOC without it.
+    """Read the authors' folder of tables (`data/images`); `split` names some of FILES, by default COCO's and VOC's.
 
     Their paths begin in the authors' folders: a picture is looked for at the end of its path in `images`, and by its
     name in FOLDERS there. Raises UserError for a missing file or column, an answer that is none, or captions that are
@@ -67,24 +66,24 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     pictures = images_folder(folder, images)
-    files = {name: present(folder / FILES[name]) for name in chosen(folder, FILES, split or USUAL)}
-    asked = [one for name in files if name in CHOICES for one in _questions(name, files[name], pictures)]
-    pools = [one for name in files if name in RETRIEVALS for one in _captioned(name, files[name], pictures)]
-    kinds = {(record.subset, record.id): kind for record, kind in asked}
-    kept = tuple(record for record in (*(record for record, _ in asked), *pools) if record.texts)
-    dropped = {"image_without_caption": len(asked) + len(pools) - len(kept)}
-    return Benchmark(kept, tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION)
+    files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split or USUAL)}
+    questions = [entry for name in files if name in CHOICES for entry in _questions(name, files[name], pictures)]
+    pools = [entry for name in files if name in RETRIEVALS for entry in _captioned(name, files[name], pictures)]
+    kinds = {(record.subset, record.id): kind for record, kind in questions}
+    records = tuple(record for record in (*(record for record, _ in questions), *pools) if record.texts)
+    dropped = {"image_without_caption": len(questions) + len(pools) - len(records)}
+    return Benchmark(records, tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION)
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:
-    """The tables have no ids, so the id is the place; the answer stands in front of the other captions."""
+    """Read questions. Ids are positions, since the tables have none; the answer is before the other captions."""
     columns = ("image_path", *CAPTIONS, "correct_answer", "correct_answer_template")
     return [(_question(name, file, key, row, pictures), _template(file, key, row))
             for key, row in _table.columns(file, columns)]  # fmt: skip
 
 
 def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
-    answer = _table.whole(file, key, row, "correct_answer")
+    answer = _table.whole_number(file, key, row, "correct_answer")
     if answer >= len(CAPTIONS):
         raise UserError(f"{file}: record {key}: correct_answer={answer} of {len(CAPTIONS)} captions; fetch it again")
     texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
@@ -93,7 +92,7 @@ def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures:
 
 def _picture(pictures: Path, name: str) -> str:
     at = _table.picture(pictures, name)
-    return first_there((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
+    return first_existing((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
 
 
 def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
@@ -111,24 +110,22 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
 
 
 def _captions(file: Path, key: str, row: Any) -> tuple[str, ...]:
-    """The captions of a picture, which the table shows as Python does: authors evaluate it, we read it."""
+    """Parse the captions of a picture, a Python list as text, without evaluating it."""
     try:
-        return tuple(text for text in literals.texts(value(file, key, row, "captions")) if text.strip())
+        return tuple(text for text in list_literals.parse_texts(read_field(file, key, row, "captions")) if text.strip())
     except ValueError as error:
         raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """The choices, whole and by template, and the retrievals, each within its own pool."""
-    found = {}
-    for name, items in _choice.of_texts([r for r in records if r.subset in CHOICES], embeddings).items():
-        found[name] = items
+    """Return the choices, whole and by template, and the retrievals, each within its own pool."""
+    items_of = {}
+    for name, items in _choice.choose_texts([r for r in records if r.subset in CHOICES], embeddings).items():
+        items_of[name] = items
         for template in TEMPLATES:
-            keep = np.array([kinds[name, key] == template for key in items.ids], dtype=bool)
-            kept = tuple(key for key, one in zip(items.ids, keep, strict=True) if one)
-            tied = tuple(key for key in items.tied if kinds[name, key] == template)
-            found[f"{name}_{template}"] = Items(kept, items.values[keep], name, tied)
+            of_template = {key for key in items.ids if kinds[name, key] == template}
+            items_of[f"{name}_{template}"] = _choice.filter_items(items, of_template)
     for name in RETRIEVALS:
         pool = [record for record in records if record.subset == name]
-        found |= {f"{name}_{metric}": items for metric, items in retrieval.evaluate(pool, embeddings).items()}
-    return found
+        items_of |= {f"{name}_{metric}": items for metric, items in retrieval.evaluate(pool, embeddings).items()}
+    return items_of

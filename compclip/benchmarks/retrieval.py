@@ -27,14 +27,15 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned, _tars
-from compclip.benchmarks._files import groups, images_folder, one_file, unique
+from compclip.benchmarks._files import check_unique, images_folder, one_file, read_groups
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL, Items
 
 KS = (1, 5, 10)
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
+HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
 SUBSET = "all"
 
 
@@ -52,7 +53,7 @@ class Config:
 def load(
     path: str | Path, images: str | Path | None = None, split: str = "", options: Config | None = None
 ) -> Benchmark:
-    """A file, or the folder of one, in one of the formats of `_captioned`; or a folder of tars.
+    """Read a file, or the folder of one, in one of the formats of `_captioned`; or a folder of tars.
 
     `split`: of Karpathy's dataset JSON (default test); for Flickr8k's captions.txt and token.txt a file beside it that
     lists image names; the folder of the tars; the others have none. Empty captions are dropped and counted, and so are
@@ -61,28 +62,25 @@ def load(
     """
     lost, clean = Counter[str](), CLEANINGS[(options or Config()).clean]
     folder, files, read = _read(Path(path), images, split, lost)
-    entries = [(key, at, list(map(clean, told))) for key, at, told in read]
-    records = tuple(_record(entry) for entry in entries)
-    kept = unique(Path(path), [record for record in records if record.texts])
+    entries = [(key, at, list(map(clean, captions))) for key, at, captions in read]
+    records = [
+        Record(SUBSET, key, (str(image),), tuple(c for c in texts if c.strip())) for key, image, texts in entries
+    ]
+    captioned = check_unique(Path(path), [record for record in records if record.texts])
     lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
-    lost["image_without_caption"] = len(records) - len(kept)
-    chosen, sidecar = groups(folder, kept)
-    return Benchmark(kept, (*files, *sidecar), evaluate, groups=chosen, dropped=dict(lost), kind=RETRIEVAL)
+    lost["image_without_caption"] = len(records) - len(captioned)
+    group_ids, sidecar = read_groups(folder, captioned)
+    return Benchmark(captioned, (*files, *sidecar), evaluate, groups=group_ids, dropped=dict(lost), kind=RETRIEVAL)
 
 
 def _read(
     path: Path, images: str | Path | None, split: str, lost: Counter[str]
 ) -> tuple[Path, tuple[Path, ...], Iterable[_captioned.Captioned]]:
-    """The annotations' folder and their file, where they are in one, and the captioned pictures."""
-    if _tars.found(path / split):
-        return path, (), _captioned.in_tars(path / split, lost)
+    """Return the annotations' folder, their file if they have one, and the captioned pictures."""
+    if _tars.tar_files(path / split):
+        return path, (), _captioned.read_tars(path / split, lost)
     file = one_file(path, *_captioned.PATTERNS)
-    return file.parent, (file,), _captioned.entries(file, images_folder(file.parent, images), split, lost)
-
-
-def _record(entry: _captioned.Captioned) -> Record:
-    key, image, captions = entry
-    return Record(SUBSET, key, (str(image),), tuple(caption for caption in captions if caption.strip()))
+    return file.parent, (file,), _captioned.read_captioned(file, images_folder(file.parent, images), split, lost)
 
 
 CLIC_DROPS = re.compile(r'[.!"()*#:;~]')
@@ -90,7 +88,7 @@ CLIC_WORDS = 30
 
 
 def _clic(caption: str) -> str:
-    """A caption as CLIC's program prepares it: lower case, spaces for some marks, no more than 30 words."""
+    """Prepare a caption as CLIC's program does: lower case, spaces for some marks, at most 30 words."""
     plain = re.sub(r"\s{2,}", " ", CLIC_DROPS.sub(" ", caption.lower()))
     return " ".join(plain.rstrip("\n").strip(" ").split(" ")[:CLIC_WORDS])
 
@@ -99,18 +97,18 @@ CLEANINGS: dict[str, Callable[[str], str]] = {"": str, "clic": _clic}
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """`i2t_recall_at_<k>` over images, `t2i_recall_at_<k>` over captions; unreadable images take theirs along."""
-    part = readable(records, embeddings)
-    if not part:
+    """Return `i2t_recall_at_<k>` over images and `t2i_recall_at_<k>` over captions, without unreadable images."""
+    readable_records = readable(records, embeddings)
+    if not readable_records:
         return {}
-    image_of_text_T = np.repeat(np.arange(len(part)), [len(record.texts) for record in part])
-    texts = [text for record in part for text in record.texts]
-    ranks = embeddings.ranks([record.images[0] for record in part], texts, image_of_text_T)
+    image_of_text_T = np.repeat(np.arange(len(readable_records)), [len(record.texts) for record in readable_records])
+    texts = [text for record in readable_records for text in record.texts]
+    ranks = embeddings.ranks([record.images[0] for record in readable_records], texts, image_of_text_T)
     outcomes = metrics.recall_at_ranks(*ranks, KS, embeddings.ties)
-    text_ids = tuple(f"{r.id}#{i}" for r in part for i in range(len(r.texts)))
-    return _items("i2t", ids(part), outcomes, SUBSET) | _items("t2i", text_ids, outcomes, "captions")
+    text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
+    return _items("i2t", ids(readable_records), outcomes, SUBSET) | _items("t2i", text_ids, outcomes, "captions")
 
 
 def _items(way: str, keys: tuple[str, ...], outcomes: metrics.PerItem, subset: str) -> dict[str, Items]:
-    tied = those(keys, outcomes[f"{way}_tied"])
+    tied = flagged_ids(keys, outcomes[f"{way}_tied"])
     return {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}

@@ -17,10 +17,10 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, present, rows, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.benchmarks._files import existing_file, read_field, read_rows, read_texts, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}
@@ -30,45 +30,43 @@ MEANS = {
     "average": tuple(f"{subset}_{way}" for subset in SUBSETS for way in FILES),
 }
 METRICS = (*MEANS["average"], *MEANS)
+HEADLINE = ("average",)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<subset>/image2text.json` and `<subset>/text2image.json`; `split` names some subsets.
+    """Read the folder of `<subset>/image2text.json` and `<subset>/text2image.json`; `split` names some subsets.
 
     Pictures lie where the files say, seen from `<subset>` in the same folder, or in `images` where it is given. Raises
     UserError for a missing file, a record without a field, or a label that is none of the candidates.
     """
     folder = Path(path)
-    files = {f"{subset}_{way}": present(folder / subset / name)
-             for subset in chosen(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
+    files = {f"{subset}_{way}": existing_file(folder / subset / name)
+             for subset in selected_names(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
     pictures = Path(images) if images else folder
-    records = tuple(r for part, file in files.items() for r in _records(part, file, pictures / file.parent.name))
+    records = tuple(
+        _record(subset_way, file, str(index), row, pictures / file.parent.name)  # the files have no ids
+        for subset_way, file in files.items()
+        for index, row in enumerate(read_rows(file, list))
+    )
     return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
 
 
-def _records(part: str, file: Path, pictures: Path) -> list[Record]:
-    """The files have no ids: a record's place is its id."""
-    return [_record(part, file, str(index), row, pictures) for index, row in enumerate(rows(file, list))]
-
-
-def _record(part: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    query, candidates = value(file, key, row, "query"), _candidates(file, key, row)
-    if part.endswith("i2t"):
-        return Record(part, key, (str(pictures / query),), candidates, ahead=row["label"])
-    return Record(part, key, tuple(str(pictures / name) for name in candidates), (query,), ahead=row["label"])
+def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
+    query, candidates = read_field(file, key, row, "query"), _candidates(file, key, row)
+    if subset_way.endswith("i2t"):
+        return Record(subset_way, key, (str(pictures / query),), candidates, ahead=row["label"])
+    return Record(subset_way, key, tuple(str(pictures / name) for name in candidates), (query,), ahead=row["label"])
 
 
 def _candidates(file: Path, key: str, row: Any) -> tuple[str, ...]:
-    """The candidates, the match in front. Raises UserError where there is no choice."""
-    candidates, label = value(file, key, row, "keys", list), value(file, key, row, "label", int)
-    if len(candidates) < 2 or not all(isinstance(candidate, str) for candidate in candidates):
-        raise UserError(f"{file}: record {key}: 'keys' is {candidates!r}, not two texts or more; fetch the file again")
+    """Return the candidates, the match first. Raises UserError where there is no choice."""
+    candidates, label = read_texts(file, key, row, "keys"), read_field(file, key, row, "label", int)
     if not 0 <= label < len(candidates):
         raise UserError(f"{file}: record {key}: label {label} of {len(candidates)} candidates; fetch the file again")
     return _choice.match_first(candidates, label)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """A metric for each subset and way."""
+    """Return a metric for each subset and way."""
     ways = {way: [record for record in records if record.subset.endswith(way)] for way in FILES}
-    return _choice.of_texts(ways["i2t"], embeddings) | _choice.of_images(ways["t2i"], embeddings)
+    return _choice.choose_texts(ways["i2t"], embeddings) | _choice.choose_images(ways["t2i"], embeddings)

@@ -14,53 +14,63 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compclip.benchmarks._files import groups, images_folder, rows, subsets, value
+from compclip.benchmarks._files import images_folder, read_field, read_groups, read_rows, subsets
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, pooled, readable, those
+from compclip.evaluate.benchmark import (
+    Benchmark,
+    Record,
+    by_subset,
+    column,
+    flagged_ids,
+    ids,
+    pool_items,
+    readable,
+)
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 KINDS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add", "replace", "swap")}
 MEANS = {**KINDS, "average": SUBSETS, "average_kinds": tuple(f"{kind}_pooled" for kind in KINDS)}
 METRICS = (*SUBSETS, *MEANS, *MEANS["average_kinds"])
+HEADLINE = ("average_kinds",)
 TEXTS = ("caption", "negative_caption")
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<subset>.json`; `split` names some of the subsets (`swap_att,swap_obj`), all without it.
+    """Read the folder of `<subset>.json`; `split` names some of the subsets (`swap_att,swap_obj`), all without it.
 
     Raises UserError for a missing file, or a record without a field.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = subsets(folder, SUBSETS, split)
     records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
-    chosen, sidecar = groups(folder, records)
-    return Benchmark(records, (*files.values(), *sidecar), evaluate, MEANS, chosen, kind=COMPOSITION)
+    group_ids, sidecar = read_groups(folder, records)
+    return Benchmark(records, (*files.values(), *sidecar), evaluate, MEANS, group_ids, kind=COMPOSITION)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
-    """Ids are the file's own keys: `swap_obj` has a gap at 108."""
+    """Read records. Ids are the file's own keys: `swap_obj` has a gap at 108."""
     return [
-        Record(subset, key, (str(pictures / value(file, key, row, "filename")),),
-               tuple(value(file, key, row, name) for name in TEXTS))
-        for key, row in rows(file, dict).items()
+        Record(subset, key, (str(pictures / read_field(file, key, row, "filename")),),
+               tuple(read_field(file, key, row, name) for name in TEXTS))
+        for key, row in read_rows(file, dict).items()
     ]  # fmt: skip
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """1 for each record whose caption wins, by subset, and by kind where all subsets of it were scored."""
-    found = {}
-    for subset, part in by_subset(readable(records, embeddings)).items():
-        pictures = [record.images[0] for record in part]
-        positive_N, negative_N = (embeddings.matches(pictures, column(part, text)) for text in (0, 1))
+    """Return 1 for each record whose caption wins, by subset, and by kind where all its subsets were scored."""
+    items = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        pictures = [record.images[0] for record in subset_records]
+        positive_N, negative_N = (embeddings.matches(pictures, column(subset_records, text)) for text in (0, 1))
         right_N = metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"]
-        tied_N = metrics.tied(metrics.sugarcrepe_outcomes, positive_N, negative_N)
-        found[subset] = Items(ids(part), right_N, subset, those(ids(part), tied_N))
-    return found | by_kind(found)
+        tied_N = metrics.tied_items(metrics.sugarcrepe_outcomes, positive_N, negative_N)
+        items[subset] = Items(ids(subset_records), right_N, subset, flagged_ids(ids(subset_records), tied_N))
+    return items | by_kind(items)
 
 
 def by_kind(items: Mapping[str, Items]) -> dict[str, Items]:
-    """`<kind>_pooled` over the records of all subsets of a kind; absent where one of them was not scored."""
-    whole = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
-    return {f"{kind}_pooled": pooled(kind, [items[name] for name in names]) for kind, names in whole.items()}
+    """Return `<kind>_pooled` over the records of all subsets of a kind; absent where one was not scored."""
+    complete = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
+    return {f"{kind}_pooled": pool_items(kind, [items[name] for name in names]) for kind, names in complete.items()}

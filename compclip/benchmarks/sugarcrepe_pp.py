@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.benchmarks._files import groups, images_folder, rows, subsets, unique, value
+from compclip.benchmarks._files import check_unique, images_folder, read_field, read_groups, read_rows, subsets
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, by_subset, column, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 SUBSETS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 MEANS = {
@@ -27,56 +27,54 @@ MEANS = {
     for kind in ("replace", "swap")
 } | {f"average_{task}": tuple(f"{s}_{task}" for s in SUBSETS) for task in ("itt", "tot")}  # CLIC's Tables 16 to 18
 METRICS = (*MEANS["average_itt"], *MEANS["average_tot"], *MEANS)
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 TEXTS = ("caption", "caption2", "negative_caption")
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<subset>.json`; `split` names some of the subsets, all without it.
+    """Read the folder of `<subset>.json`; `split` names some of the subsets, all without it.
 
     Raises UserError for a missing file, or a record without a field.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = subsets(folder, SUBSETS, split)
     records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
-    chosen, sidecar = groups(folder, records)
+    group_ids, sidecar = read_groups(folder, records)
     texts_alone = tuple(f"{subset}_tot" for subset in SUBSETS)
     return Benchmark(
-        records, (*files.values(), *sidecar), evaluate, MEANS, chosen, texts_alone=texts_alone, kind=COMPOSITION
+        records, (*files.values(), *sidecar), evaluate, MEANS, group_ids, texts_alone=texts_alone, kind=COMPOSITION
     )
 
 
 def _records(subset: str, file: Path, pictures: Path) -> tuple[Record, ...]:
-    found = []
-    for index, row in enumerate(rows(file, list)):
-        key = str(value(file, f"at index {index}", row, "id", (int, str)))
-        texts = tuple(value(file, key, row, name) for name in TEXTS)
-        found.append(Record(subset, key, (str(pictures / value(file, key, row, "filename")),), texts))
-    return unique(file, found)
+    records = []
+    for index, row in enumerate(read_rows(file, list)):
+        key = str(read_field(file, f"at index {index}", row, "id", (int, str)))
+        texts = tuple(read_field(file, key, row, name) for name in TEXTS)
+        records.append(Record(subset, key, (str(pictures / read_field(file, key, row, "filename")),), texts))
+    return check_unique(file, records)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """`<subset>_itt` over the records with an image, `<subset>_tot` over all."""
-    found = {}
-    for subset, part in by_subset(records).items():
-        seen_N = np.array([embeddings.has(record.images) for record in part])
-        scores_6N = _scores(part, seen_N, embeddings)
+    """Return `<subset>_itt` over the records with an image, `<subset>_tot` over all."""
+    items = {}
+    for subset, subset_records in by_subset(records).items():
+        seen_N = np.array([embeddings.has(record.images) for record in subset_records])
+        scores_6N = _scores(subset_records, seen_N, embeddings)
         outcomes = metrics.sugarcrepe_pp_outcomes(*scores_6N)
-        tied = those(ids(part), metrics.tied(metrics.sugarcrepe_pp_outcomes, *scores_6N))
-        found[f"{subset}_itt"] = Items(those(ids(part), seen_N), outcomes["itt"][seen_N], subset)
-        found[f"{subset}_tot"] = Items(ids(part), outcomes["tot"], subset, tied)
-    return found
+        tied = flagged_ids(ids(subset_records), metrics.tied_items(metrics.sugarcrepe_pp_outcomes, *scores_6N))
+        items[f"{subset}_itt"] = Items(flagged_ids(ids(subset_records), seen_N), outcomes["itt"][seen_N], subset)
+        items[f"{subset}_tot"] = Items(ids(subset_records), outcomes["tot"], subset, tied)
+    return items
 
 
-def _scores(part: Sequence[Record], seen_N: np.ndarray, embeddings: Embeddings) -> tuple[np.ndarray, ...]:
-    """The six scores of every record; the image scores of a record without an image are NaN."""
-    p1, p2, n = (column(part, text) for text in (0, 1, 2))
-    image_3N = np.full((3, len(part)), np.nan)
+def _scores(records: Sequence[Record], seen_N: np.ndarray, embeddings: Embeddings) -> tuple[np.ndarray, ...]:
+    """Return the six scores of every record; image scores are NaN for a record without an image."""
+    p1, p2, n = (column(records, text) for text in (0, 1, 2))
+    image_3N = np.full((3, len(records)), np.nan)
     if seen_N.any():
-        image_3N[:, seen_N] = _image_scores(readable(part, embeddings), embeddings)
+        seen_records = readable(records, embeddings)
+        pictures = [record.images[0] for record in seen_records]
+        image_3N[:, seen_N] = [embeddings.matches(pictures, column(seen_records, text)) for text in (0, 1, 2)]
     similar = embeddings.similarities
     return *image_3N, similar(p1, p2), similar(p1, n), similar(p2, n)
-
-
-def _image_scores(part: Sequence[Record], embeddings: Embeddings) -> list[np.ndarray]:
-    pictures = [record.images[0] for record in part]
-    return [embeddings.matches(pictures, column(part, text)) for text in range(len(TEXTS))]

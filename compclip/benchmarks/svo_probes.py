@@ -12,66 +12,49 @@ models. Not compared: scores of pictures, of which many are gone.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_text
-from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, images_folder
+from compclip.benchmarks import _choice, _table
+from compclip.benchmarks._files import images_folder, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "svo_probes.csv"
 KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
 METRICS = (*KINDS, *MEANS)
+HEADLINE = ("average",)
 IMAGES = ("pos_image_id", "neg_image_id")
 FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `svo_probes.csv`; `split` names some of subj_neg, verb_neg and obj_neg, all without it.
+    """Read the folder of `svo_probes.csv`; `split` names some of subj_neg, verb_neg and obj_neg, all without it.
 
     A picture is `<pos_image_id>.jpg` or `<neg_image_id>.jpg` in `images`. The file gives URLs only, many of them dead:
     img2dataset numbers what it fetches by itself, so its files are to be renamed to the ids. Raises UserError for a
     missing file, an unknown kind, or a row without a column or with an unreadable one.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    file, kinds = folder / FILE, chosen(folder, KINDS, split)
-    read = [(_kind(file, key, row), key, row) for key, row in _rows(file)]
-    if not read:
-        raise UserError(f"{file}: holds no records; fetch the official file")
+    file, kinds = folder / FILE, selected_names(folder, KINDS, split)
+    table = _table.columns(file, ("sentence", *IMAGES, *KINDS))
+    read = [(_kind(file, key, row), key, row) for key, row in table]
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
     return Benchmark(
-        records, (file,), partial(_choice.of_images, strict=True), MEANS, dropped=dropped, first_picture=True,
+        records, (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped, first_picture=True,
         kind=COMPOSITION,
     )  # fmt: skip
 
 
-def _rows(file: Path) -> Iterator[tuple[str, Row]]:
-    """The place of each row below the header, and the row."""
-    reader = csv.DictReader(io.StringIO(read_text(file), newline=""))
-    if missing := [name for name in ("sentence", *IMAGES, *KINDS) if name not in (reader.fieldnames or ())]:
-        raise UserError(f"{file}: no column {missing[0]!r}; fetch the official file")
-    try:
-        for index, row in enumerate(reader):
-            if None in row or None in row.values():
-                raise UserError(f"{file}: line {reader.line_num}: not as many columns as the header; fetch it again")
-            yield str(index), row
-    except csv.Error as error:
-        raise UserError(f"{file}: line {reader.line_num}: {error}; fetch the official file") from error
-
-
 def _kind(file: Path, key: str, row: Row) -> str:
-    """The part in which the pictures differ, or nothing where that is not exactly one."""
-    found = [name for name in KINDS if _flag(file, key, row, name)]
-    return found[0] if len(found) == 1 else ""
+    """Return the part in which the pictures differ, "" unless it is exactly one."""
+    kinds = [name for name in KINDS if _flag(file, key, row, name)]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 def _flag(file: Path, key: str, row: Row, name: str) -> bool:
@@ -81,12 +64,6 @@ def _flag(file: Path, key: str, row: Row, name: str) -> bool:
 
 
 def _record(file: Path, kind: str, key: str, row: Row, pictures: Path) -> Record:
-    images = tuple(str(pictures / f"{_number(file, key, row, name)}.jpg") for name in IMAGES)
+    # an id such as 12.0, in a table that was saved again, would find no picture
+    images = tuple(str(pictures / f"{_table.whole_number(file, key, row, name)}.jpg") for name in IMAGES)
     return Record(kind, key, images, (row["sentence"],))
-
-
-def _number(file: Path, key: str, row: Row, name: str) -> str:
-    """An id that is no whole number, such as 12.0 in a table saved again, would find no picture."""
-    if not row[name].isdigit():
-        raise UserError(f"{file}: record {key}: {name}={row[name]!r} is no whole number; fetch the official file")
-    return row[name]

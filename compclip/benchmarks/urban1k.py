@@ -15,43 +15,44 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.benchmarks import _flair, retrieval
-from compclip.benchmarks._files import unique
+from compclip.benchmarks._files import check_unique, refuse_split
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL
 
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
+HEADLINE = retrieval.HEADLINE
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The authors' folder, or that of its zip: `caption/<n>.txt`, whose first line is the caption, and `image/<n>.jpg`.
-    Or FLAIR's `annotations/annotations.json`, or its folder, and `images/<n>.jpg`. `images` may name the pictures'
-    folder, or the folder of that. There are no splits.
+    """Read the authors' folder, or that of its zip: captions are the first lines of `caption/<n>.txt`.
+
+    Their pictures are `image/<n>.jpg`. Or read FLAIR's `annotations/annotations.json`, or its folder, and
+    `images/<n>.jpg`. `images` may name the pictures' folder, or the folder of that. There are no splits.
 
     Raises UserError where there are no captions. A file without a caption is left out and counted.
     """
-    if split:
-        raise UserError(f"benchmark urban1k: split={split!r}: it has no splits; leave split out")
+    refuse_split("urban1k", split)
     folder = Path(path)
     released = [file for file in (folder, folder / FLAIR, folder / _flair.ANNOTATIONS / FLAIR)
                 if file.suffix == ".json" and file.is_file()]  # fmt: skip
     files, read = _released(released[0], images) if released else _authors(folder, images)
     records = [Record(retrieval.SUBSET, Path(image).stem, (image,), (caption,)) for image, caption in read]
-    kept = tuple(sorted((record for record in records if record.has_text), key=lambda r: (len(r.id), r.id)))
-    dropped = {"image_without_caption": len(records) - len(kept)}
-    return Benchmark(unique(folder, kept), files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    captioned = tuple(sorted((record for record in records if record.has_text), key=lambda r: (len(r.id), r.id)))
+    dropped = {"image_without_caption": len(records) - len(captioned)}
+    return Benchmark(check_unique(folder, captioned), files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
 
 def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
-    """Pictures and captions of FLAIR's file."""
+    """Return pictures and captions of FLAIR's file."""
     read = _flair.captioned(file, _pictures(_flair.root(file), images))
     return (file,), [(image, captions[0].strip()) for _, image, captions in read]
 
 
 def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
-    """Pictures and captions of a file each. Raises UserError where there are none."""
-    base = next((place for place in (folder, folder / UNPACKED) if (place / CAPTIONS).is_dir()), folder)
+    """Return pictures and captions in a file each. Raises UserError where there are none."""
+    base = next((parent for parent in (folder, folder / UNPACKED) if (parent / CAPTIONS).is_dir()), folder)
     files = tuple(sorted((base / CAPTIONS).glob("*.txt"), key=lambda file: (len(file.stem), file.stem)))
     if not files:
         raise UserError(f"{base / CAPTIONS}: holds no captions (<n>.txt); give the folder of {CAPTIONS}/ and image/")

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import first_there, images_folder, rows, subsets, value
+from compclip.benchmarks._files import first_existing, images_folder, read_field, read_rows, subsets
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 PIECES = (
     "existence",
@@ -42,6 +41,7 @@ PHENOMENA = {  # those of several pieces
 SINGLE = tuple(piece for piece in PIECES if not any(piece in parts for parts in PHENOMENA.values()))
 MEANS = {**PHENOMENA, "average": PIECES, "average_phenomena": (*SINGLE, *PHENOMENA)}
 METRICS = (*PIECES, *MEANS)
+HEADLINE = ("average_phenomena",)
 VALID = 2
 # Of each `dataset`, where the authors' programs look, and what the original data sets call their folders.
 FOLDERS = {
@@ -60,31 +60,33 @@ FOLDERS = {
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of `<piece>.json`; `split` names some of the pieces, all without it.
+    """Read the folder of `<piece>.json`; `split` names some of the pieces, all without it.
 
     A picture is `<image_file>` in `images`, or in its folder `<dataset>` or one of FOLDERS. Raises UserError for a
     missing file, or a record without a field.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     files = subsets(folder, PIECES, split)
-    found = {piece: _records(piece, file, pictures) for piece, file in files.items()}
-    records = tuple(record for part in found.values() for record, valid in part if valid)
-    dropped = {"invalid": sum(not valid for part in found.values() for _, valid in part)}
+    validated = {piece: _records(piece, file, pictures) for piece, file in files.items()}
+    records = tuple(record for piece_records in validated.values() for record, valid in piece_records if valid)
+    dropped = {"invalid": sum(not valid for piece_records in validated.values() for _, valid in piece_records)}
     return Benchmark(
-        records, tuple(files.values()), partial(_choice.of_texts, strict=True), MEANS, dropped=dropped, kind=COMPOSITION
+        records,
+        tuple(files.values()),
+        partial(_choice.choose_texts, strict=True),
+        MEANS,
+        dropped=dropped,
+        kind=COMPOSITION,
     )
 
 
 def _records(piece: str, file: Path, pictures: Path) -> list[tuple[Record, bool]]:
-    """Each record, and whether the annotators found it valid."""
-    return [(_record(piece, file, key, row, pictures), _valid(file, key, row)) for key, row in rows(file, dict).items()]
-
-
-def _record(piece: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    name, source = value(file, key, row, "image_file"), value(file, key, row, "dataset")
-    image = first_there(pictures / folder / name for folder in (source, "", *FOLDERS.get(source, ())))
-    return Record(piece, key, (image,), (value(file, key, row, "caption"), value(file, key, row, "foil")))
-
-
-def _valid(file: Path, key: str, row: Mapping[str, Any]) -> bool:
-    return value(file, key, value(file, key, row, "mturk", Mapping), "caption", int) >= VALID
+    """Read each record, and whether the annotators found it valid."""
+    records = []
+    for key, row in read_rows(file, dict).items():
+        name, source = read_field(file, key, row, "image_file"), read_field(file, key, row, "dataset")
+        image = first_existing(pictures / folder / name for folder in (source, "", *FOLDERS.get(source, ())))
+        texts = read_field(file, key, row, "caption"), read_field(file, key, row, "foil")
+        votes = read_field(file, key, read_field(file, key, row, "mturk", Mapping), "caption", int)
+        records.append((Record(piece, key, (image,), texts), votes >= VALID))
+    return records

@@ -18,37 +18,41 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _pairs, _table
-from compclip.benchmarks._files import chosen, images_folder, value
+from compclip.benchmarks import _table, winoground
+from compclip.benchmarks._files import images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 SOLUTIONS = ("sim_solution.csv", "solutions/sim_solution.csv")
 STRAIGHT = {"Text": "T0_I0 > T1_I0 & T1_I1 > T0_I1", "Image": "T0_I0 > T0_I1 & T1_I1 > T1_I0"}
-METRICS = _pairs.metrics(["*"])  # the categories are those of the file
+METRICS = winoground.metrics_by_subset(["*"])  # the categories are those of the file
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CATEGORY = re.compile(r"[a-z][a-z_ ]{0,40}")
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The folder of the hub's `data/test/*.arrow`; or the same rows as *.parquet, or as `test.jsonl`, `.json` or `.csv`
-    with pictures by their paths in `images`.
+    """Read the folder of the hub's `data/test/*.arrow`; or the same rows as *.parquet, `test.jsonl`, `.json` or `.csv`.
+
+    The latter three have pictures by their paths in `images`.
 
     `split` names some categories, all without it. Raises UserError for a missing file, answers of the mixed release
     beside the rows, or a record without a field.
     """
-    files, rows = _table.listed(Path(path), "test", images)
+    files, rows = _table.read_table(Path(path), "test", images)
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     for solution in SOLUTIONS:
         _check_straight(folder / solution)
     pictures = images_folder(files[0].parent, images)
     records = [_record(files[0], *row, pictures) for row in rows]
-    categories = chosen(files[0], dict.fromkeys(record.subset for record in records), split)
-    kept = tuple(record for record in records if record.subset in categories)
-    return Benchmark(kept, files, _pairs.evaluate, _pairs.means(categories), kind=COMPOSITION)
+    categories = selected_names(files[0], dict.fromkeys(record.subset for record in records), split)
+    selected = tuple(record for record in records if record.subset in categories)
+    return Benchmark(
+        selected, files, winoground.items_by_subset, winoground.means_over_subsets(categories), kind=COMPOSITION
+    )
 
 
 def _check_straight(solution: Path) -> None:
-    """Raises UserError for answers, where there are any, by which a pair is to be read the other way round."""
+    """Raise UserError for a file of answers by which a pair is to be read the other way round."""
     if not solution.is_file():
         return
     answers = _table.columns(solution, tuple(STRAIGHT))
@@ -61,9 +65,9 @@ def _check_straight(solution: Path) -> None:
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
-    category = value(file, key, row, "category")
+    category = read_field(file, key, row, "category")
     if not CATEGORY.fullmatch(category):
         raise UserError(f"{file}: record {key}: category {category!r} is no category; fetch the official file")
-    texts = tuple(value(file, key, row, f"text_{i}") for i in (0, 1))
-    shown = tuple(_table.picture(pictures, value(file, key, row, f"image_{i}")) for i in (0, 1))
-    return Record(category.replace(" ", "_"), key, shown, texts)
+    texts = tuple(read_field(file, key, row, f"text_{i}") for i in (0, 1))
+    images = tuple(_table.picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (0, 1))
+    return Record(category.replace(" ", "_"), key, images, texts)

@@ -21,9 +21,9 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, images_folder, present, rows, value
+from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
 Sources = dict[str, dict[str, str]]  # source -> corpus -> file
 LIMIT = 1000
@@ -41,14 +41,13 @@ def _object(kind: str, name: str) -> Sources:
     }
 
 
-def _attribute(name: str) -> Sources:
-    return {source: {source: f"Attribute/{source}/{name}.json"} for source in ("vg", "vaw")}
-
-
 TASKS: dict[str, Sources] = {
     **{f"Object_Location_{name}": _object("Location", name) for name in ("center", "margin", "mid")},
     **{f"Object_Size_{name}": _object("Size", name) for name in ("large", "medium", "small")},
-    **{f"Attribute_{name}": _attribute(name) for name in ("action", "color", "material", "size", "state")},
+    **{
+        f"Attribute_{name}": {source: {source: f"Attribute/{source}/{name}.json"} for source in ("vg", "vaw")}
+        for name in ("action", "color", "material", "size", "state")
+    },
     "Relation_action": {
         "vg": {"vg": "Relation/vg/action.json"},
         "swig": {"swig": "Relation/swig_action.json"},
@@ -62,38 +61,40 @@ KINDS = {kind: tuple(task for task in TASKS if task.startswith(kind)) for kind i
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The authors' `data` folder; `split` names some of the tasks (`Attribute_size,Relation_spatial`), all without it.
+    """Read the authors' `data` folder; `split` names tasks (`Attribute_size,Relation_spatial`), by default all.
 
     Pictures lie in `vg`, `swig` and `hake` below `images`, as the authors' DATASETS.md lays them out. Metrics:
     `<task>_<corpus>` a file, `<task>`, `average`, `Object`, `Attribute`, `Relation`, `average_kinds`. Raises UserError
     for a missing file, an unknown task, or a record of another form.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    named = [(f"{task}_{corpus}", present(folder / name), pictures / FOLDERS[source])
-             for task in chosen(folder, TASKS, split)
+    corpora_files = [(f"{task}_{corpus}", existing_file(folder / name), pictures / FOLDERS[source])
+             for task in selected_names(folder, TASKS, split)
              for source, corpora in TASKS[task].items() for corpus, name in corpora.items()]  # fmt: skip
-    read = [_records(subset, file, place) for subset, file, place in named]
-    records = tuple(record for part, _ in read for record in part)
-    dropped = {"beyond_limit": sum(rest for _, rest in read)}
+    records, beyond_limit = [], 0
+    for subset, file, corpus_pictures in corpora_files:
+        rows = read_rows(file, list)
+        beyond_limit += max(0, len(rows) - LIMIT)
+        records += [_record(subset, file, str(index), row, corpus_pictures) for index, row in enumerate(rows[:LIMIT])]
     return Benchmark(
-        records,
-        tuple(file for _, file, _ in named),
-        partial(_choice.of_texts, strict=True),
+        tuple(records),
+        tuple(file for _, file, _ in corpora_files),
+        partial(_choice.choose_texts, strict=True),
         MEANS,
-        dropped=dropped,
+        dropped={"beyond_limit": beyond_limit},
         kind=COMPOSITION,
     )
 
 
 def _means() -> dict[str, tuple[str, ...]]:
-    """Sources of several files, then tasks, then all, then kinds."""
-    found = {}
+    """List the means: sources of several files, then tasks, then all, then kinds."""
+    means = {}
     for task, sources in TASKS.items():
         for source, corpora in sources.items():
             if len(corpora) > 1:
-                found[f"{task}_{source}"] = tuple(f"{task}_{corpus}" for corpus in corpora)
-        found[task] = tuple(f"{task}_{source}" for source in sources)
-    return {**found, "average": tuple(TASKS), **KINDS, "average_kinds": tuple(KINDS)}
+                means[f"{task}_{source}"] = tuple(f"{task}_{corpus}" for corpus in corpora)
+        means[task] = tuple(f"{task}_{source}" for source in sources)
+    return {**means, "average": tuple(TASKS), **KINDS, "average_kinds": tuple(KINDS)}
 
 
 MEANS = _means()
@@ -101,23 +102,18 @@ METRICS = (
     *(f"{task}_{corpus}" for task, sources in TASKS.items() for corpora in sources.values() for corpus in corpora),
     *MEANS,
 )
-
-
-def _records(subset: str, file: Path, pictures: Path) -> tuple[list[Record], int]:
-    """The records that count and the number of the others; the files repeat records, so the id is the place."""
-    content = rows(file, list)
-    kept = [_record(subset, file, str(index), row, pictures) for index, row in enumerate(content[:LIMIT])]
-    return kept, len(content) - len(kept)
+HEADLINE = ("average_kinds",)
 
 
 def _record(subset: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
+    """Read a record. Its id is its position, since the files repeat records."""
     if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
         raise UserError(f"{file}: record {key}: expected [picture, texts], not {row}; fetch the official file")
     return Record(subset, key, (str(pictures / row[0]),), tuple(_first(file, key, row[1], name) for name in TEXTS))
 
 
 def _first(file: Path, key: str, texts: Any, name: str) -> str:
-    found = value(file, key, texts, name, list)
-    if not found or not isinstance(found[0], str):
-        raise UserError(f"{file}: record {key}: {name!r} holds no text: {found}; fetch the official file")
-    return found[0]
+    values = read_field(file, key, texts, name, list)
+    if not values or not isinstance(values[0], str):
+        raise UserError(f"{file}: record {key}: {name!r} holds no text: {values}; fetch the official file")
+    return values[0]

@@ -20,10 +20,10 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import chosen, images_folder, present, rows, value
-from compclip.evaluate.benchmark import Benchmark, Items, Record
+from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION, Items
 
 FILES = {  # the subset as the authors call it, and its file
     "Controlled_Images_A": "controlled_images_dataset.json",
@@ -40,79 +40,78 @@ PLACES = {
 }
 MEANS = {"average": tuple(FILES)}
 METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
+HEADLINE = ("average",)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
-    """The authors' `data` folder with the six files; `split` names some of the subsets, all without it.
+    """Read the authors' `data` folder with the six files; `split` names some of the subsets, all without it.
 
     Pictures lie in `controlled_images`, `controlled_clevr`, `val2017` (COCO) and `vg_images` below `images`. Raises
     UserError for a missing file, an unknown subset, or a record of another form.
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
-    files = {subset: present(folder / FILES[subset]) for subset in chosen(folder, FILES, split)}
+    files = {subset: existing_file(folder / FILES[subset]) for subset in selected_names(folder, FILES, split)}
     records = tuple(record for subset, file in files.items() for record in _records(subset, file, pictures))
     return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Outcomes of single pictures, and of their pairs and sets in Controlled_Images."""
-    found = _choice.of_texts(records, embeddings)
+    """Return outcomes of single pictures, and of their pairs and sets in Controlled_Images."""
+    items = _choice.choose_texts(records, embeddings)
     name_of = {(record.subset, record.id): Path(record.images[0]).stem for record in records if record.subset in PLACES}
     together = {}
-    for subset in (subset for subset in PLACES if subset in found):
-        right = _by_objects(found[subset], [name_of[subset, key] for key in found[subset].ids])
+    for subset in (subset for subset in PLACES if subset in items):
+        right = _by_objects(items[subset], [name_of[subset, key] for key in items[subset].ids])
         pairs = PLACES[subset]
         together[f"{subset}_pair"] = _all_right(right, pairs, f"{subset}_pair")
         together[f"{subset}_set"] = _all_right(right, (pairs[0] + pairs[1],), f"{subset}_set")
-    return found | together
+    return items | together
 
 
 def _by_objects(items: Items, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Outcomes by the two objects of a picture and the place of one of them, all in its file's name."""
-    found: dict[str, dict[str, float]] = {}
+    """Group outcomes by the two objects of a picture and the place of one, all in its file's name."""
+    outcomes: dict[str, dict[str, float]] = {}
     for name, outcome in zip(names, items.values.tolist(), strict=True):
-        parts = name.split("_")
-        if len(parts) > 2:
-            found.setdefault(f"{parts[0]}_{parts[-1]}", {})[parts[1]] = outcome
-    return found
+        words = name.split("_")
+        if len(words) > 2:
+            outcomes.setdefault(f"{words[0]}_{words[-1]}", {})[words[1]] = outcome
+    return outcomes
 
 
 def _all_right(right: Mapping[str, Mapping[str, float]], groups: Sequence[tuple[str, ...]], subset: str) -> Items:
-    """1 for each group of places of the same objects whose pictures are all right."""
-    whole = {
-        f"{objects}/{'+'.join(group)}": float(all(own[place] for place in group))
-        for objects, own in right.items()
+    """Return 1 for each group of places of the same objects whose pictures are all right."""
+    group_outcomes = {
+        f"{objects}/{'+'.join(group)}": float(all(outcome_at[position] for position in group))
+        for objects, outcome_at in right.items()
         for group in groups
-        if all(place in own for place in group)
+        if all(position in outcome_at for position in group)
     }
-    return Items(tuple(whole), np.array(list(whole.values())), subset)
+    return Items(tuple(group_outcomes), np.array(list(group_outcomes.values())), subset)
 
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
-    """The files have no ids, so the id is the place in the file."""
+    """Read records. Ids are positions, since the files have none."""
     read = _controlled if subset.startswith("Controlled") else _question
-    found = []
-    for index, row in enumerate(rows(file, list)):
+    records = []
+    for index, row in enumerate(read_rows(file, list)):
         image, texts = read(file, str(index), row)
-        found.append(Record(subset, str(index), (str(pictures / image),), _checked(file, str(index), texts)))
-    return found
+        if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
+            raise UserError(
+                f"{file}: record {index}: expected two captions or more, not {texts}; fetch the official file"
+            )
+        records.append(Record(subset, str(index), (str(pictures / image),), tuple(texts)))
+    return records
 
 
 def _controlled(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:
-    """The paths start at the authors' working folder (`data/controlled_images/x.jpeg`): the last two parts count."""
-    name = Path(value(file, key, row, "image_path"))
-    return Path(*name.parts[-2:]), value(file, key, row, "caption_options", list)
+    """Read a record whose path starts at the authors' working folder: its last two parts count."""
+    name = Path(read_field(file, key, row, "image_path"))
+    return Path(*name.parts[-2:]), read_field(file, key, row, "caption_options", list)
 
 
 def _question(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:
-    """[number of the picture, right caption, wrong caption]; COCO's file names have twelve digits."""
+    """Read [number of the picture, right caption, wrong caption]; COCO's file names have twelve digits."""
     if not isinstance(row, list) or len(row) != 3 or not str(row[0]).isdigit():
         raise UserError(f"{file}: record {key}: expected [image id, right, wrong], not {row}; fetch the official file")
     coco = file.name.startswith("coco")
     return Path(f"val2017/{row[0]:0>12}.jpg" if coco else f"vg_images/{row[0]}.jpg"), row[1:]
-
-
-def _checked(file: Path, key: str, texts: list[Any]) -> tuple[str, ...]:
-    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{file}: record {key}: expected two captions or more, not {texts}; fetch the official file")
-    return tuple(texts)

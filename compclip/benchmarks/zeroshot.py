@@ -35,13 +35,13 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
 from compclip.benchmarks import _class_sets, _elevater, _parquet
 from compclip.benchmarks._class_sets import ClassSet
-from compclip.benchmarks._files import groups
+from compclip.benchmarks._files import read_groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
-from compclip.config.how import WRONG
+from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Items, Record, ids, readable, those
+from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import CLASSIFICATION
+from compclip.runs.item_outcomes import CLASSIFICATION, Items
 
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUBSET = "all"
@@ -50,6 +50,7 @@ AT_ONCE = 1 << 14  # pictures: 131 MB of scores for 1,000 classes
 SEEDS = 2**32
 ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it counts one
 METRICS = (*ELEVATER, "top_5", "elevater")
+HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Config:
 def load(
     path: str | Path, images: str | Path | None = None, split: str = "", options: Config | None = None
 ) -> Benchmark:
-    """A folder with `classnames.txt` and `zeroshot_classification_templates.txt` ({c} for the name), or a set of
+    """Read a folder with `classnames.txt` and `zeroshot_classification_templates.txt` ({c} for the name), or a set of
     `options.classes`; pictures and their classes in `images`, its folder `split`, or beside these files:
 
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
@@ -84,34 +85,37 @@ def load(
     `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_numbers`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
-    folder, asked, lost = Path(path), options or Config(), Counter[str]()
-    own, files = _class_set(folder, asked.classes)
-    found, more = _labelled(folder, images, split, own, lost)
-    records = tuple(Record(SUBSET, one.id, (one.ref,), ()) for one in found)
-    chosen, sidecar = groups(folder, records)
-    drawn = _drawn(len(found), asked)
-    if asked.sample:
-        lost["not_drawn"] = len(found) - len(drawn)
-    metric = asked.metric or own.metric
-    prompts = tuple(tuple(template.replace("{c}", name) for template in own.templates) for name in own.names)
+    folder, config, lost = Path(path), options or Config(), Counter[str]()
+    class_set, files = _class_set(folder, config.classes)
+    labelled, label_files = _labelled(folder, images, split, class_set, lost)
+    records = tuple(Record(SUBSET, picture.id, (picture.ref,), ()) for picture in labelled)
+    group_ids, sidecar = read_groups(folder, records)
+    sampled = _draw_sample(len(labelled), config)
+    if config.sample:
+        lost["not_drawn"] = len(labelled) - len(sampled)
+    metric = config.metric or class_set.metric
+    prompts = tuple(
+        tuple(template.replace("{c}", name) for template in class_set.templates) for name in class_set.names
+    )
     return Benchmark(
-        tuple(records[i] for i in drawn),
-        (*files, *more, *sidecar),
-        _evaluation([found[i] for i in drawn], prompts, metric),
+        tuple(records[i] for i in sampled),
+        (*files, *label_files, *sidecar),
+        _evaluation([labelled[i] for i in sampled], prompts, metric),
         {"elevater": (metric,)} if metric else {},
-        chosen,
+        group_ids,
         dict(lost),
         shared_texts=tuple(p for texts in prompts for p in texts),
+        headline=("elevater",) if metric else HEADLINE,
         kind=CLASSIFICATION,
     )
 
 
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
-    """The names and templates, and the files that they are from. Of the names one may be empty, as in CLEVR's."""
+    """Read names and templates; return them and their files. One name may be empty, as in CLEVR's."""
     if name:
-        return _class_sets.get(name), (_class_sets.file(name),)
+        return _class_sets.load_class_set(name), (_class_sets.file(name),)
     files = folder / CLASSES, folder / TEMPLATES
-    names, templates = (_lines(file) for file in files)
+    names, templates = ([line.strip() for line in read_text(file).rstrip().split("\n")] for file in files)
     if names.count("") > 1:
         raise UserError(f"{files[0]}: {names.count('')} lines are empty; write one class a line")
     for template in templates:
@@ -120,104 +124,98 @@ def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
     return ClassSet(tuple(names), tuple(templates)), files
 
 
-def _lines(file: Path) -> list[str]:
-    return [line.strip() for line in read_text(file).rstrip().split("\n")]
-
-
 def _labelled(
-    folder: Path, images: str | Path | None, split: str, own: ClassSet, lost: Counter[str]
+    folder: Path, images: str | Path | None, split: str, class_set: ClassSet, lost: Counter[str]
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """Pictures and classes in whatever layout they are, and the files that tell the classes."""
+    """Read pictures and classes in any of the layouts, and return also the files that name the classes."""
     base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
-    place = base / split if split else base
+    folder_of_split = base / split if split else base
     if split.endswith((".txt", ".json")):
-        return in_index(folder / split, base, own)
-    if any(place.glob("*.tar")):
-        return in_tars(place, folder, own, lost)
+        return in_index(folder / split, base, class_set)
+    if any(folder_of_split.glob("*.tar")):
+        return in_tars(folder_of_split, folder, class_set, lost)
     if _parquet.tables(folder, split):
-        return in_tables(folder, base, split, own)
-    if not place.is_dir():
-        raise UserError(f"{place}: no such folder; give the folder that holds a folder for each class as images")
-    return in_folders(place, own, lost), ()
+        return in_tables(folder, base, split, class_set)
+    if not folder_of_split.is_dir():
+        raise UserError(
+            f"{folder_of_split}: no such folder; give the folder that holds a folder for each class as images"
+        )
+    return in_folders(folder_of_split, class_set, lost), ()
 
 
-def _drawn(size: int, asked: Config) -> list[int]:
-    """The places of the pictures that are scored, in their order."""
-    if not asked.sample or asked.sample >= size:
+def _draw_sample(size: int, config: Config) -> list[int]:
+    """Draw the positions of the pictures that are scored, in their order."""
+    if not config.sample or config.sample >= size:
         return list(range(size))
     places = np.arange(size)
-    np.random.RandomState(asked.seed).shuffle(places)  # as CLIC's program; newer generators shuffle otherwise
-    return sorted(places[: asked.sample].tolist())
+    np.random.RandomState(config.seed).shuffle(places)  # as CLIC's program; newer generators shuffle otherwise
+    return sorted(places[: config.sample].tolist())
 
 
 def _evaluation(
-    found: Sequence[Labelled], prompts: Sequence[Sequence[str]], metric: str
+    labelled: Sequence[Labelled], prompts: Sequence[Sequence[str]], metric: str
 ) -> Callable[[Sequence[Record], Embeddings], dict[str, Items]]:
-    """Pictures of several classes each are ranked class by class; others choose their own."""
-    if metric == "map_11" or any(len(one.classes) > 1 for one in found):
-        return partial(evaluate_several, shown={one.id: one.classes for one in found}, prompts=prompts)
-    labels = {one.id: one.classes[0] for one in found}
+    """Choose the evaluation: pictures of several classes are ranked class by class; others choose their own."""
+    if metric == "map_11" or any(len(picture.classes) > 1 for picture in labelled):
+        return partial(evaluate_several, shown={picture.id: picture.classes for picture in labelled}, prompts=prompts)
+    labels = {picture.id: picture.classes[0] for picture in labelled}
     return partial(evaluate_two if metric == "roc_auc" else evaluate, labels=labels, prompts=prompts)
 
 
 def evaluate(
     records: Sequence[Record], embeddings: Embeddings, labels: Mapping[str, int], prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
-    """top_1, top_5 (only where there are more than five classes) and mean_per_class over the classes with images."""
-    part = readable(records, embeddings)
-    if not part:
+    """Return top_1, top_5 (for more than five classes) and mean_per_class over the classes with images."""
+    readable_records = readable(records, embeddings)
+    if not readable_records:
         return {}
-    label_N = np.array([labels[record.id] for record in part])
-    found = _top(part, label_N, embeddings, prompts)
-    tied = those(ids(part), found.pop("tied"))
-    found["mean_per_class"] = balanced(found["top_1"], label_N)
-    return {name: Items(ids(part), outcome_N, SUBSET, tied) for name, outcome_N in found.items()}
+    label_N = np.array([labels[record.id] for record in readable_records])
+    outcomes = _top(readable_records, label_N, embeddings, prompts)
+    tied = flagged_ids(ids(readable_records), outcomes.pop("tied"))
+    outcomes["mean_per_class"] = balanced(outcomes["top_1"], label_N)
+    return {name: Items(ids(readable_records), outcome_N, SUBSET, tied) for name, outcome_N in outcomes.items()}
 
 
 def _top(
-    part: Sequence[Record], label_N: np.ndarray, embeddings: Embeddings, prompts: Sequence[Sequence[str]]
+    records: Sequence[Record], label_N: np.ndarray, embeddings: Embeddings, prompts: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
-    """Outcomes by metric, of so many pictures at once that their scores do not fill the memory."""
+    """Compute outcomes by metric, for as many pictures at once as fit the memory."""
     ks = [k for k in KS if k == 1 or k < len(prompts)]
-    one_C = _same(prompts) if embeddings.ties == WRONG else None
+    one_C = _first_equal_class(prompts) if embeddings.ties == WRONG else None
     class_UD, class_C = _classes_of(embeddings, prompts)
-    found = [
+    batches = [
         metrics.top_k_outcomes(_cosines(some, embeddings, class_UD)[:, class_C], label_B, ks, embeddings.ties, one_C)
-        for start in range(0, len(part), AT_ONCE)
-        for some, label_B in [(part[start : start + AT_ONCE], label_N[start : start + AT_ONCE])]
+        for start in range(0, len(records), AT_ONCE)
+        for some, label_B in [(records[start : start + AT_ONCE], label_N[start : start + AT_ONCE])]
     ]
-    return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    return {name: np.concatenate([outcomes[name] for outcomes in batches]) for name in batches[0]}
 
 
-def _same(prompts: Sequence[Sequence[str]]) -> np.ndarray:
-    """Of each class the first with its prompts, shape C."""
+def _first_equal_class(prompts: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return for each class the first one with its prompts, shape C."""
     first: dict[tuple[str, ...], int] = {}
-    return np.array([first.setdefault(tuple(own), number) for number, own in enumerate(prompts)])
+    return np.array([first.setdefault(tuple(class_prompts), number) for number, class_prompts in enumerate(prompts)])
 
 
-def _scores(part: Sequence[Record], embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> np.ndarray:
-    """Cosines of pictures and classes, shape [N, C]; those of equal classes are equal, to the last bit."""
+def _scores(records: Sequence[Record], embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> np.ndarray:
+    """Compute cosines of pictures and classes, shape [N, C]; those of equal classes are equal to the last bit."""
     class_UD, class_C = _classes_of(embeddings, prompts)
-    return _cosines(part, embeddings, class_UD)[:, class_C]
+    return _cosines(records, embeddings, class_UD)[:, class_C]
 
 
 def _classes_of(embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The different classes' vectors [U, D], and which of them each class is."""
-    first_U, class_C = np.unique(_same(prompts), return_inverse=True)
-    return np.stack([_class_vector(embeddings.texts(prompts[first])) for first in first_U]), class_C
+    """Return the different classes' vectors [U, D], and the row of each class."""
+    first_U, class_C = np.unique(_first_equal_class(prompts), return_inverse=True)
+    mean_UD = [embeddings.texts(prompts[first]).mean(0) for first in first_U]
+    return np.stack([mean_D / np.linalg.norm(mean_D) for mean_D in mean_UD]), class_C
 
 
-def _cosines(part: Sequence[Record], embeddings: Embeddings, class_UD: np.ndarray) -> np.ndarray:
-    return embeddings.images([record.images[0] for record in part]) @ class_UD.T
-
-
-def _class_vector(prompt_PD: np.ndarray) -> np.ndarray:
-    mean_D = prompt_PD.mean(0)
-    return mean_D / np.linalg.norm(mean_D)
+def _cosines(records: Sequence[Record], embeddings: Embeddings, class_UD: np.ndarray) -> np.ndarray:
+    return embeddings.images([record.images[0] for record in records]) @ class_UD.T
 
 
 def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
-    """Outcomes weighted so that their mean is the mean over classes of each class's accuracy; some exceed 1."""
+    """Weight outcomes so that their mean is the mean of the accuracies of the classes; some exceed 1."""
     _, class_N, size_C = np.unique(label_N, return_inverse=True, return_counts=True)
     return outcome_N * len(label_N) / (len(size_C) * size_C[class_N])
 
@@ -225,21 +223,21 @@ def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
 def evaluate_two(
     records: Sequence[Record], embeddings: Embeddings, labels: Mapping[str, int], prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
-    """The same, and `roc_auc`: for each picture of class 1 the share of those of class 0 that are less like it.
+    """Return also `roc_auc`: for each picture of class 1 the share of those of class 0 that are less like it.
 
     Raises UserError for other than two classes.
     """
     if len(prompts) != 2:
         raise UserError(f"zeroshot: metric=roc_auc: {len(prompts)} classes; it is of two alone")
-    part = readable(records, embeddings)
-    found = evaluate(records, embeddings, labels, prompts)
-    shown_N = np.array([labels[record.id] == 1 for record in part], dtype=bool)
+    readable_records = readable(records, embeddings)
+    items = evaluate(records, embeddings, labels, prompts)
+    shown_N = np.array([labels[record.id] == 1 for record in readable_records], dtype=bool)
     if shown_N.any() and not shown_N.all():
-        score_N = _elevater.probabilities(_scores(part, embeddings, prompts))[:, 1]
-        positives = tuple(record.id for record, shown in zip(part, shown_N, strict=True) if shown)
+        score_N = _elevater.probabilities(_scores(readable_records, embeddings, prompts))[:, 1]
+        positives = tuple(record.id for record, is_shown in zip(readable_records, shown_N, strict=True) if is_shown)
         above_P = _elevater.above_negatives(score_N[shown_N], score_N[~shown_N])
-        found["roc_auc"] = Items(positives, above_P, "of_class_1")
-    return found
+        items["roc_auc"] = Items(positives, above_P, "of_class_1")
+    return items
 
 
 def evaluate_several(
@@ -248,14 +246,14 @@ def evaluate_several(
     shown: Mapping[str, tuple[int, ...]],
     prompts: Sequence[Sequence[str]],
 ) -> dict[str, Items]:
-    """`map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
-    part = readable(records, embeddings)
-    if not part:
+    """Return `map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
+    readable_records = readable(records, embeddings)
+    if not readable_records:
         return {}
-    shown_NC = np.zeros((len(part), len(prompts)), dtype=bool)
-    for row, record in enumerate(part):
+    shown_NC = np.zeros((len(readable_records), len(prompts)), dtype=bool)
+    for row, record in enumerate(readable_records):
         shown_NC[row, list(shown[record.id])] = True
-    probability_NC = _elevater.probabilities(_scores(part, embeddings, prompts))
+    probability_NC = _elevater.probabilities(_scores(readable_records, embeddings, prompts))
     classes = np.flatnonzero(shown_NC.any(0)).tolist()
-    found = [_elevater.precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
-    return {"map_11": Items(tuple(map(str, classes)), np.array(found), "classes")}
+    precisions = [_elevater.precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
+    return {"map_11": Items(tuple(map(str, classes)), np.array(precisions), "classes")}

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import entry
-from compclip.base.files import out_folder
-from compclip.config import planned
+from compclip.base.files import check_output_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -24,65 +23,51 @@ PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
-    """check, show, use, ablate and plan."""
-    if argv == ["plan"] and planned.current(PARAMS):  # seen without the parser's import: DVC asks each time
-        return 0
+    """Run check, show, use, ablate or plan."""
     args = _arguments(argv)
     if args.command == "use":
         from compclip.config import switch
 
-        switch.use(args.file, force=args.force)
+        switch.use_grid(args.file, force=args.force)
         print(f"{PARAMS} is now {args.file}")
     elif args.command == "plan":
-        _plan(args)
+        from compclip.config import plan, read
+
+        plan.write_plan(read.load_params(args.params, args.overrides, together=True), args.out)
     elif args.command == "ablate":
         _ablate(args)
     else:
-        _told(args)
+        _check_or_show(args)
     return 0
-
-
-def _plan(args: argparse.Namespace) -> None:
-    """Make the plan; where it is up to date that is seen without the imports, and nothing is written."""
-    usual = args.out == planned.FOLDER and not args.overrides
-    if usual and planned.current(args.params):
-        return
-    from compclip.config import plan, read
-
-    before = planned.inputs(args.params)
-    params = read.load(args.params, args.overrides, together=True)
-    plan.write(params, args.out)
-    if usual:
-        planned.remember(args.params, before, plan.watched(params))
 
 
 def _ablate(args: argparse.Namespace) -> None:
     """Write the grid of an ablation; say what each variant is without, and what comes next."""
     from compclip.config import ablate, grid
 
-    path, made, params = ablate.write(args.method, args.params, args.overrides, args.out, args.force)
-    print(f"{path}: {len(grid.cells(params))} cells", *ablate.told(made), sep="\n")
+    path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
+    print(f"{path}: {len(grid.list_cells(params))} cells", *ablate.describe(ablation), sep="\n")
     print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
 
 
-def _told(args: argparse.Namespace) -> None:
-    from compclip.config import documents, grid, read
+def _check_or_show(args: argparse.Namespace) -> None:
+    from compclip.config import grid, read, run_config
 
-    params = read.load(args.params, args.overrides, together=args.command == "check")
+    params = read.load_params(args.params, args.overrides, together=args.command == "check")
     if args.command == "show":
-        print(documents.to_yaml(grid.resolve(params, args.cell)), end="")
+        print(run_config.to_yaml(grid.resolve(params, args.cell)), end="")
     else:
-        print(f"{args.params}: {len(grid.cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
+        print(f"{args.params}: {len(grid.list_cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    """Arguments, and the key=value parameters among them: behind an option too, where argparse gives them to nobody."""
+    """Parse arguments and overrides (`key=value`), which may also stand behind an option."""
     parser = _parser()
-    args, rest = parser.parse_known_args(argv)
-    if strange := [word for word in rest if word.startswith("-") or "=" not in word or "overrides" not in args]:
+    args, unparsed = parser.parse_known_args(argv)
+    if strange := [word for word in unparsed if word.startswith("-") or "=" not in word or "overrides" not in args]:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
-    if rest:
-        args.overrides = [*args.overrides, *rest]
+    if unparsed:
+        args.overrides = [*args.overrides, *unparsed]
     return args
 
 
@@ -96,13 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="validate params.yaml")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
-    made = commands.add_parser("plan", help="write what each stage is to do")
-    made.add_argument("--out", type=out_folder, default=planned.FOLDER)
+    plan = commands.add_parser("plan", help="write what each stage is to do")
+    plan.add_argument("--out", type=check_output_folder, default=Path("plan"))
     ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
     ablate.add_argument("method")
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
     ablate.add_argument("--force", action="store_true", help="overwrite a file of somebody else's")
-    for command in (check, show, made, ablate):
+    for command in (check, show, plan, ablate):
         command.add_argument("--params", default=PARAMS)
         command.add_argument("overrides", nargs="*", metavar="key=value")
     switch = commands.add_parser("use", help="make another grid the current one")

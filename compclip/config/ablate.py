@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import parts, plugins, yaml_text
+from compclip.base import parts, yaml_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.parts import Part
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
+from compclip.config.run_config import dump_yaml
 from compclip.config.sections import Params, Train
-from compclip.config.structured import mapping
 from compclip.config.switch import GRIDS
-from compclip.config.written import grid_yaml
+from compclip.config.validation import mapping
+from compclip.interface.method import load_method
 
 SEAL = re.compile(r"# \S+ as it was written\n")
 LENGTH = 16  # characters of a seal's hash
@@ -41,16 +42,16 @@ class Ablation:
 
     @property
     def base(self) -> str:
-        """The method's own name, where it is a variant."""
+        """The method's name without its variant."""
         return self.method.partition(".")[0]
 
     @property
     def methods(self) -> list[str]:
-        """Those of the grid."""
+        """The methods of the ablation's grid."""
         return [PRETRAINED, self.method, *(f"{self.base}.{name}" for name in self.variants)]
 
 
-def write(
+def write_grid(
     method: str, source: str | Path, overrides: Sequence[str] = (), out: Path | None = None, force: bool = False
 ) -> tuple[Path, Ablation, Params]:
     """Write the grid of a method's ablation, made of the parameters `source`: where, what it holds, and as checked.
@@ -58,108 +59,121 @@ def write(
     Raises UserError for a method that is not there or has no part, and for a file of somebody else's in its place
     unless `force`.
     """
-    made = ablation(read.load(source, overrides), method)
+    result = build_ablation(read.load_params(source, overrides), method)
     target = out or GRIDS / f"ablate_{method.replace('.', '_')}.yaml"
-    sections = _sections(yaml_text.unresolved(read.overridden(source, overrides)), made)
-    text = _sealed(_header(made, source, overrides), grid_yaml(sections))
-    params = read.checked(yaml_text.parsed(text, str(source), read.NO_SECTIONS), str(source), together=True)
+    sections = _build_sections(yaml_text.to_unresolved(read.read_with_overrides(source, overrides)), result)
+    text = _add_seal(_header(result, source, overrides), dump_yaml(sections))
+    params = read.check_params(yaml_text.parse_yaml(text, str(source), read.NO_SECTIONS), str(source), together=True)
     if not force:
         _check_free(target)
     write_atomic(target, text)
-    return target, made, params
+    return target, result, params
 
 
-def ablation(params: Params, method: str) -> Ablation:
-    """A method's parts, as params.yaml has it, on any data set of the grid. Raises UserError where it has none."""
-    kind = plugins.find(plugins.METHODS, method.partition(".")[0])
-    found = [method_config(params, method, data) for data in params.grid.data]
-    own, trains = parts.declared(kind.Config), parts.declared(Train)
-    ours = {name for name in own if any(not parts.is_out(cfg, name) for cfg, _ in found)}
-    schedule = {name for name in trains if any(_is_its_own(train, params.train, name) for _, train in found)}
-    variants = {_variant(n, trains[n]): {"train": {n: trains[n].off}} for n in trains if n in schedule}
-    variants |= {_variant(n, own[n]): _overlay(n, own[n], [cfg for cfg, _ in found]) for n in own if n in ours}
-    already = tuple(name for name in own if name not in ours)
+def build_ablation(params: Params, method: str) -> Ablation:
+    """Return the ablation of a method on the grid's data sets. Raises UserError where it has no part to leave out."""
+    kind = load_method(method)
+    configs = [method_config(params, method, data) for data in params.grid.data]
+    method_parts, train_parts = parts.list_parts(kind.Config), parts.list_parts(Train)
+    active_parts = {name for name in method_parts if any(not parts.is_left_out(cfg, name) for cfg, _ in configs)}
+    active_train_parts = {
+        name for name in train_parts if any(_differs_from_common(train, params.train, name) for _, train in configs)
+    }
+    variants: dict[str, dict[str, Any]] = {}
+    for name, part in train_parts.items():
+        if name in active_train_parts:
+            variants[_variant_name(name, part)] = {"train": {name: part.off}}
+    for name, part in method_parts.items():
+        if name in active_parts:
+            variants[_variant_name(name, part)] = _overlay(name, part, [cfg for cfg, _ in configs])
+    already = tuple(name for name in method_parts if name not in active_parts)
     if not variants:
         why = f"left out already: {', '.join(already)}" if already else "declares no part to leave out"
         raise UserError(f"method {method!r}: {why}; name another method, or write its variants by hand")
     return Ablation(method, variants, already)
 
 
-def told(made: Ablation) -> list[str]:
-    """A line for each variant with what it changes, and one for what is left out of the method anyway."""
-    wide = max(map(len, made.variants))
-    lines = [f"  {made.base}.{name:<{wide}}  {_flat(overlay)}" for name, overlay in made.variants.items()]
-    return [*lines, *([f"Left out of {made.method} already: {', '.join(made.already)}"] if made.already else [])]
+def describe(ablation: Ablation) -> list[str]:
+    """Return a line for each variant with what it changes, and one for parts that are left out already."""
+    wide = max(map(len, ablation.variants))
+    lines = [
+        f"  {ablation.base}.{name:<{wide}}  {_format_overlay(overlay)}" for name, overlay in ablation.variants.items()
+    ]
+    return [
+        *lines,
+        *([f"Left out of {ablation.method} already: {', '.join(ablation.already)}"] if ablation.already else []),
+    ]
 
 
-def _flat(overlay: Mapping[str, Any]) -> str:
-    """Keys with values, those of the training by its name."""
+def _format_overlay(overlay: Mapping[str, Any]) -> str:
+    """Return keys with values as text; those of the training begin with `train.`."""
     train = {f"train.{key}": value for key, value in overlay.get("train", {}).items()}
-    own = {key: value for key, value in overlay.items() if key != "train"}
-    return ", ".join(f"{key}: {str(value).lower()}" for key, value in (train | own).items())
+    values = {key: value for key, value in overlay.items() if key != "train"}
+    return ", ".join(f"{key}: {str(value).lower()}" for key, value in (train | values).items())
 
 
-def _is_its_own(train: Train, common: Train, name: str) -> bool:
+def _differs_from_common(train: Train, common: Train, name: str) -> bool:
     """Whether a part of the training is the method's: the schedule of all methods is nobody's."""
-    return getattr(train, name) != getattr(common, name) and not parts.is_out(train, name)
+    return getattr(train, name) != getattr(common, name) and not parts.is_left_out(train, name)
 
 
-def _variant(field: str, known: Part) -> str:
-    return f"without_{known.name or field.removeprefix('lambda_')}"
+def _variant_name(field: str, part: Part) -> str:
+    return f"without_{part.name or field.removeprefix('lambda_')}"
 
 
-def _overlay(field: str, known: Part, found: Sequence[Any]) -> dict[str, Any]:
-    """The part's own value, and those along with it that are not so already."""
-    along = {k: v for k, v in known.along.items() if any(getattr(cfg, k) != v for cfg in found)}
-    return {field: known.off, **along}
+def _overlay(field: str, part: Part, configs: Sequence[Any]) -> dict[str, Any]:
+    """Return the part's `off` value, and the values that go along with it where they differ."""
+    along = {k: v for k, v in part.along.items() if any(getattr(cfg, k) != v for cfg in configs)}
+    return {field: part.off, **along}
 
 
-def _sections(raw: dict[str, Any], made: Ablation) -> dict[str, Any]:
-    """The parameters with the ablation in place of their grid: its methods, and who is compared with whom."""
+def _build_sections(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
+    """Return the parameters with the ablation's grid, methods and reference."""
     lines = mapping(raw.get("wise_ft"), "wise_ft")
-    lines |= {"methods": [name for name in lines.get("methods") or [] if name in made.methods]}
+    lines |= {"methods": [name for name in lines.get("methods") or [] if name in ablation.methods]}
     return raw | {
-        "grid": mapping(raw.get("grid"), "grid") | {"methods": made.methods},
-        "methods": _methods(raw, made),
+        "grid": mapping(raw.get("grid"), "grid") | {"methods": ablation.methods},
+        "methods": _build_methods(raw, ablation),
         "wise_ft": lines,
-        "report": mapping(raw.get("report"), "report") | {"reference": made.method},
+        "report": mapping(raw.get("report"), "report") | {"reference": ablation.method},
     }
 
 
-def _methods(raw: dict[str, Any], made: Ablation) -> dict[str, Any]:
-    """The method with its variants, and of the others those that a value refers to."""
-    every = mapping(raw.get("methods"), "methods")
-    own = mapping(every.get(made.base), f"methods.{made.base}")
-    chosen = made.method.partition(".")[2]
-    start = mapping(own.get("variants"), "variants").get(chosen) or {}
-    whole = {chosen: start} if chosen else {}
-    variants = whole | {name: _over(start, overlay) for name, overlay in made.variants.items()}
-    kept = {name: every[name] for name in every if name in _referred(raw)}
-    return {PRETRAINED: every.get(PRETRAINED) or {}} | kept | {made.base: own | {"variants": variants}}
+def _build_methods(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
+    """Return the method with its variants, and of the others those that a value refers to."""
+    methods = mapping(raw.get("methods"), "methods")
+    method = mapping(methods.get(ablation.base), f"methods.{ablation.base}")
+    variant = ablation.method.partition(".")[2]
+    start = mapping(method.get("variants"), "variants").get(variant) or {}
+    itself = {variant: start} if variant else {}
+    variants = itself | {name: _merge_overlay(start, overlay) for name, overlay in ablation.variants.items()}
+    referenced = {name: methods[name] for name in methods if name in _find_referenced_methods(raw)}
+    return {PRETRAINED: methods.get(PRETRAINED) or {}} | referenced | {ablation.base: method | {"variants": variants}}
 
 
-def _over(start: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """A variant with further values, those of its training beside the ones it has."""
+def _merge_overlay(start: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a variant with further values; those of its training are merged one by one."""
     train = mapping(start.get("train"), "train") | overlay.get("train", {})
     return {**start, **overlay, **({"train": train} if train else {})}
 
 
-def _referred(raw: dict[str, Any]) -> set[str]:
-    """The methods that some value refers to; all of them where one refers to its neighbours."""
+def _find_referenced_methods(raw: dict[str, Any]) -> set[str]:
+    """Return the methods that some value refers to; all of them where a reference is relative."""
     text = str(raw)
     return set(mapping(raw.get("methods"), "methods")) if RELATIVE in text else set(REFERENCE.findall(text))
 
 
-def _header(made: Ablation, source: str | Path, overrides: Sequence[str]) -> str:
-    given = f" with {', '.join(overrides)}" if overrides else ""
+def _header(ablation: Ablation, source: str | Path, overrides: Sequence[str]) -> str:
+    suffix = f" with {', '.join(overrides)}" if overrides else ""
     return (
-        f"# Ablation of {made.method}: as it is, and without one part at a time.\n"
-        f"# Made of {one_line(str(source))}{one_line(given)} by `python -m compclip.config ablate {made.method}`.\n"
+        f"# Ablation of {ablation.method}: as it is, and without one part at a time.\n"
+        f"# Made of {one_line(str(source))}{one_line(suffix)} by "
+        f"`python -m compclip.config ablate {ablation.method}`.\n"
     )
 
 
-def _sealed(header: str, body: str) -> str:
-    """With a hash of the text, by which the next ablation knows a file that nobody edited."""
+def _add_seal(header: str, body: str) -> str:
+    """Add a hash of the text, by which the next ablation recognises a file that nobody edited."""
     return f"{header}# {_hash(header + body)} as it was written\n{body}"
 
 

@@ -1,15 +1,13 @@
-"""A place of the grid by its names.
-
-A named tuple and no dataclass, as are the files of a run: who collects a finished method needs nothing else, and the
-import of dataclasses takes as long as Python's own start.
-"""
+"""A cell of the grid: its method, backbone, data set and seed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
+from compclip.config.validation import RequiredText, Seed, load_section
 
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
 LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
@@ -28,22 +26,41 @@ class Cell(_Names):
     __slots__ = ()
 
     def __new__(cls, method: str, backbone: str, data: str, seed: int) -> Self:
-        made = super().__new__(cls, Name(method, "method"), Name(backbone, "backbone"), Name(data, "data"), seed)
-        if len(made.name.encode()) > LONGEST:
-            raise UserError(f"cell {made.name}: has more than {LONGEST} bytes; shorten the names of the grid")
-        return made
+        cell = super().__new__(cls, Name(method, "method"), Name(backbone, "backbone"), Name(data, "data"), seed)
+        if len(cell.name.encode()) > LONGEST:
+            raise UserError(f"cell {cell.name}: has more than {LONGEST} bytes; shorten the names of the grid")
+        return cell
 
     @property
     def name(self) -> str:
-        """method-backbone-data-seed."""
+        """The cell's name: method-backbone-data-seed."""
         return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
 
     @property
-    def place(self) -> str:
-        """method/backbone-data-seed: its folder below runs/ and results/."""
+    def folder(self) -> str:
+        """The cell's folder below runs/ and results/: method/backbone-data-seed."""
         return f"{self.method}/{self.backbone}-{self.data}-{self.seed}"
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As a mapping, for files."""
-        return self._asdict()
+        """The cell as plain values, for files."""
+        return {name: str(value) if isinstance(value, Name) else value for name, value in self._asdict().items()}
+
+
+@dataclass(frozen=True)
+class CellSection:
+    """A cell as documents have it."""
+
+    method: RequiredText
+    backbone: RequiredText
+    data: RequiredText
+    seed: Seed
+
+
+def parse_cell(raw: Any, where: str) -> Cell:
+    """Return the cell that a document describes. Raises UserError naming `where` and the key."""
+    section = load_section(CellSection, raw, where)
+    try:
+        return Cell(section.method, section.backbone, section.data, section.seed)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error

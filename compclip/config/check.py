@@ -10,52 +10,50 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.names import Name
-from compclip.config import columns, pictures, wanted
+from compclip.config import columns, released_lists
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
     captioner_config,
-    captions_config,
-    cells,
-    masked_config,
+    list_cells,
     method_config,
+    per_data_values,
     rewriter_config,
-    rewrites_config,
-    sets,
-    texts_config,
 )
+from compclip.config.method_views import STORED_NEIGHBOURS, first_views, list_stored_keys
 from compclip.config.sections import Data, Params
-from compclip.config.structured import SEEDS, mapping
+from compclip.config.validation import mapping
+from compclip.interface.method import load_method
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
-OWN = {
+RESERVED = {
     "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "scenes_world"),
     "benchmark": ("summary",),
 }
 
 
-def name(text: str, kind: str) -> Name:
-    """A key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError where it cannot name files."""
-    if text in OWN.get(kind, ()):
+def check_name(text: str, kind: str) -> Name:
+    """Return a key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError where it cannot name files."""
+    if text in RESERVED.get(kind, ()):
         raise UserError(f"{kind} {text!r}: is what the project calls files of its own; rename it")
     return Name(text, kind)
 
 
-def alone(params: Params) -> None:
+def check_sections(params: Params) -> None:
     """Raise UserError for a section that cannot be meant: unknown names, empty lists, a name that stands twice."""
     for name, raw in params.methods.items():
         _check_method(params, name, mapping(raw, f"methods.{name}"))
     for name, data in params.data.items():
-        plugins.find(plugins.SOURCES, data.source)
+        plugins.load_plugin(plugins.SOURCES, data.source, f"data.{name}.source")
         captioner_config(data, f"data.{name}.options")
-        captions_config(data, f"data.{name}.captions")
+        released_lists.captions_config(data, f"data.{name}.captions")
         _check_pictures(data, f"data.{name}")
         rewriter_config(data, f"data.{name}.rewriter")
-        rewrites_config(data, f"data.{name}.rewrites")
-        texts_config(data, f"data.{name}.texts")
-        masked_config(data, f"data.{name}.masked")
+        released_lists.rewrites_config(data, f"data.{name}.rewrites")
+        released_lists.texts_config(data, f"data.{name}.texts")
+        released_lists.masked_config(data, f"data.{name}.masked")
         for benchmark in _distinct(data.exclude, f"data.{name}.exclude"):
             if benchmark not in params.benchmarks:
                 raise unknown("benchmark", benchmark, params.benchmarks, f"data.{name}.exclude")
@@ -72,7 +70,7 @@ def _check_method(params: Params, name: str, raw: dict) -> None:
     variants = mapping(raw.get("variants"), f"methods.{name}.variants")
     for method in (name, *(f"{name}.{Name(variant, f'variant of {name}')}" for variant in variants)):
         method_config(params, method)
-    for data in sets(params, name):
+    for data in per_data_values(params, name):
         if data not in params.data:
             raise unknown("data", data, params.data, f"methods.{name}.{PER_DATA}")
         method_config(params, name, data)
@@ -88,14 +86,13 @@ def _check_grid(params: Params) -> None:
         if base not in params.methods:
             raise unknown("method", base, params.methods, "grid.methods")
         config, _ = method_config(params, method)
-        _check_wants(f"methods.{method}", method, config, params)
+        _check_requirements(f"methods.{method}", method, config, params)
         _check_backbones(params, method, config)
-        lacking = [d for d in grid.data if (own := params.data.get(d)) and not (own.rewriter or own.rewrites)]
-        if getattr(config, "source", "") == "llm" and lacking:
-            raise UserError(
-                f"methods.{method}.source=llm: data.{lacking[0]} names no rewriter; add data.{lacking[0]}"
-                ".rewriter with url and model"
-            )
+        for d in grid.data if getattr(config, "source", "") == "llm" else ():
+            if (section := params.data.get(d)) and not (section.rewriter or section.rewrites):
+                raise UserError(
+                    f"methods.{method}.source=llm: data.{d} names no rewriter; add data.{d}.rewriter with url and model"
+                )
         for data in grid.data:
             if data in params.data:
                 _check_needs(params, method, data)
@@ -103,49 +100,49 @@ def _check_grid(params: Params) -> None:
         for value in getattr(grid, name):
             if value not in table:
                 raise unknown(name.rstrip("s"), value, table, f"grid.{name}")
-    if not 0 <= min(grid.seeds) <= max(grid.seeds) < SEEDS:
-        raise UserError(f"grid.seeds={grid.seeds}: seeds must be >= 0 and < 2**32")
-    _distinct([cell.name for cell in cells(params)], "the names of the grid's cells")
+    _distinct([cell.name for cell in list_cells(params)], "the names of the grid's cells")
 
 
 def _check_needs(params: Params, method: str, data: str) -> None:
     """Raise UserError for a data set that has not what a method says it `needs`, as a mapping of keys to values."""
-    needs = getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "needs", None)
-    for key, value in (needs(method_config(params, method, data)[0]) if needs else {}).items():
+    for key, value in load_method(method).needs(method_config(params, method, data)[0]).items():
         if getattr(params.data[data], key) != value:
-            written = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"methods.{method}: needs data.{data}.{key}: {written}; set it there")
+            text = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(f"methods.{method}: needs data.{data}.{key}: {text}; set it there")
 
 
 def _check_pictures(data: Data, where: str) -> None:
-    """Negative images must be such as its source can have them."""
-    pictures.of(data, f"{where}.negative_images")
-    if (asked := pictures.members(data)) and not hasattr(plugins.find(plugins.SOURCES, data.source), "MEMBERS"):
-        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {asked[0]!r}; give a file")
+    """Raise UserError for negative images or members of tars that the source cannot have."""
+    released_lists.negative_images_config(data, f"{where}.negative_images")
+    members = released_lists.tar_members(data)
+    if members and not hasattr(plugins.load_plugin(plugins.SOURCES, data.source), "MEMBERS"):
+        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {members[0]!r}; give a file")
 
 
-def _check_wants(where: str, method: str, config: object, params: Params) -> None:
-    """What a method asks of data sets besides captions must be there."""
-    bare = [d for d in params.grid.data if (own := params.data.get(d)) and not own.negative_images]
-    if bare and wanted.negative_images(method, config):
+def _check_requirements(where: str, method: str, config: object, params: Params) -> None:
+    """Raise UserError where a data set lacks texts or pictures that a method's views ask for."""
+    bare = [d for d in params.grid.data if (section := params.data.get(d)) and not section.negative_images]
+    views = first_views(method, config)
+    if bare and views.negative_images:
         raise UserError(f"{where}: shows negative images; data.{bare[0]} has none: add data.{bare[0]}.negative_images")
-    for key in wanted.beside_captions(method, config):
-        kind, _, part = key.partition(".")
+    for key in list_stored_keys(views):
+        kind, _, entry = key.partition(".")
         for d in params.grid.data:
-            if (own := params.data.get(d)) and not (getattr(own, kind) if not part else getattr(own, kind).get(part)):
+            texts = getattr(params.data.get(d), kind, None)
+            if d in params.data and not (texts.get(entry) if texts and entry else texts):
                 raise UserError(f"{where}: its rules read {key}, which data.{d} has not; add data.{d}.{key}")
-    if wanted.neighbours(method, config) and (asked := wanted.nearest(method, config)) > wanted.STORED:
+    if views.neighbours and views.nearest > STORED_NEIGHBOURS:
         raise UserError(
-            f"{where}: draws from the {asked} nearest pictures, of which {wanted.STORED} are kept; lower it"
+            f"{where}: draws from the {views.nearest} nearest pictures, of which {STORED_NEIGHBOURS} are kept; lower it"
         )
 
 
 def _check_backbones(params: Params, method: str, config: Any) -> None:
-    """What a method itself says of the backbones that it stands beside."""
-    if check := getattr(plugins.find(plugins.METHODS, method.partition(".")[0]), "check", None):
-        for name in params.grid.backbones:
-            if name in params.backbones:
-                check(config, params.backbones[name], f"grid: methods.{method} on backbones.{name}")
+    """Let a method check the backbones of the grid that it is compared on."""
+    for name in params.grid.backbones:
+        if name in params.backbones:
+            where = f"grid: methods.{method} on backbones.{name}"
+            load_method(method).check(config, params.backbones[name], where)
 
 
 def _check_wise_ft(params: Params) -> None:
@@ -165,17 +162,17 @@ def _distinct(values: list, where: str) -> list:
     return values
 
 
-def together(params: Params) -> None:
+def check_consistency(params: Params) -> None:
     """Raise UserError for sections that are fine alone and do not fit together: a stage would fail after training."""
     if not params.evaluate.benchmarks:
         raise UserError("evaluate.benchmarks=[]: must name at least one")
     _check_lines(params)
-    columns.check(params)
+    columns.check_columns(params)
     _check_world(params)
-    reference(params)
+    check_reference(params)
 
 
-def reference(params: Params) -> None:
+def check_reference(params: Params) -> None:
     """Raise UserError where report.reference is no method of the grid, or the one that all are compared with anyway."""
     name = params.report.reference
     if name == PRETRAINED:
@@ -185,7 +182,7 @@ def reference(params: Params) -> None:
 
 
 def _check_world(params: Params) -> None:
-    """Data sets of the embedded world need a benchmark of it: DVC knows by that alone that it is to be made first."""
+    """Raise UserError for data of the embedded world without a benchmark of it, by which DVC knows to make it first."""
     names = [name for name, data in params.data.items() if _in_world(data.path, data.images)]
     if names and not any(_in_world(benchmark.path, benchmark.images) for benchmark in params.benchmarks.values()):
         raise UserError(
@@ -199,11 +196,11 @@ def _in_world(*paths: str) -> bool:
 
 
 def _check_lines(params: Params) -> None:
-    """A run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
+    """Raise UserError for a run that wise_ft names and the grid lacks: its stage would wait for a checkpoint."""
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
-    for name, named, there in (
+    for name, values, grid_values in (
         ("methods", params.wise_ft.methods, params.grid.methods),
         ("seeds", seeds, params.grid.seeds),
     ):
-        if absent := [value for value in named if value not in there]:
+        if absent := [value for value in values if value not in grid_values]:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")

@@ -1,7 +1,7 @@
 """Columns of the report by their names, before any file is read: metrics that benchmarks declare.
 
 A benchmark's module names in METRICS what it may measure; `*` in a name stands for what only its files tell. Parts of a
-metric (`swap/unseen_pairs`) and subsets that a section leaves out are known when the files are: `absent`, of a census.
+metric (`swap/unseen_pairs`) and subsets that a section leaves out are known once the files are read (`list_absent`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from compclip.base.errors import UserError, unknown
 if TYPE_CHECKING:
     from compclip.config.sections import Params
 
-WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
+MEAN_OF_WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
 WHERE = "report.columns"
 
 
-def check(params: Params) -> None:
-    """Raise UserError for a column that no benchmark of `evaluate` declares; other packages' may declare nothing."""
+def check_columns(params: Params) -> None:
+    """Raise UserError for a column that no benchmark of `evaluate` declares."""
     evaluated = params.evaluate.benchmarks
     for name in params.report.columns:
         benchmark, _, metric = name.partition("/")
@@ -31,16 +31,9 @@ def check(params: Params) -> None:
         sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
         if not sources:
             raise unknown("benchmark", benchmark, evaluated, f"{WHERE}: {name!r}, in evaluate.benchmarks")
-        declared = {source: _declared(params, source) for source in sources}
-        if None not in declared.values():
-            _check_metric(
-                name, {source: metrics or () for source, metrics in declared.items()}, params.evaluate.scorers
-            )
-
-
-def _declared(params: Params, name: str) -> Sequence[str] | None:
-    module = plugins.find(plugins.BENCHMARKS, params.benchmarks[name].benchmark or name)
-    return getattr(module, "METRICS", None)
+        modules = {source: params.benchmarks[source].benchmark or source for source in sources}
+        declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
+        _check_metric(name, declared, params.evaluate.scorers)
 
 
 def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: Sequence[str]) -> None:
@@ -54,22 +47,26 @@ def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: S
 
 
 def _has(metric: str, declared: Sequence[str]) -> bool:
-    return all(any(fnmatchcase(name, pattern) for pattern in declared) for name in (_ways(metric) or (metric,))) or (
-        metric in declared
-    )
+    return all(
+        any(fnmatchcase(name, pattern) for pattern in declared) for name in (_mean_parts(metric) or (metric,))
+    ) or (metric in declared)
 
 
-def _ways(metric: str) -> tuple[str, ...]:
-    ways = WAYS.fullmatch(metric)
+def _mean_parts(metric: str) -> tuple[str, ...]:
+    ways = MEAN_OF_WAYS.fullmatch(metric)
     return (f"i2t_{ways[1]}", f"t2i_{ways[1]}") if ways else ()
 
 
-def of(params: Params, benchmark: str) -> list[str]:
+def select_metrics(params: Params, benchmark: str) -> list[str]:
     """Return the metrics that the report's columns name of one benchmark."""
     columns = (name.partition("/") for name in params.report.columns if benchmark in params.evaluate.benchmarks)
     return [metric for name, _, metric in columns if name == benchmark]
 
 
-def absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
+def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
     """Return the names that are not among a benchmark's metrics, nor means of both ways."""
-    return [name for name in names if name not in metrics and not (_ways(name) and set(_ways(name)) <= set(metrics))]
+    return [
+        name
+        for name in names
+        if name not in metrics and not (_mean_parts(name) and set(_mean_parts(name)) <= set(metrics))
+    ]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compclip.base import from_environment, secret
 from compclip.base.errors import UserError
-from compclip.base.redact import redacted
-from compclip.config.how import MISSING
+from compclip.base.redact import redact_secrets
+from compclip.config.validation import RequiredText, Share
 
 KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
@@ -27,51 +28,40 @@ class Server:
     """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
 
     url: str = ""  # up to and including /v1; none where `server` starts one
-    model: str = MISSING
+    model: RequiredText = ""
     api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
-    temperature: float = 0.0
+    temperature: NonNegativeFloat = 0.0
     seed: int = 0
-    parallel: int = 8
-    attempts: int = 6
-    backoff_s: float = 1.0  # doubles with each attempt; Retry-After goes before it
-    backoff_max_s: float = 60.0  # the longest wait, whatever the server asks for
-    timeout_s: float = 120.0  # of one attempt, to the last byte of its answer
-    failures_allowed: float = 0.05  # share of the questions; beyond it nothing is written
-    prompt_price: float = 0.0
-    completion_price: float = 0.0
+    parallel: PositiveInt = 8
+    attempts: PositiveInt = 6
+    backoff_s: NonNegativeFloat = 1.0  # doubles with each attempt; Retry-After goes before it
+    backoff_max_s: NonNegativeFloat = 60.0  # the longest wait, whatever the server asks for
+    timeout_s: PositiveFloat = 120.0  # of one attempt, to the last byte of its answer
+    failures_allowed: Share = 0.05  # share of the questions; beyond it nothing is written
+    prompt_price: NonNegativeFloat = 0.0
+    completion_price: NonNegativeFloat = 0.0
     cache: str = ".work/answers.sqlite"
     server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
-    server_ready_s: float = 1800.0  # until it must answer: a large model loads for minutes
+    server_ready_s: PositiveFloat = 1800.0  # until it must answer: a large model loads for minutes
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """What its answers, and whether there are enough of them, depend on: a server may move."""
+        """The settings that its answers depend on: a server may move."""
         return {key: value for key, value in asdict(self).items() if key not in WAYS}
 
     def __post_init__(self) -> None:
-        _check_place(self.url, self.server)
+        _check_address(self.url, self.server)
         secret.check_name(self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key")
-        for name in ("parallel", "attempts"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
-        for name in ("timeout_s", "server_ready_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"{name}={getattr(self, name)}: must be > 0")
-        for name in ("backoff_s", "backoff_max_s", "temperature", "prompt_price", "completion_price"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 0")
-        if not 0 <= self.failures_allowed <= 1:
-            raise UserError(f"failures_allowed={self.failures_allowed}: must be from 0 to 1")
 
 
 def check_key(config: Any, where: str) -> None:
     """Raise UserError where a grid would send a key to a server that the reader has not allowed to have it."""
     if isinstance(config, Server) and config.api_key_env:
-        place = config.url or from_environment.OWN_SERVER
-        from_environment.check_key(config.api_key_env, place, f"{where}.api_key_env")
+        address = config.url or from_environment.OWN_SERVER
+        from_environment.check_key(config.api_key_env, address, f"{where}.api_key_env")
 
 
-def _check_place(url: str, server: str) -> None:
+def _check_address(url: str, server: str) -> None:
     if server and url:
         raise UserError(f"url={url}: `server` starts a server of its own; remove one of the two")
     if server:
@@ -83,8 +73,8 @@ def _check_place(url: str, server: str) -> None:
 
 
 def _check_command(command: str) -> None:
-    """It is written to files, too; what looks like a secret in it is not shown."""
-    if redacted(command) != command:
+    """Raise UserError for a command without a port, or with a secret, which is not shown."""
+    if redact_secrets(command) != command:
         raise UserError("server: holds a password or a key; give it in an environment variable, as VLLM_API_KEY")
     try:
         words = shlex.split(command)
@@ -95,7 +85,7 @@ def _check_command(command: str) -> None:
 
 
 def _check_url(url: str) -> None:
-    """It goes into config.yaml, messages and MLflow, and no secret may be in it; one that is there is not shown."""
+    """Raise UserError for an address that is none or may hold a secret, which is not shown."""
     if re.search("[@?#]", url):
         raise UserError("url: must have no user, password, ? or # in it; give a key as api_key_env")
     if not url.startswith(("http://", "https://")):
@@ -106,8 +96,8 @@ def _check_url(url: str) -> None:
 
 def _has_host(url: str) -> bool:
     try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0  # a port that is none raises as it is asked for
+        split = urlsplit(url)
+        return bool(split.hostname) and split.port != 0  # a port that is none raises as it is asked for
     except ValueError:
         return False
 
@@ -116,15 +106,7 @@ def _has_host(url: str) -> bool:
 class Rewriter(Server):
     """The endpoint that writes hard positives, and which; the numbers are those of Hard Positives, D.2."""
 
-    kinds: str = "both"  # both, swap, replace
-    swap_words_below: int = 15  # SWAP is asked for captions with "and" and fewer words than this
-    swap_max_tokens: int = 20
-    replace_max_tokens: int = 30
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kinds not in ("both", *KINDS):
-            raise UserError(f"kinds={self.kinds}: must be one of both, {', '.join(KINDS)}")
-        for name in ("swap_max_tokens", "replace_max_tokens", "swap_words_below"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: must be >= 1")
+    kinds: Literal["both", "swap", "replace"] = "both"
+    swap_words_below: PositiveInt = 15  # SWAP is asked for captions with "and" and fewer words than this
+    swap_max_tokens: PositiveInt = 20
+    replace_max_tokens: PositiveInt = 30

@@ -1,1 +1,1 @@
-"""Where pictures and captions come from."""
+"""Data sets as training reads them: samples, shards, pictures, partners."""

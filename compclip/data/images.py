@@ -1,7 +1,7 @@
-"""Pictures as they come: rotated, transparent, grey, CMYK, 16 bit, truncated, huge; all become RGB or a named error.
+"""Read pictures that may be rotated, transparent, grey, CMYK, 16 bit, truncated or huge: RGB, or an ImageError.
 
-H, W pixels. Pillow reads some forty formats, of which one starts another program and several end in any error there is:
-the common ones are opened, and whatever goes wrong in one of them is an ImageError.
+H, W pixels. Pillow reads some forty formats; one of them starts another program, and several raise arbitrary errors.
+Only the common formats are opened, and every failure in one of them is an ImageError.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from PIL import (  # the formats, by name: Pillow would import all forty to find one that is not there yet
+from PIL import (  # formats by name: to recognise an unknown file Pillow would import all forty
     BmpImagePlugin,  # noqa: F401
     GifImagePlugin,  # noqa: F401
     Image,
@@ -28,108 +28,110 @@ from PIL import (  # the formats, by name: Pillow would import all forty to find
 )
 
 from compclip.base.errors import UserError
-from compclip.data.place import MAX_BYTES, Place
+from compclip.data.sample import ImageLocation
 
+MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-MAX_PIXELS = 178_000_000  # beyond it a picture counts as unreadable; Pillow refuses a little more
-PROPORTION = 200  # a model scales the shorter side to its own: beyond it a strip becomes gigabytes
-TURNED = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # where Pillow looks in a PNG
-DRAFT_SIDE = 1024  # JPEGs much larger than this are decoded at a reduced scale
-
-
-Picture = str | Path | Place
+MAX_PIXELS = 178_000_000  # a larger picture counts as unreadable; Pillow's own bound is a little higher
+MAX_ASPECT_RATIO = 200  # a model scales the shorter side to its own size: a narrower strip becomes gigabytes
+PNG_ORIENTATION_KEYS = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # as Pillow reads them
+DRAFT_SIDE = 1024  # much larger JPEGs are decoded at a reduced scale
+SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that exchange width and height
+ImageSource = str | Path | ImageLocation
 
 
 class ImageError(UserError):
-    """A picture that cannot be used; `reason` is "missing" or "unreadable", or of a part of one "box"."""
+    """A picture that cannot be used; `reason` is "missing", "unreadable", or "box" for an unusable crop."""
 
-    def __init__(self, path: Picture, reason: str, detail: str) -> None:
+    def __init__(self, path: ImageSource, reason: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
         self.reason = reason
 
 
-def load(path: Picture, upright: bool = True) -> Image.Image:
-    """The picture in RGB, upright (EXIF), transparency on white, 16 bit scaled to 8. Raises ImageError.
+def load_image(path: ImageSource, upright: bool = True) -> Image.Image:
+    """Return the picture in RGB, upright (EXIF), transparency on white, 16 bit scaled to 8. Raises ImageError.
 
-    Not `upright`: as Pillow's own `convert("RGB")` gives it, which most evaluations use: lying as it is stored, without
-    its transparency, 16 bit as Pillow takes them, and large JPEGs at their full size.
+    Not `upright`: as Pillow's own `convert("RGB")` gives it, which most evaluations use: oriented as it is stored,
+    without its transparency, 16 bit as Pillow converts them, and large JPEGs at their full size.
     """
-    with _opened(path) as picture:
+    with _open_image(path) as picture:
         if not upright:
             picture.load()
-            picture.info.pop("transparency", None)  # what Pillow leaves out it warns of
+            picture.info.pop("transparency", None)  # Pillow warns of what it leaves out
             return picture.convert("RGB")
         picture.draft("RGB", (DRAFT_SIDE, DRAFT_SIDE))
         picture.load()
-        return _rgb(ImageOps.exif_transpose(picture) if _may_be_turned(picture) else picture)
+        # looking for an orientation that a PNG lacks takes longer than decoding it
+        if picture.format != "PNG" or not PNG_ORIENTATION_KEYS.isdisjoint(picture.info):
+            picture = ImageOps.exif_transpose(picture)
+        return _to_rgb(picture)
 
 
-def size(path: Picture, head: bytes | None = None, upright: bool = True) -> tuple[int, int]:
-    """Width and height as shown, read from the header alone: from `head`, the picture's first bytes, where they do.
+def read_size(path: ImageSource, head: bytes | None = None, upright: bool = True) -> tuple[int, int]:
+    """Return width and height as shown, from the header alone: from the first bytes `head` where they suffice.
 
     Not `upright`: as the picture is stored. Raises ImageError.
     """
     if head is not None:
         try:
-            return _size(path, io.BytesIO(head), upright)
-        except ImageError:  # a header that goes on behind them, or another fault, which the whole picture will tell
+            return _read_header(path, io.BytesIO(head), upright)
+        except ImageError:  # a header longer than `head`, or a fault that the whole file will show
             pass
-    return _size(path, upright=upright)
+    return _read_header(path, None, upright)
 
 
-def read(path: Picture, length: int = -1) -> bytes:
-    """The picture's bytes as they are, or the first `length` of them. Raises ImageError where they cannot be had."""
-    if not isinstance(path, Place) or not path.length:
-        _check_file(str(path))
-        with _unreadable(path), open(str(path), "rb") as file:
-            return file.read(length)
-    if path.length > MAX_BYTES:
-        raise ImageError(path, "unreadable", f"{path.length} bytes are more than {MAX_BYTES}")
-    wanted = path.length if length < 0 else min(length, path.length)
-    with _unreadable(path), open(path.path, "rb", buffering=0) as file:
-        raw = os.pread(file.fileno(), wanted, path.offset)
-    if len(raw) != wanted:
-        raise ImageError(path, "unreadable", "the archive ends within this picture")
-    return raw
-
-
-def _size(path: Picture, file: IO[bytes] | None = None, upright: bool = True) -> tuple[int, int]:
-    with _opened(path, file) as picture:
+def _read_header(path: ImageSource, file: IO[bytes] | None, upright: bool) -> tuple[int, int]:
+    with _open_image(path, file) as picture:
         width, height = picture.size
-        if not upright:
-            return width, height
-        # Pillow decodes a whole PNG to look for an orientation behind its pixels
-        known = picture.format != "PNG" or "exif" in picture.info
-        turned = known and picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-        return (height, width) if turned else (width, height)
+        # without "exif" Pillow would decode a whole PNG to look for an orientation behind its pixels
+        may_be_turned = upright and (picture.format != "PNG" or "exif" in picture.info)
+        sideways = may_be_turned and picture.getexif().get(0x0112, 1) in SIDEWAYS
+        return (height, width) if sideways else (width, height)
 
 
-def is_strip(width: float, height: float) -> bool:
-    """Whether one side is so much longer than the other, or the other nothing, that no model can take the picture."""
-    return not 0 < max(width, height) <= PROPORTION * min(width, height)
-
-
-@contextmanager
-def _unreadable(path: Picture) -> Iterator[None]:
+def read_bytes(path: ImageSource, length: int = -1) -> bytes:
+    """Return the picture's bytes, or the first `length` of them. Raises ImageError where they cannot be read."""
+    location = path if isinstance(path, ImageLocation) and path.length else None
+    if location is None:
+        _check_file(str(path))
+    elif location.length > MAX_BYTES:
+        raise ImageError(path, "unreadable", f"{location.length} bytes are more than {MAX_BYTES}")
     try:
-        yield
+        if location is None:
+            with open(str(path), "rb") as file:
+                return file.read(length)
+        count = location.length if length < 0 else min(length, location.length)
+        with open(location.path, "rb", buffering=0) as archive:
+            content = os.pread(archive.fileno(), count, location.offset)
     except FileNotFoundError as error:
         raise ImageError(path, "missing", "no such picture") from error
     except OSError as error:
         raise ImageError(path, "unreadable", str(error.strerror)) from error
+    if len(content) != count:
+        raise ImageError(path, "unreadable", "the archive ends within this picture")
+    return content
+
+
+def is_too_narrow(width: float, height: float) -> bool:
+    """Return whether a side is zero, or over `MAX_ASPECT_RATIO` times the other: no model can take such a picture."""
+    return not 0 < max(width, height) <= MAX_ASPECT_RATIO * min(width, height)
 
 
 @contextmanager
-def _opened(path: Picture, file: IO[bytes] | None = None) -> Iterator[Image.Image]:
-    """The picture, from `file` where that is given; whatever fails while it is used is an ImageError."""
-    within = isinstance(path, Place) and path.length > 0
-    if file is None and within:
-        file = io.BytesIO(read(path))
+def _open_image(path: ImageSource, file: IO[bytes] | None = None) -> Iterator[Image.Image]:
+    """Open the picture, from `file` if given; every failure while it is open is an ImageError."""
+    if file is None and isinstance(path, ImageLocation) and path.length > 0:
+        file = io.BytesIO(read_bytes(path))
     if file is None:
         _check_file(str(path))
     try:
         with Image.open(file or str(path), formats=FORMATS) as picture:
-            _check_size(path, *picture.size)
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
+            if is_too_narrow(width, height):
+                detail = f"{width} x {height}: one side is over {MAX_ASPECT_RATIO} times the other"
+                raise ImageError(path, "unreadable", detail)
             yield picture
     except ImageError:
         raise
@@ -137,52 +139,40 @@ def _opened(path: Picture, file: IO[bytes] | None = None) -> Iterator[Image.Imag
         raise ImageError(path, "unreadable", f"more than {MAX_PIXELS} pixels") from error
     except UnidentifiedImageError as error:
         raise ImageError(path, "unreadable", f"not a picture of a known format ({', '.join(FORMATS)})") from error
-    except Exception as error:  # Pillow's decoders raise what there is, MemoryError and struct.error among them
+    except Exception as error:  # Pillow's decoders raise anything, MemoryError and struct.error among them
         raise ImageError(path, "unreadable", f"cannot be decoded ({type(error).__name__}: {error})") from error
 
 
 def _check_file(path: str) -> None:
+    """Raise ImageError for what is no regular file: opening a pipe would wait for ever."""
     try:
         path.encode()
-        kind = os.stat(path).st_mode
+        mode = os.stat(path).st_mode
     except UnicodeEncodeError as error:
         raise ImageError(path, "unreadable", "its name is not UTF-8") from error
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise ImageError(path, "missing", "no such picture") from error
     except OSError as error:
         raise ImageError(path, "unreadable", str(error.strerror)) from error
-    if not stat.S_ISREG(kind):
-        reason = "missing" if stat.S_ISDIR(kind) else "unreadable"
+    if not stat.S_ISREG(mode):
+        reason = "missing" if stat.S_ISDIR(mode) else "unreadable"
         raise ImageError(path, reason, "no such picture, but something else of its name")
 
 
-def _check_size(path: Picture, width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
-    if is_strip(width, height):
-        raise ImageError(path, "unreadable", f"{width} x {height}: one side is over {PROPORTION} times the other")
-
-
-def _may_be_turned(picture: Image.Image) -> bool:
-    """Whether a picture may hold an orientation; to look for one that a PNG lacks takes longer than its pixels."""
-    return picture.format != "PNG" or not TURNED.isdisjoint(picture.info)
-
-
-def _rgb(picture: Image.Image) -> Image.Image:
+def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith("I") or picture.mode == "F":
-        picture = _eight_bit(picture)
+        picture = _to_eight_bit(picture)
     if "A" in picture.getbands() or "transparency" in picture.info:
         rgba = picture.convert("RGBA")
-        ground = Image.new("RGBA", rgba.size, "white")
-        return Image.alpha_composite(ground, rgba).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
     return picture.convert("RGB")
 
 
-def _eight_bit(picture: Image.Image) -> Image.Image:
-    """16-bit grey to 8 bit: Pillow's own conversion clips at 255 instead of scaling."""
+def _to_eight_bit(picture: Image.Image) -> Image.Image:
+    """Scale 16-bit grey to 8 bit: Pillow's own conversion clips at 255 instead."""
     import numpy as np
 
     values_HW = np.asarray(picture).astype(np.float64)
-    sixteen = picture.mode.startswith("I;16") or values_HW.max() > 255  # I and F do not say how many bits they had
-    top = 65535.0 if sixteen else 255.0
-    return Image.fromarray((values_HW / top * 255).clip(0, 255).astype(np.uint8), "L")
+    sixteen_bit = picture.mode.startswith("I;16") or values_HW.max() > 255  # modes I and F do not say their depth
+    maximum = 65535.0 if sixteen_bit else 255.0
+    return Image.fromarray((values_HW / maximum * 255).clip(0, 255).astype(np.uint8), "L")

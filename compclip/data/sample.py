@@ -1,14 +1,24 @@
-"""A sample: one picture and what is said about it."""
+"""Samples: one picture each, where it is stored, and its captions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compclip.data.place import Place
+
+@dataclass(frozen=True, slots=True)
+class ImageLocation:
+    """A picture's file, or `length` bytes of a file from `offset` on, as a tar holds a picture."""
+
+    path: str
+    offset: int = 0
+    length: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}@{self.offset}" if self.length else self.path
 
 
 @dataclass(frozen=True)
-class Member:
+class SampleMember:
     """A further file of a sample's tar, by its ending: `length` bytes from `offset` on."""
 
     name: str
@@ -17,8 +27,8 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Negative:
-    """A picture that stands beside a sample as its negative, its place and checksum as of a sample's own."""
+class NegativeImage:
+    """A negative image of a sample; its location and checksum are those of `Sample`."""
 
     image: str
     offset: int = 0
@@ -26,12 +36,12 @@ class Negative:
     head: int = 0
 
     @property
-    def picture(self) -> Place:
-        """Where the picture is."""
-        return Place(self.image, self.offset, self.length)
+    def picture(self) -> ImageLocation:
+        """The picture's location."""
+        return ImageLocation(self.image, self.offset, self.length)
 
 
-GONE = Negative("")  # in the place of one that is not there
+NO_IMAGE = NegativeImage("")  # stands for a missing one, so that the others keep their positions
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,10 @@ class Sample:
     url: str = ""
     sha256: str = ""
     head: int = 0
-    members: tuple[Member, ...] = ()
-    negatives: tuple[Negative, ...] = ()
+    members: tuple[SampleMember, ...] = ()
+    negatives: tuple[NegativeImage, ...] = ()
 
     @property
-    def picture(self) -> Place:
-        """Where the picture is."""
-        return Place(self.image, self.offset, self.length)
+    def picture(self) -> ImageLocation:
+        """The picture's location."""
+        return ImageLocation(self.image, self.offset, self.length)

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import names
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import out_folder, read_json, read_mapping
+from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.names import Name
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.planned import undamaged
-from compclip.evaluate import cells, kept
-from compclip.runs import folder as folders
-from compclip.runs.folder import Published
+from compclip.config.plan import reading
+from compclip.evaluate import cell_results, result_store
+from compclip.runs import run_folder as folders
+from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     import argparse
 
     from compclip.config.sections import Params
-    from compclip.evaluate.compare import Measured
+    from compclip.evaluate.number_comparison import OurNumber
 
 PARAMS = "params.yaml"
 PLAN = Path("plan/evaluate")
@@ -43,41 +43,44 @@ PLAN = Path("plan/evaluate")
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
-    if method := names.alone(argv, "--method"):
-        return _method(method, root)
+    if method := names.parse_only_option(argv, "--method"):
+        return _evaluate_method(method, root)
     args, overrides = _arguments(argv)
     if args.method:
-        return _method(names.given(args.method, "--method"), root)
+        return _evaluate_method(names.parse_name(args.method, "--method"), root)
     if args.results:
-        from compclip.evaluate import compare
+        from compclip.evaluate import number_comparison
 
-        return _compared(compare.of_folder(Path(args.results)), args)
+        return _print_comparison(number_comparison.numbers_of_folder(Path(args.results)), args)
     from compclip.config import read
 
-    params = read.load(args.params, overrides)
+    params = read.load_params(args.params, overrides)
     if args.census:
-        return _census(params, names.given(args.census, "--census"), root)
-    documents = _cell(params, args.cell, root) if args.cell else _other(params, args)
+        return _census(params, names.parse_name(args.census, "--census"), root)
+    documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
     if not args.compare:
         return 0
-    from compclip.evaluate import compare
+    from compclip.evaluate import number_comparison
 
-    return _compared(compare.of_documents(documents), args)
+    return _print_comparison(number_comparison.numbers_of_documents(documents), args)
 
 
-def _method(method: Name, root: Path) -> int:
+def _evaluate_method(method: Name, root: Path) -> int:
     """The stage of a method, as the plan has it."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
-    with undamaged(path):
+    with reading(path):
         document = read_mapping(path)
-        wanted, task = [Cell(**item["cell"]) for item in document["cells"].values()], kept.planned(document, root)
-    done = cells.bring(wanted, task)
-    print(f"{method}: {len(wanted)} cells, {done.scored} runs scored", flush=True)
-    for name, reason in done.failed.items():
+        grid_cells, task = (
+            [Cell(**item["cell"]) for item in document["cells"].values()],
+            result_store.task_from_plan(document, root),
+        )
+    outcome = cell_results.publish_results(grid_cells, task)
+    print(f"{method}: {len(grid_cells)} cells, {outcome.scored} runs scored", flush=True)
+    for name, reason in outcome.failed.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
-    return 1 if done.failed else 0
+    return 1 if outcome.failed else 0
 
 
 def _census(params: Params, name: Name, root: Path) -> int:
@@ -88,57 +91,61 @@ def _census(params: Params, name: Name, root: Path) -> int:
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
-    report_metrics, scorers = columns.of(params, name), params.evaluate.scorers
-    print(json.dumps(census.take(name, params.benchmarks[name], root, report_metrics, scorers)))
+    report_metrics, scorers = columns.select_metrics(params, name), params.evaluate.scorers
+    print(json.dumps(census.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
     return 0
 
 
-def _compared(ours: Mapping[str, Measured], args: argparse.Namespace) -> int:
+def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -> int:
     """A table of our numbers against theirs; 1 where one is further off than allowed."""
-    from compclip.evaluate import compare
+    from compclip.evaluate import number_comparison
 
-    found = compare.compare(ours, compare.read(args.compare))
-    print(compare.table(found))
-    far = found.beyond(args.within) if args.within is not None else []
+    comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.compare))
+    print(number_comparison.comparison_table(comparison))
+    far = comparison.beyond(args.within) if args.within is not None else []
     for line in far:
         print(f"error: {line.metric}: {line.difference:+.2f} points, more than {args.within:g}", file=sys.stderr)
     return 1 if far else 0
 
 
-def _cell(params: Any, name: str, root: Path) -> dict[str, dict]:
+def _evaluate_cell(params: Any, name: str, root: Path) -> dict[str, dict]:
     """One cell, published where it was trained; a table of its numbers."""
     from compclip.config import grid
 
     cell = grid.resolve(params, name).cell
     published = Published(root, cell)
     if cell.method == PRETRAINED and not published.trained.environment.is_file():
-        documents = _scored(params, str(cells.checkpoint(cell, root)), params.evaluate.benchmarks)
-        kept.write(documents, published.results)
+        documents = _score(params, str(cell_results.checkpoint(cell, root)), params.evaluate.benchmarks)
+        result_store.write_documents(documents, published.results)
     else:
-        cells.checkpoint(cell, root)
-        done = cells.bring([cell], kept.task(params, root))
-        if done.failed:
-            raise UserError(f"{name}: {done.failed[name]}")
-        wanted = [Name(n, "benchmark") for n in params.evaluate.benchmarks]
-        documents = {n: read_json(folders.result(done.results[name], n)) for n in wanted}
-    _show(documents)
+        cell_results.checkpoint(cell, root)
+        outcome = cell_results.publish_results([cell], result_store.task_from_params(params, root))
+        if outcome.failed:
+            raise UserError(f"{name}: {outcome.failed[name]}")
+        benchmark_names = [Name(n, "benchmark") for n in params.evaluate.benchmarks]
+        documents = {n: read_json(folders.result_path(outcome.results[name], n)) for n in benchmark_names}
+    _print_table(documents)
     return documents
 
 
-def _other(params: Any, args: argparse.Namespace) -> dict[str, dict]:
+def _score_checkpoint(params: Any, args: argparse.Namespace) -> dict[str, dict]:
     """A checkpoint, or a generative model, that is no cell."""
-    wanted = args.benchmarks or params.evaluate.benchmarks
-    out = out_folder(args.out) if args.out else None
+    benchmark_names = args.benchmarks or params.evaluate.benchmarks
+    out = check_output_folder(args.out) if args.out else None
     options = (args.model, args.device, args.tokenizer, args.activation)
-    documents = _asked(params, args, wanted) if args.vqascore else _scored(params, args.checkpoint, wanted, *options)
-    cells.warn(documents)
-    _show(documents)
+    documents = (
+        _vqascore(params, args, benchmark_names)
+        if args.vqascore
+        else _score(params, args.checkpoint, benchmark_names, *options)
+    )
+    cell_results.print_warnings(documents)
+    _print_table(documents)
     if out:
-        kept.write(documents, out)
+        result_store.write_documents(documents, out)
     return documents
 
 
-def _scored(
+def _score(
     params: Any, checkpoint: str, names: Sequence[str], model: str = "", device: str = "", tokenizer: str = "",
     activation: str = "",
 ) -> dict[str, dict]:  # fmt: skip
@@ -146,26 +153,26 @@ def _scored(
     from compclip.model import backbone
 
     device = device or score.device()
-    backbone.check(device, activation)
-    loaded = score.load(params.benchmarks, names, params.evaluate.how)
-    return score.documents(score.by_path(checkpoint, model, device, tokenizer, activation), loaded)
+    backbone.check_device(device, activation)
+    loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
+    return score.score_checkpoint(score.checkpoint_at(checkpoint, model, device, tokenizer, activation), loaded)
 
 
-def _asked(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
+def _vqascore(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
     from compclip.evaluate import score, vqa
     from compclip.model import backbone
 
     device = args.device or score.device()
-    backbone.check(device, "")
+    backbone.check_device(device, "")
     words = {"question": args.question, "answer": args.answer, "score": args.score}
-    loaded = score.load(params.benchmarks, names, params.evaluate.how)
-    return vqa.documents(args.vqascore, loaded, device, words, args.api_key_env)
+    loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
+    return vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
 
 
-def _show(documents: dict[str, dict]) -> None:
+def _print_table(documents: dict[str, dict]) -> None:
     from compclip.evaluate import score
 
-    print(score.table(documents))
+    print(score.metric_table(documents))
 
 
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -218,14 +225,14 @@ def _check_given(args: argparse.Namespace, overrides: list[str]) -> None:
         raise UserError(
             f"--compare {args.compare}: needs one checkpoint's numbers; give --results FOLDER or --cell NAME"
         )
-    for option, given in (("--benchmarks", args.benchmarks), ("--out", args.out)):
-        if args.cell and given:
+    for option, value in (("--benchmarks", args.benchmarks), ("--out", args.out)):
+        if args.cell and value:
             raise UserError(
                 f"--cell {args.cell}: is scored on evaluate.benchmarks of params.yaml into its own folder; "
                 f"leave out {option}, or give --checkpoint FOLDER instead of --cell"
             )
-    if args.method and (given := [*args.benchmarks, args.out, *overrides]) != [""]:
-        raise UserError(f"--method {args.method}: is scored as plan/ has it; leave out {next(filter(None, given))}")
+    if args.method and (value := [*args.benchmarks, args.out, *overrides]) != [""]:
+        raise UserError(f"--method {args.method}: is scored as plan/ has it; leave out {next(filter(None, value))}")
 
 
 if __name__ == "__main__":

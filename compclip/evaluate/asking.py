@@ -23,7 +23,7 @@ VICUNA = (
 
 
 @dataclass(frozen=True)
-class Asking:
+class VqaQuestion:
     """What is asked about each pair, which answer counts and how. Raises UserError for a question without a place.
 
     `dialogue` is the chat around the question; without it the processor's own template writes it. `pictures` says how
@@ -52,10 +52,10 @@ class Asking:
 
 # By transformers' model_type. All others chat, and are asked as the program asks GPT-4o, Qwen-VL and Gemma.
 FAMILIES = {
-    "llava": Asking(
+    "llava": VqaQuestion(
         'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
     ),
-    "instructblip": Asking(
+    "instructblip": VqaQuestion(
         'Question: Does this figure show "{}"? Please answer yes or no.',
         "yes",
         ANSWER_LIKELIHOOD,
@@ -64,6 +64,6 @@ FAMILIES = {
 }
 
 
-def of_family(model_type: str, words: Mapping[str, str]) -> Asking:
+def question_of_family(model_type: str, words: Mapping[str, str]) -> VqaQuestion:
     """The authors' asking for a family of models, with the fields in `words` that are not empty in place of theirs."""
-    return replace(FAMILIES.get(model_type, Asking()), **{name: word for name, word in words.items() if word})
+    return replace(FAMILIES.get(model_type, VqaQuestion()), **{name: word for name, word in words.items() if word})

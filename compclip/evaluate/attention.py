@@ -29,16 +29,17 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic
 from compclip.config import grid, read
 from compclip.data import images
-from compclip.evaluate import cells
+from compclip.evaluate import cell_results
 from compclip.model import backbone, towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
+from compclip.model.model_config import SCHEMES
 from compclip.train import encode
 
 KINDS = ("attention", "similarity")
 
 
 @dataclass(frozen=True)
-class Row:
+class AttentionRow:
     """One text's maps [P, P] by both models."""
 
     text: str
@@ -51,24 +52,24 @@ class Row:
         return self.after_PP - self.before_PP
 
 
-def concept(model: Model, text: str, caption: str = "") -> Tensor:
+def embed_concept(model: ClipModel, text: str, caption: str = "") -> Tensor:
     """The unit vector [D] of a text, or of the part of a caption that it is.
 
     Raises UserError where the caption does not hold the text.
     """
     if not caption:
-        return towers.text(model.clip, model.tokenize([text]))[0][0]
+        return towers.encode_texts(model.clip, model.tokenize([text]))[0][0]
     start = caption.find(text)
     if start < 0:
         raise UserError(f"--text {text!r}: not in --caption {caption!r}; give a part of it, in its spelling")
-    span = [model.starts + model.positions(caption[:place]) for place in (start, start + len(text))]
-    _, token_BTD = towers.text(model.clip, model.tokenize([caption]), tokens=True)
-    return encode.pooled_concepts(token_BTD, torch.tensor([span]), torch.tensor([0]))[0]
+    span = [model.starts + model.count_tokens(caption[:position]) for position in (start, start + len(text))]
+    _, token_BTD = towers.encode_texts(model.clip, model.tokenize([caption]), tokens=True)
+    return encode.pool_concepts(token_BTD, torch.tensor([span]), torch.tensor([0]))[0]
 
 
-def patch_map(model: Model, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "attention") -> np.ndarray:
+def patch_map(model: ClipModel, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "attention") -> np.ndarray:
     """How much a concept attends to each patch (Eq. 6), 1 being an even share; or their cosine. Shape [P, P]."""
-    _, patch_BND = towers.image(model.clip, pixels_3HW[None], tokens=True)
+    _, patch_BND = towers.encode_images(model.clip, pixels_3HW[None], tokens=True)
     cosine_N = F.normalize(patch_BND[0], dim=-1) @ concept_D
     value_N = cosine_N if kind == "similarity" else cosine_N.softmax(0) * len(cosine_N)
     side = isqrt(len(value_N))
@@ -77,36 +78,40 @@ def patch_map(model: Model, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "
     return value_N.reshape(side, side).double().numpy()
 
 
-def rows(before: Model, after: Model, image: str | Path, texts: list[str], caption: str, kind: str) -> list[Row]:
+def compute_maps(
+    pretrained: ClipModel, tuned: ClipModel, image: str | Path, texts: list[str], caption: str, kind: str
+) -> list[AttentionRow]:
     """The maps of each text by both models. Raises UserError for models with different patches or input."""
-    picture, found = images.load(image), []
-    pixels = [model.transform(picture) for model in (before, after)]
+    picture, attention_rows = images.load_image(image), []
+    pixels = [model.transform(picture) for model in (pretrained, tuned)]
     with torch.inference_mode():
         for text in texts:
             maps = [
-                patch_map(model, pixels_3HW, concept(model, text, caption), kind)
-                for model, pixels_3HW in zip((before, after), pixels, strict=True)
+                patch_map(model, pixels_3HW, embed_concept(model, text, caption), kind)
+                for model, pixels_3HW in zip((pretrained, tuned), pixels, strict=True)
             ]
-            if maps[0].shape != maps[1].shape or before.preprocess_cfg != after.preprocess_cfg:
+            if maps[0].shape != maps[1].shape or pretrained.preprocess_cfg != tuned.preprocess_cfg:
                 raise UserError(
-                    f"{after.source} and {before.source} differ in how they see pictures "
+                    f"{tuned.source} and {pretrained.source} differ in how they see pictures "
                     f"({len(maps[1])}² and {len(maps[0])}² patches); compare models of one architecture"
                 )
-            found.append(Row(text, *maps))
-    return found
+            attention_rows.append(AttentionRow(text, *maps))
+    return attention_rows
 
 
-def shown(model: Model, image: str | Path) -> np.ndarray:
+def model_input(model: ClipModel, image: str | Path) -> np.ndarray:
     """The picture as the model gets it, colours undone: [H, W, 3] in 0 to 1."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
-    return (model.transform(images.load(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()
+    return (model.transform(images.load_image(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()
 
 
-def draw(found: list[Row], picture_HW3: np.ndarray, names: tuple[str, str], kind: str, out: Path) -> None:
+def draw_figure(
+    attention_rows: list[AttentionRow], picture_HW3: np.ndarray, names: tuple[str, str], kind: str, out: Path
+) -> None:
     """Write the figure: one row a text. Both maps of a row share a scale, the difference has its own, with 0 white."""
-    figure = Figure(figsize=(11.2, 2.9 * len(found)), layout="constrained")
-    axes = figure.subplots(len(found), 4, squeeze=False)
-    for row, line in zip(found, axes, strict=True):
+    figure = Figure(figsize=(11.2, 2.9 * len(attention_rows)), layout="constrained")
+    axes = figure.subplots(len(attention_rows), 4, squeeze=False)
+    for row, line in zip(attention_rows, axes, strict=True):
         both_2PP = np.stack((row.before_PP, row.after_PP))
         largest = max(np.abs(row.difference_PP).max(), 1e-12)
         line[0].imshow(picture_HW3)
@@ -146,17 +151,17 @@ def _overlay(
     figure.colorbar(patches, ax=axis, shrink=0.8).ax.tick_params(labelsize=7)
 
 
-def checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
+def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """The reference of a checkpoint, or that of a cell of the grid by its name."""
-    if "::" in name or name.startswith(backbone.SCHEMES) or Path(name).exists():
+    if "::" in name or name.startswith(SCHEMES) or Path(name).exists():
         return name
-    return str(cells.checkpoint(grid.resolve(read.load(params), name).cell, root))
+    return str(cell_results.checkpoint(grid.resolve(read.load_params(params), name).cell, root))
 
 
-def _backbone_of(name: str, params: str) -> str:
-    if "::" in name or name.startswith(backbone.SCHEMES) or Path(name).exists():
+def _resolve_backbone(name: str, params: str) -> str:
+    if "::" in name or name.startswith(SCHEMES) or Path(name).exists():
         raise UserError(f"--checkpoint {name}: no cell of the grid, so its backbone is not known; give --against")
-    return str(Path("models") / grid.resolve(read.load(params), name).cell.backbone)
+    return str(Path("models") / grid.resolve(read.load_params(params), name).cell.backbone)
 
 
 def main(argv: list[str]) -> int:
@@ -174,13 +179,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    against = args.against or _backbone_of(args.checkpoint, args.params)
-    before, after = (backbone.load(checkpoint(name, args.params), args.model) for name in (against, args.checkpoint))
-    for model in (before, after):
+    against = args.against or _resolve_backbone(args.checkpoint, args.params)
+    pretrained, tuned = (
+        backbone.load(resolve_checkpoint(name, args.params), args.model) for name in (against, args.checkpoint)
+    )
+    for model in (pretrained, tuned):
         model.clip.eval()
-    found = rows(before, after, args.image, args.text, args.caption, args.map)
-    draw(found, shown(after, args.image), (Path(against).name, Path(args.checkpoint).name), args.map, args.out)
-    for row in found:
+    attention_rows = compute_maps(pretrained, tuned, args.image, args.text, args.caption, args.map)
+    draw_figure(
+        attention_rows,
+        model_input(tuned, args.image),
+        (Path(against).name, Path(args.checkpoint).name),
+        args.map,
+        args.out,
+    )
+    for row in attention_rows:
         gain, loss = row.difference_PP.max(), row.difference_PP.min()
         print(f"{row.text}: {args.map} changes by {loss:+.4f} to {gain:+.4f}")
     print(args.out)

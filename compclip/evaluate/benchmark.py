@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,10 +16,10 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
-from compclip.config.how import FIRST, SCORERS
-from compclip.evaluate import units
+from compclip.config.sections import FIRST, SCORERS
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import CAPTION, KINDS, Items
+from compclip.evaluate.picture_references import parse_reference
+from compclip.runs.item_outcomes import CAPTION, KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -57,21 +57,24 @@ class Outcomes:
     counts: dict[str, int]
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def beside(self, other: Outcomes, scorer: str) -> Outcomes:
+    def add_scorer(self, other: Outcomes, scorer: str) -> Outcomes:
         """With those by another scorer under its name: `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
-        metrics = {by(scorer, name): value for name, value in other.metrics.items()}
-        items = {by(scorer, name): value for name, value in other.items.items()}
-        means = {by(scorer, name): [by(scorer, m) for m in members] for name, members in other.means.items()}
-        coverage = {by(scorer, name): records for name, records in other.coverage.items()}
+        metrics = {metric_by_scorer(scorer, name): value for name, value in other.metrics.items()}
+        items = {metric_by_scorer(scorer, name): value for name, value in other.items.items()}
+        means = {
+            metric_by_scorer(scorer, name): [metric_by_scorer(scorer, m) for m in members]
+            for name, members in other.means.items()
+        }
+        coverage = {metric_by_scorer(scorer, name): records for name, records in other.coverage.items()}
         return Outcomes(
             self.metrics | metrics, self.items | items, self.means | means, self.counts, self.coverage | coverage
         )
 
 
-def by(scorer: str, metric: str) -> str:
+def metric_by_scorer(scorer: str, metric: str) -> str:
     """A metric's name by a scorer other than the cosine."""
-    whole, stroke, group = metric.partition("/")
-    return f"{whole}.{scorer}{stroke}{group}"
+    base, stroke, group = metric.partition("/")
+    return f"{base}.{scorer}{stroke}{group}"
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,9 @@ class Benchmark:
 
     `kind` is what it measures, one of runs.items.KINDS. Every metric is a share of items of which more is better,
     except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is. The
-    part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
-    `first_picture`: the records of one unit share their first picture, whatever others they have (`evaluate.units`).
+    part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture. `headline`
+    is the module's HEADLINE unless `load` gives another.
+    `first_picture`: records are one unit by their first picture alone (`number_units`).
     """
 
     records: tuple[Record, ...]
@@ -102,6 +106,7 @@ class Benchmark:
     lower: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     texts_alone: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
     authors: Benchmark | None = None
     first_picture: bool = False
     kind: str = field(kw_only=True)
@@ -122,13 +127,13 @@ class Benchmark:
     @property
     def texts(self) -> list[str]:
         """Every different text that is scored, in the order of the records."""
-        own = (text for record in self.records if record.has_text for text in record.texts)
-        return list(dict.fromkeys((*own, *self.shared_texts)))
+        record_texts = (text for record in self.records if record.has_text for text in record.texts)
+        return list(dict.fromkeys((*record_texts, *self.shared_texts)))
 
     @functools.cached_property
     def units(self) -> dict[tuple[str, str], int]:
         """The unit of each record, by subset and id; nothing where each is one by itself."""
-        return units.number(self.records, self.first_picture)
+        return number_units(self.records, self.first_picture)
 
     def counted(self, ties: str) -> Benchmark:
         """Itself, or with all of its authors' records where ties go to the first."""
@@ -142,21 +147,25 @@ class Benchmark:
             digest.update(repr((record.subset, record.id, names, record.texts)).encode())
         return digest.hexdigest()
 
-    def declared(self, metrics: Iterable[str]) -> dict[str, str | list[str]]:
-        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess."""
-        whole = {metric: _whole(metric) for metric in metrics}
-        lower, scores = ([m for m, name in whole.items() if name in those] for those in (self.lower, self.scores))
-        return {"kind": self.kind, "lower": lower, "scores": scores}
+    def declared(self, metrics: Collection[str]) -> dict[str, str | list[str]]:
+        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess.
+
+        A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
+        """
+        base_of = {metric: _base_metric(metric) for metric in metrics}
+        lower, scores = ([m for m, name in base_of.items() if name in those] for those in (self.lower, self.scores))
+        headline = list(self.headline) if set(self.headline) <= set(metrics) else []
+        return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}
 
     def score(self, embeddings: Embeddings, without: Sequence[str] = ()) -> Outcomes:
         """All metrics from the embeddings of `images` and `texts`, but for those `without` which it is asked."""
         records = [record for record in self.records if record.has_text]
-        found = self.evaluate(records, embeddings)
-        items = {name: i for name, i in found.items() if len(i.ids) and name not in without}
-        items |= _grouped(items, self.groups)
-        items = {name: replace(i, units=_units(i, self.units)) for name, i in items.items()}
+        measured = self.evaluate(records, embeddings)
+        items = {name: i for name, i in measured.items() if len(i.ids) and name not in without}
+        items |= _group_items(items, self.groups)
+        items = {name: replace(i, units=_item_units(i, self.units)) for name, i in items.items()}
         metrics = {name: float(i.values.mean()) for name, i in items.items()}
-        means = _possible(self._all_means(), metrics)
+        means = _computable_means(self._all_means(), metrics)
         for name, members in means.items():
             metrics[name] = float(np.mean([metrics[m] for m in members]))
         counts, coverage = self._counts(records, items, embeddings), self._coverage(items, embeddings)
@@ -165,8 +174,10 @@ class Benchmark:
     def _all_means(self) -> dict[str, list[str]]:
         """The means of whole subsets, and the same means over each group."""
         names = sorted({group for groups in self.groups.values() for group in groups})
-        whole = {name: list(members) for name, members in self.means.items()}
-        return whole | {f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in whole.items()}
+        subset_means = {name: list(members) for name, members in self.means.items()}
+        return subset_means | {
+            f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in subset_means.items()
+        }
 
     def _coverage(self, items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, tuple[int, int]]:
         """Count the scored records and all records of each metric's subset; of the whole benchmark where it has none.
@@ -176,12 +187,12 @@ class Benchmark:
         subsets: dict[str | None, Sequence[Record]] = {None: self.records}
         subsets.update(by_subset(self.records))
         texts = {name: sum(r.has_text for r in records) for name, records in subsets.items()}
-        seen = {name: sum(r.has_text and embeddings.has(r.images) for r in rs) for name, rs in subsets.items()}
+        with_pictures = {name: sum(r.has_text and embeddings.has(r.images) for r in rs) for name, rs in subsets.items()}
         coverage = {}
         for metric, of_metric in items.items():
             if "/" not in metric:
                 name = of_metric.subset if of_metric.subset in subsets else None
-                scored = texts[name] if metric in self.texts_alone else seen[name]
+                scored = texts[name] if metric in self.texts_alone else with_pictures[name]
                 coverage[metric] = (scored, len(subsets[name]))
         return coverage
 
@@ -211,10 +222,10 @@ def readable(records: Sequence[Record], embeddings: Embeddings) -> list[Record]:
 
 def by_subset(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Records of each subset, subsets in the order of their first record."""
-    found: dict[str, list[Record]] = {}
+    records_of: dict[str, list[Record]] = {}
     for record in records:
-        found.setdefault(record.subset, []).append(record)
-    return found
+        records_of.setdefault(record.subset, []).append(record)
+    return records_of
 
 
 def column(records: Sequence[Record], text: int) -> list[str]:
@@ -227,18 +238,18 @@ def ids(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(record.id for record in records)
 
 
-def those(keys: Sequence[str], flag_N: np.ndarray) -> tuple[str, ...]:
+def flagged_ids(keys: Sequence[str], flag_N: np.ndarray) -> tuple[str, ...]:
     """The ids whose flag is set."""
     return tuple(keys[index] for index in np.flatnonzero(flag_N).tolist())
 
 
-def pooled(subset: str, parts: Sequence[Items]) -> Items:
+def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
     """The items of several subsets as one, each id behind the name of its own."""
-    keys = tuple(f"{part.subset}/{key}" for part in parts for key in part.ids)
-    return Items(keys, np.concatenate([part.values for part in parts]), subset)
+    keys = tuple(f"{items.subset}/{key}" for items in subsets for key in items.ids)
+    return Items(keys, np.concatenate([items.values for items in subsets]), subset)
 
 
-def _whole(metric: str) -> str:
+def _base_metric(metric: str) -> str:
     """The metric that a part of it, or another scorer's, is named after."""
     name = metric.partition("/")[0]
     return next((name.removesuffix(f".{s}") for s in SCORERS if name.endswith(f".{s}")), name)
@@ -248,37 +259,66 @@ def _reason(record: Record, embeddings: Embeddings) -> str:
     return next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
 
 
-def _units(items: Items, known: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
+def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
     """Each item's unit, that of its record; none where some items are no records."""
-    numbers = [_unit(items.subset, key, known) for key in items.ids] if known else [None]
+    numbers = [_item_unit(items.subset, key, unit_of) for key in items.ids] if unit_of else [None]
     return tuple(number for number in numbers if number is not None) if None not in numbers else ()
 
 
-def _unit(subset: str, key: str, known: Mapping[tuple[str, str], int]) -> int | None:
+def _item_unit(subset: str, key: str, unit_of: Mapping[tuple[str, str], int]) -> int | None:
     """Of a record's id, of one behind the name of its subset (`pooled`), or of a caption of a record."""
     pooled_subset, _, pooled_key = key.partition("/")
     caption = CAPTION.fullmatch(key)
-    places = ((subset, key), (pooled_subset, pooled_key), (subset, caption[1] if caption else ""))
-    return next((known[place] for place in places if place in known), None)
+    candidates = ((subset, key), (pooled_subset, pooled_key), (subset, caption[1] if caption else ""))
+    return next((unit_of[candidate] for candidate in candidates if candidate in unit_of), None)
 
 
-def _grouped(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
+def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
     """`<metric>/<group>` for the groups of each metric's subset that hold an item."""
-    found = {}
-    for name, whole in items.items():
-        for group, members in groups.get(whole.subset, {}).items():
-            keep = [i for i, key in enumerate(whole.ids) if key in members]
+    grouped = {}
+    for name, metric_items in items.items():
+        for group, members in groups.get(metric_items.subset, {}).items():
+            keep = [i for i, key in enumerate(metric_items.ids) if key in members]
             if keep:
-                ids_kept = tuple(whole.ids[i] for i in keep)
-                found[f"{name}/{group}"] = Items(ids_kept, whole.values[keep], whole.subset)
-    return found
+                ids_kept = tuple(metric_items.ids[i] for i in keep)
+                grouped[f"{name}/{group}"] = Items(ids_kept, metric_items.values[keep], metric_items.subset)
+    return grouped
 
 
-def _possible(means: Mapping[str, list[str]], scored: Iterable[str]) -> dict[str, list[str]]:
+def _computable_means(means: Mapping[str, list[str]], scored: Iterable[str]) -> dict[str, list[str]]:
     """The means all of whose members were scored: an average over fewer subsets must not bear the same name."""
-    known, found = set(scored), {}
+    available, computable = set(scored), {}
     for name, members in means.items():
-        if known.issuperset(members):
-            found[name] = members
-            known.add(name)
-    return found
+        if available.issuperset(members):
+            computable[name] = members
+            available.add(name)
+    return computable
+
+
+def number_units(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:
+    """The number of each record's unit, by subset and id; nothing where every record is a unit by itself.
+
+    A part of a picture is that picture. With `first_picture` the others of a record join nothing: where each picture is
+    a wrong candidate somewhere, nearly all records would be one unit.
+    """
+    parent: dict[str, str] = {}
+    pictures_of = []
+    for record in records:
+        pictures = [str(parse_reference(ref)[0]) for ref in record.images]
+        pictures_of.append(pictures[:1] if first_picture else pictures)
+        for picture in pictures_of[-1]:
+            parent[_root(parent, picture)] = _root(parent, pictures_of[-1][0])
+    numbers: dict[str, int] = {}
+    units = {}
+    for index, (record, pictures) in enumerate(zip(records, pictures_of, strict=True)):
+        root = _root(parent, pictures[0]) if pictures else f"record {index}"
+        units[record.subset, record.id] = numbers.setdefault(root, len(numbers))
+    return units if len(numbers) < len(units) else {}
+
+
+def _root(parent: dict[str, str], picture: str) -> str:
+    """The picture that stands for all that are joined with this one; paths to it are halved on the way."""
+    parent.setdefault(picture, picture)
+    while parent[picture] != picture:
+        parent[picture] = picture = parent[parent[picture]]
+    return picture

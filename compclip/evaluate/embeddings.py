@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compclip.config.how import WRONG
-from compclip.evaluate import blocks
+from compclip.config.sections import WRONG
+from compclip.evaluate import candidate_ranks
 
 Pair = tuple[str, str]  # the reference of a picture, a text
 Scores = Callable[[Sequence[Pair]], np.ndarray]  # of different pairs, [P]
@@ -47,14 +47,14 @@ class Embeddings:
         """Cosine of image n with text n, shape N."""
         return np.einsum("nd,nd->n", self.images(refs), self.texts(texts))
 
-    def similarities(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
         """Cosine of text n with other text n, shape N."""
-        return np.einsum("nd,nd->n", self.texts(texts), self.texts(others))
+        return np.einsum("nd,nd->n", self.texts(texts), self.texts(other_texts))
 
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many texts stand before each image's best own one, and images before each text's own (`blocks.ranks`)."""
         image_ID, text_TD = self.image_ID[_rows(refs, self.image_row)], self.text_TD[_rows(texts, self.text_row)]
-        return blocks.ranks(image_ID, text_TD, owner_T)
+        return candidate_ranks.ranks(image_ID, text_TD, owner_T)
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Cosines of every image with every text, float32 [len(refs), len(texts)].
@@ -72,14 +72,14 @@ class Paired(Embeddings):
     """Scores of pairs where a benchmark looks for cosines; each different pair is asked for once and kept."""
 
     ask: Scores = field(kw_only=True)
-    known: dict[Pair, float] = field(default_factory=dict, kw_only=True)
+    score_of: dict[Pair, float] = field(default_factory=dict, kw_only=True)
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """The score of image n with text n, shape N."""
         pairs = list(zip(refs, texts, strict=True))
-        if missing := [pair for pair in dict.fromkeys(pairs) if pair not in self.known]:
-            self.known.update(zip(missing, self.ask(missing).tolist(), strict=True))
-        return np.array([self.known[pair] for pair in pairs])
+        if unscored := [pair for pair in dict.fromkeys(pairs) if pair not in self.score_of]:
+            self.score_of.update(zip(unscored, self.ask(unscored).tolist(), strict=True))
+        return np.array([self.score_of[pair] for pair in pairs])
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """The score of every image with every text, float32 [len(refs), len(texts)]: as many pairs."""
@@ -88,7 +88,7 @@ class Paired(Embeddings):
 
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As those of vectors, from the whole table."""
-        return blocks.ranks_of(self.table(refs, texts), owner_T)
+        return candidate_ranks.ranks_from_table(self.table(refs, texts), owner_T)
 
 
 def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.config.how import FIRST, WRONG
+from compclip.config.sections import FIRST, WRONG
 
 PerItem = dict[str, np.ndarray]  # outcomes by metric
 Beats = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def tied(outcomes: Callable[..., PerItem], *scores: np.ndarray) -> np.ndarray:
+def tied_items(outcomes: Callable[..., PerItem], *scores: np.ndarray) -> np.ndarray:
     """Which items hang on equal scores: an outcome of theirs is another if ties are won. Shape N, bool.
 
     `outcomes` is one of the functions below that take `beats`.
@@ -46,6 +46,7 @@ def sugarcrepe_pp_outcomes(
     p1_p2_N: np.ndarray,
     p1_n_N: np.ndarray,
     p2_n_N: np.ndarray,
+    *,
     beats: Beats = np.greater,
 ) -> PerItem:
     """`itt`: both captions beat the negative on the image; `tot`: the captions are nearer each other than it."""
@@ -73,7 +74,7 @@ def winoground_outcomes(scores_N22: np.ndarray, beats: Beats = np.greater) -> Pe
 
 
 def hard_positives_outcomes(
-    original_N: np.ndarray, negative_N: np.ndarray, positive_N: np.ndarray, beats: Beats = np.greater
+    original_N: np.ndarray, negative_N: np.ndarray, positive_N: np.ndarray, *, beats: Beats = np.greater
 ) -> PerItem:
     """REPLACE and SWAP from the scores of caption c, hard negative n and hard positive p on the image.
 
@@ -104,12 +105,12 @@ def recall_at_outcomes(
         )
     i2t = [rank(row_T, np.flatnonzero(owner_T == i)) for i, row_T in enumerate(scores_IT)]
     t2i = [rank(column_I, np.array([owner])) for column_I, owner in zip(scores_IT.T, owner_T, strict=True)]
-    return within("i2t_", i2t, ks, ties, "r") | within("t2i_", t2i, ks, ties, "r")
+    return outcomes_within_k("i2t_", i2t, ks, ties, "r") | outcomes_within_k("t2i_", t2i, ks, ties, "r")
 
 
 def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
-    """`recall_at_outcomes` of ranks that were counted block by block (evaluate/blocks.py)."""
-    return within("i2t_", map(Rank._make, i2t_I3), ks, ties, "r") | within(
+    """`recall_at_outcomes` of ranks that were counted block by block (evaluate/candidate_ranks.py)."""
+    return outcomes_within_k("i2t_", map(Rank._make, i2t_I3), ks, ties, "r") | outcomes_within_k(
         "t2i_", map(Rank._make, t2i_T3), ks, ties, "r"
     )
 
@@ -124,12 +125,12 @@ def top_k_outcomes(
     scores_NC, label_N = _same_length("top_k", scores_NC, label_N)
     classes = scores_NC.shape[1]
     if label_N.min() < 0 or label_N.max() >= classes:
-        found = f"{label_N.min()}..{label_N.max()}"
-        raise UserError(f"top_k: labels {found} for {classes} classes; must be 0..{classes - 1}")
+        label_range = f"{label_N.min()}..{label_N.max()}"
+        raise UserError(f"top_k: labels {label_range} for {classes} classes; must be 0..{classes - 1}")
     same_C = np.arange(classes) if same_C is None else same_C
-    own = {label: np.flatnonzero(same_C == same_C[label]) for label in np.unique(label_N)}
-    ranks = [rank(row_C, own[label]) for row_C, label in zip(scores_NC, label_N, strict=True)]
-    return within("", ranks, ks, ties, "top_")
+    classes_of = {label: np.flatnonzero(same_C == same_C[label]) for label in np.unique(label_N)}
+    ranks = [rank(row_C, classes_of[label]) for row_C, label in zip(scores_NC, label_N, strict=True)]
+    return outcomes_within_k("", ranks, ks, ties, "top_")
 
 
 def _same_length(what: str, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -157,24 +158,24 @@ class Rank(NamedTuple):
     winning: float
 
 
-def rank(scores_C: np.ndarray, own: np.ndarray) -> Rank:
+def rank(scores_C: np.ndarray, match_indices: np.ndarray) -> Rank:
     """The rank of the best of the candidates numbered `own`, in rising order; these do not compete with each other."""
-    best = np.fmax.reduce(scores_C[own])
+    best = np.fmax.reduce(scores_C[match_indices])
     if np.isnan(best):
         return Rank(np.inf, np.inf, np.inf)
     above_C, equal_C = ~(scores_C <= best), scores_C == best
-    ahead = own[equal_C[own]][0]
-    above_C[own] = equal_C[own] = False
+    ahead = match_indices[equal_C[match_indices]][0]
+    above_C[match_indices] = equal_C[match_indices] = False
     above = int(np.count_nonzero(above_C))
     return Rank(above + int(np.count_nonzero(equal_C)), above + int(np.count_nonzero(equal_C[:ahead])), above)
 
 
-def within(way: str, ranks: Iterable[Rank], ks: Iterable[int], ties: str, name: str) -> PerItem:
+def outcomes_within_k(way: str, ranks: Iterable[Rank], ks: Iterable[int], ties: str, name: str) -> PerItem:
     """`<way><name><k>`: whether each rank is among the k best; `<way>tied`: whether that hangs on ties for some k."""
     ks = sorted(set(ks))
     if not ks or ks[0] < 1:
         raise UserError(f"{way}{name}k: ks={ks}: give one or more numbers >= 1")
     losing_Q, first_Q, winning_Q = np.array(list(ranks)).T
-    found = {f"{way}{name}{k}": (first_Q if ties == FIRST else losing_Q) < k for k in ks}
-    found[f"{way}tied"] = np.any([(losing_Q < k) != (winning_Q < k) for k in ks], axis=0)
-    return _numbers(**found)
+    outcomes = {f"{way}{name}{k}": (first_Q if ties == FIRST else losing_Q) < k for k in ks}
+    outcomes[f"{way}tied"] = np.any([(losing_Q < k) != (winning_Q < k) for k in ks], axis=0)
+    return _numbers(**outcomes)

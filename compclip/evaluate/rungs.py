@@ -1,6 +1,6 @@
 """Scores of a model while it trains, for a pruner: rungs.json in the run's folder asks, intermediate.jsonl answers.
 
-train(..., on_step=Rungs.of(folder, params))
+train(..., on_step=Rungs.load(folder, params))
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from compclip.base import json_text
 from compclip.base.files import read_mapping, read_text
 from compclip.base.shared import open_plain
-from compclip.config.how import How
+from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.model.backbone import Model
-    from compclip.runs.folder import Folder
+    from compclip.model.clip_model import ClipModel
+    from compclip.runs.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -35,38 +35,38 @@ class Rungs:
 
     shares: tuple[float, ...]
     benchmarks: Mapping[str, Benchmark]
-    how: How
+    how: Scoring
     out: Path
 
     @classmethod
-    def of(cls, folder: Folder, params: Params) -> Rungs:
+    def load(cls, folder: RunFolder, params: Params) -> Rungs:
         """What a pruner asks of a run, scored as `params.evaluate` says."""
-        asked, how = read_mapping(folder.rungs), params.evaluate.how
-        benchmarks = score.load(params.benchmarks, asked["benchmarks"]).benchmarks
-        return cls(tuple(asked["shares"]), benchmarks, how, folder.intermediate)
+        request, how = read_mapping(folder.rungs), params.evaluate.scoring
+        benchmarks = score.load_benchmarks(params.benchmarks, request["benchmarks"]).benchmarks
+        return cls(tuple(request["shares"]), benchmarks, how, folder.intermediate)
 
-    def __call__(self, done: int, steps: int, model: Model) -> None:
+    def __call__(self, step: int, steps: int, model: ClipModel) -> None:
         """Score the model where a rung is reached; the last step has its results, and is none."""
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
-        if done in reached and done not in self._scored():
-            self._score(done, model)
+        if step in reached and step not in self._scored():
+            self._score(step, model)
 
     def _scored(self) -> set[int]:
         """The steps that are written whole; what a kill left half-written is cut off."""
         if not self.out.is_file():
             return set()
         text = read_text(self.out)
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
+        complete_lines = text[: text.rfind("\n") + 1]
+        if complete_lines != text:
             with open_plain(self.out, "ab") as file:
-                file.truncate(len(whole.encode()))
-        lines = enumerate(whole.splitlines(), 1)
-        return {json_text.value(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
+                file.truncate(len(complete_lines.encode()))
+        lines = enumerate(complete_lines.splitlines(), 1)
+        return {json_text.parse_json(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
 
-    def _score(self, step: int, model: Model) -> None:
+    def _score(self, step: int, model: ClipModel) -> None:
         mode, threads = model.clip.training, torch.get_num_threads()
         with torch.random.fork_rng():
-            scored = score.outcomes(model, self.benchmarks, self.how)
+            scored = score.score_model(model, self.benchmarks, self.how)
         model.clip.train(mode)
         torch.set_num_threads(threads)
         metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}

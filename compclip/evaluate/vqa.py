@@ -30,16 +30,17 @@ import numpy as np
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint
-from compclip.config.how import USUAL, How
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.config.servers import Server
-from compclip.data import chat, images
-from compclip.data.question import Question
+from compclip.data import images
 from compclip.evaluate import asking as askings
 from compclip.evaluate import score
-from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT, SQUARE_PADDED, Asking
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT, SQUARE_PADDED, VqaQuestion
 from compclip.evaluate.embeddings import Pair, Paired, Scores
-from compclip.evaluate.pictures import cut
+from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.prepared_pictures import crop_to_box
+from compclip.llm import chat_client
+from compclip.llm.chat_question import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,9 +52,11 @@ BATCH = 8
 CACHE = ".work/vqascore.sqlite"
 
 
-def of_model(processor: Any, model: Any, asking: Asking, batch_size: int = BATCH, upright: bool = False) -> Scores:
+def scores_by_model(
+    processor: Any, model: Any, asking: VqaQuestion, batch_size: int = BATCH, upright: bool = False
+) -> Scores:
     """Scores by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
-    from compclip.data.captioners import hf
+    from compclip.prepare.captioners import hf
 
     likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
 
@@ -61,16 +64,18 @@ def of_model(processor: Any, model: Any, asking: Asking, batch_size: int = BATCH
         prompts = [asking.about(text) for _, text in pairs]
         with _answering(model):
             length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
-        found_P = np.empty(len(pairs))
-        for batch in _alike(length_P, batch_size):
-            pictures = [square(picture(pairs[place][0], upright), asking.pictures, processor) for place in batch]
-            asked = [prompts[place] for place in batch]
+        scores_P = np.empty(len(pairs))
+        for batch in _equal_length_batches(length_P, batch_size):
+            pictures = [
+                make_square(load_picture(pairs[index][0], upright), asking.pictures, processor) for index in batch
+            ]
+            batch_prompts = [prompts[index] for index in batch]
             with _answering(model):
-                scores_B = likelihood(processor, model, pictures, asked, asking.answer, asking.dialogue)
-            found_P[batch] = scores_B.numpy()
-        if np.isnan(found_P).any():
+                scores_B = likelihood(processor, model, pictures, batch_prompts, asking.answer, asking.dialogue)
+            scores_P[batch] = scores_B.numpy()
+        if np.isnan(scores_P).any():
             raise UserError(f"--vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
-        return found_P
+        return scores_P
 
     return scores
 
@@ -98,14 +103,14 @@ def _undamaged(cache: str) -> Iterator[None]:
         raise UserError(f"{cache}: holds a damaged answer; remove it, and all questions are asked again") from error
 
 
-def _alike(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
+def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
     """Places in batches of prompts that are equally long."""
     for length in np.unique(length_P):
         places = np.flatnonzero(length_P == length)
         yield from (places[start : start + size] for start in range(0, len(places), size))
 
 
-def of_endpoint(server: Server, asking: Asking) -> Scores:
+def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
     """Scores by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
 
     Pictures are sent upright, as JPEG, their longer side at most SIDE. Raises UserError where more questions fail than
@@ -116,16 +121,16 @@ def of_endpoint(server: Server, asking: Asking) -> Scores:
         raise UserError(f"--score {ANSWER_LIKELIHOOD}: an endpoint tells the first token alone; give {FIRST_TOKEN}")
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        asked = [_question(pair, asking) for pair in pairs]
-        answers = chat.ask(asked, server).answers
+        questions = [_question(pair, asking) for pair in pairs]
+        answers = chat_client.ask_questions(questions, server).answers
         with _undamaged(server.cache):
-            return np.array([_likelihood(one.text, asking.answer) if one else math.nan for one in answers])
+            return np.array([_likelihood(reply.text, asking.answer) if reply else math.nan for reply in answers])
 
     return scores
 
 
-def _question(pair: Pair, asking: Asking) -> Question:
-    path, box = unboxed(pair[0])
+def _question(pair: Pair, asking: VqaQuestion) -> Question:
+    path, box = parse_reference(pair[0])
     if box:
         raise UserError(f"{pair[0]}: a part of a picture is not sent to an endpoint; take a model in a folder")
     return Question(asking.about(pair[1]), path, SIDE, max_tokens=1, likeliest=LIKELIEST)
@@ -140,19 +145,19 @@ def _likelihood(likeliest: str, answer: str) -> float:
     for token, log in json.loads(likeliest).items():
         word = token.strip().lower()
         share[word] = min(share.get(word, 0.0) + math.exp(min(log, 0.0)), 1.0)
-    wanted = answer.strip().lower()
-    opposite = share.get(OPPOSITES.get(wanted, ""))
-    return share.get(wanted, 0.0 if opposite is None else 1 - opposite)
+    expected = answer.strip().lower()
+    opposite = share.get(OPPOSITES.get(expected, ""))
+    return share.get(expected, 0.0 if opposite is None else 1 - opposite)
 
 
-def picture(ref: str, upright: bool = False) -> Image:
+def load_picture(ref: str, upright: bool = False) -> Image:
     """The picture of a reference, cut to its box. Raises ImageError."""
-    path, box = unboxed(ref)
-    whole = images.load(path, upright)
-    return cut(whole, path, box, upright) if box else whole
+    path, box = parse_reference(ref)
+    image = images.load_image(path, upright)
+    return crop_to_box(image, path, box, upright) if box else image
 
 
-def square(image: Image, way: str, processor: Any) -> Image:
+def make_square(image: Image, way: str, processor: Any) -> Image:
     """The picture as the authors' code for its family hands it to the processor."""
     from PIL import Image as pil
     from torchvision.transforms import functional
@@ -170,71 +175,71 @@ def square(image: Image, way: str, processor: Any) -> Image:
 
 
 @dataclass(frozen=True)
-class Answered(Paired):
+class AnsweredPairs(Paired):
     """What a generative model says of pairs, and nothing else."""
 
     def images(self, refs: Sequence[str]) -> np.ndarray:
         """Raises UserError: there are no vectors."""
-        raise _without("vectors of pictures")
+        raise _no_vectors("vectors of pictures")
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
         """Raises UserError: there are no vectors."""
-        raise _without("vectors of texts")
+        raise _no_vectors("vectors of texts")
 
-    def similarities(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
         """Raises UserError: a text is compared with pictures alone."""
-        raise _without("texts beside texts")
+        raise _no_vectors("texts beside texts")
 
 
-def _without(what: str) -> UserError:
+def _no_vectors(what: str) -> UserError:
     return UserError(f"--vqascore: this benchmark needs {what}, and VQAScore has none; leave it out of --benchmarks")
 
 
-def answered(refs: Iterable[str], ask: Scores) -> Answered:
+def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
     """What benchmarks with these pictures are scored on; pictures that cannot be read are listed in `failed`."""
-    reason = {ref: _fault(ref) for ref in dict.fromkeys(refs)}
+    reason = {ref: _read_fault(ref) for ref in dict.fromkeys(refs)}
     good = [ref for ref, why in reason.items() if not why]
     nothing = np.zeros((0, 0), np.float32)
     failed = {ref: why for ref, why in reason.items() if why}
-    return Answered(nothing, nothing, {ref: row for row, ref in enumerate(good)}, {}, failed, ask=ask)
+    return AnsweredPairs(nothing, nothing, {ref: row for row, ref in enumerate(good)}, {}, failed, ask=ask)
 
 
-def _fault(ref: str) -> str:
+def _read_fault(ref: str) -> str:
     try:
-        picture(ref)
+        load_picture(ref)
     except images.ImageError as error:
         return error.reason
     return ""
 
 
-def documents(
-    model: str, loaded: score.Loaded, device: str, words: Mapping[str, str], api_key_env: str = ""
+def vqascore_documents(
+    model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str], api_key_env: str = ""
 ) -> dict[str, dict]:
     """Result documents by benchmark name, as those of a checkpoint. Raises UserError where it cannot be asked.
 
     `words`: fields of Asking in place of those of the model's family.
     """
     start = time.perf_counter()
-    ask, made_with = opened(model, device, words, loaded.how, api_key_env)
-    shown = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
-    seen = replace(answered(shown, ask), ties=loaded.how.ties)
-    scored = {name: benchmark.score(seen) for name, benchmark in loaded.benchmarks.items()}
-    return score.told(scored, loaded, made_with, round(time.perf_counter() - start, 3))
+    ask, made_with = open_scorer(model, device, words, loaded.how, api_key_env)
+    references = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
+    targets = replace(score_targets(references, ask), ties=loaded.how.ties)
+    scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
+    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
 
 
-def opened(
-    model: str, device: str, words: Mapping[str, str], how: How = USUAL, api_key_env: str = ""
+def open_scorer(
+    model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING, api_key_env: str = ""
 ) -> tuple[Scores, Mapping[str, str]]:
     """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
-    from compclip.data.captioners import hf
+    from compclip.prepare.captioners import hf
 
-    asking = askings.of_family("", words)  # words that are wrong end here, before a model is read
+    asking = askings.question_of_family("", words)  # words that are wrong end here, before a model is read
     if model.startswith(("http://", "https://")):
         url, _, name = model.rpartition("::")
         server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
-        return of_endpoint(server, asking), {"vqascore": model} | asdict(asking)
-    processor, network = hf.load(model, device)
-    asking = askings.of_family(hf.family(network), words)
+        return scores_by_endpoint(server, asking), {"vqascore": model} | asdict(asking)
+    processor, network = hf.load_model(model, device)
+    asking = askings.question_of_family(hf.model_family(network), words)
     facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}
-    scores = of_model(processor, network, asking, upright=how.pictures == "upright")
+    scores = scores_by_model(processor, network, asking, upright=how.pictures == "upright")
     return scores, {"vqascore": model} | asdict(asking) | facts

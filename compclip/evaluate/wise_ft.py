@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import code, names, plugins
+from compclip.base import code_hash, names, plugins
 from compclip.base.errors import UserError, entry
-from compclip.base.files import out_folder, read_mapping, write_json
+from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
-from compclip.config.planned import undamaged
-from compclip.evaluate import cells, line, score
+from compclip.config.plan import reading
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
+from compclip.evaluate import cell_results, score, weight_line
 from compclip.model import backbone
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
@@ -43,105 +43,108 @@ FARTHEST = 1e6  # of --alpha on both sides: float32 holds what becomes of any we
 
 
 @dataclass(frozen=True)
-class Asked:
+class LineTask:
     """What is scored on a line, and how."""
 
     alphas: list[float]
     benchmarks: Mapping[str, Section]
-    how: How
+    how: Scoring
 
     @classmethod
-    def of(cls, params: Params) -> Asked:
+    def from_params(cls, params: Params) -> LineTask:
         """As params.yaml has it."""
         names = params.wise_ft.benchmarks or params.evaluate.benchmarks
         sections = {name: params.benchmarks[name] for name in names}
-        return cls(list(params.wise_ft.alphas), sections, params.evaluate.how)
+        return cls(list(params.wise_ft.alphas), sections, params.evaluate.scoring)
 
     @classmethod
-    def planned(cls, plan: Mapping[str, Any]) -> Asked:
+    def planned(cls, plan: Mapping[str, Any]) -> LineTask:
         """As a plan file has it."""
         sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}
-        return cls(plan["alphas"], sections, How(**plan["how"]))
+        return cls(plan["alphas"], sections, Scoring(**plan["how"]))
 
 
-def bring(cell: Cell, asked: Asked, root: Path, device: str) -> tuple[dict, bool]:
+def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dict, bool]:
     """The document of a cell's line, and whether it had to be made: it is kept where it was made of the same.
 
     Raises UserError for a cell that has no line, or was not trained yet.
     """
-    ends, out = _ends(cell, root), Published(root, cell).line
-    loaded = score.load(asked.benchmarks, list(asked.benchmarks))
-    modules = sorted({plugins.locate(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
+    ends, out = _line_ends(cell, root), Published(root, cell).line
+    loaded = score.load_benchmarks(task.benchmarks, list(task.benchmarks))
+    modules = sorted({plugins.locate_plugin(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
     made_of = {
-        "checkpoints": {str(p.relative_to(root)): backbone.weights_fingerprint(p) for p in ends},
+        "checkpoints": {str(p.relative_to(root)): fingerprint(p) for p in ends},
         "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
-        "alphas": asked.alphas,
-        "how": asked.how.recorded(),
-        "code": code.digest(line.__name__, *modules),
+        "alphas": task.alphas,
+        "how": task.how.recorded(),
+        "code": code_hash.hash_code(weight_line.__name__, *modules),
     }
     old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():
         return old, False
-    start, found = time.perf_counter(), []
+    start, points = time.perf_counter(), []
     pretrained, tuned = (backbone.load(path, device=device) for path in ends)
-    for point in line.points(pretrained, tuned, asked.alphas, loaded.benchmarks, asked.how):
-        found.append(point)
-        print(f"{cell.name}: alpha {point['alpha']:g} ({len(found)} of {len(asked.alphas)})", flush=True)
+    for point in weight_line.score_line(pretrained, tuned, task.alphas, loaded.benchmarks, task.how):
+        points.append(point)
+        print(f"{cell.name}: alpha {point['alpha']:g} ({len(points)} of {len(task.alphas)})", flush=True)
     seconds = round(time.perf_counter() - start, 3)
-    document = {"cell": cell.name, "seconds": seconds, **made_of, "points": found}
+    document = {"cell": cell.name, "seconds": seconds, **made_of, "points": points}
     write_json(out, document)
     return document, True
 
 
-def _ends(cell: Cell, root: Path) -> tuple[Path, Path]:
+def _line_ends(cell: Cell, root: Path) -> tuple[Path, Path]:
     """The checkpoints between which a cell's line runs."""
     if cell.method == PRETRAINED:
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
-    return cells.pretrained(cell, root), cells.checkpoint(cell, root)
+    return cell_results.pretrained(cell, root), cell_results.checkpoint(cell, root)
 
 
-def bring_all(method: Name, root: Path, device: str) -> None:
+def bring_lines(method: Name, root: Path, device: str) -> None:
     """All lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    with undamaged(path):
+    with reading(path):
         document = read_mapping(path)
-        asked, wanted = Asked.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
+        task, method_cells = LineTask.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
     failed = []
-    for cell in wanted:
+    for cell in method_cells:
         try:
-            made = bring(cell, asked, root, device)[1]
-            print(f"{cell.name}: {'made' if made else 'made of the same before'}", flush=True)
+            was_scored = bring_line(cell, task, root, device)[1]
+            print(f"{cell.name}: {'made' if was_scored else 'made of the same before'}", flush=True)
         except UserError as error:
             failed.append(cell.name)
             print(f"{cell.name}: {error}", file=sys.stderr)
     if failed:
-        raise UserError(f"wise_ft: {len(failed)} of {len(wanted)} lines failed (see above): {', '.join(failed)}")
+        raise UserError(f"wise_ft: {len(failed)} of {len(method_cells)} lines failed (see above): {', '.join(failed)}")
 
 
-def table(document: Mapping[str, Any]) -> str:
+def line_table(document: Mapping[str, Any]) -> str:
     """One line a metric, one column an alpha."""
-    found = document["points"]
-    head = f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in found)
+    points = document["points"]
+    head = f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in points)
     return "\n".join(
-        [head, *(f"{name:<44}" + "".join(f"{p['metrics'][name]:>7.3f}" for p in found) for name in found[0]["metrics"])]
+        [
+            head,
+            *(f"{name:<44}" + "".join(f"{p['metrics'][name]:>7.3f}" for p in points) for name in points[0]["metrics"]),
+        ]
     )
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Score the lines of a method or a cell, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
-    backbone.check(args.device)
+    backbone.check_device(args.device)
     if args.method:
-        bring_all(names.given(args.method, "--method"), root, args.device)
+        bring_lines(names.parse_name(args.method, "--method"), root, args.device)
     elif args.cell:
-        params = read.load(args.params, args.overrides)
+        params = read.load_params(args.params, args.overrides)
         cell = grid.resolve(params, args.cell).cell
-        print(table(bring(cell, Asked.of(params), root, args.device)[0]))
+        print(line_table(bring_line(cell, LineTask.from_params(params), root, args.device)[0]))
     else:
-        out = out_folder(args.out)
-        line.between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
+        out = check_output_folder(args.out)
+        weight_line.model_between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
         print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0
 
@@ -168,9 +171,9 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def _check_line(args: argparse.Namespace) -> None:
     """A line's place and its points are not chosen here."""
-    given = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
+    line_options = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
     what = f"--cell {args.cell}" if args.cell else f"--method {args.method}"
-    for option in (option for option, value in given.items() if value not in ("", None)):
+    for option in (option for option, value in line_options.items() if value not in ("", None)):
         raise UserError(
             f"{what}: is scored at wise_ft.alphas of params.yaml into its own place; leave "
             f"out {option}, or give --pretrained instead of {what.split()[0]}"

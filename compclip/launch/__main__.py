@@ -21,18 +21,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError, entry
-from compclip.base.files import sole
+from compclip.base.files import hold_exclusively
 from compclip.config import read
-from compclip.config.asked import STAGES
+from compclip.config.requested_shards import STAGES
 from compclip.config.sections import Params
-from compclip.launch import estimate, grid, profiles
+from compclip.launch import estimate, grid_runs, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, parameters, recovered
-from compclip.runs import jobs, machine, notify, tasks
+from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
+from compclip.runs import jobs, machine, notify, shard_tasks
 from compclip.runs.jobs import Job
-from compclip.runs.local import SideBySide
+from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
-from compclip.runs.store import StoredRun
+from compclip.runs.run_store import StoredRun
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -40,38 +40,37 @@ BUSY = f"{LOCK}: process {{}} is sending runs already; wait for it or stop it"
 
 
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
-    """Send what is stale; 0 where nothing failed."""
-    params = read.load(params_path)
+    """Send the stale runs of the grid; return 0 where nothing failed."""
+    params = read.load_params(params_path)
     if not dry:
-        grid.prepare(params, root)
-    if not dry:
-        recovered(profile, root)
-    every = grid.runs(params, root)
-    todo = grid.stale(list(every.values()), params, root)
-    live = {p.key: job for p in todo if (job := jobs.attach(p.folder))}
+        grid_runs.prepare_inputs(params, root)
+        recover_jobs(profile, root)
+    runs = grid_runs.locate_runs(params, root)
+    todo = grid_runs.list_stale(list(runs.values()), params, root)
+    live = {p.key: job for p in todo if (job := jobs.find_live_job(p.folder))}
     print(
-        f"{len(every)} runs: {len(every) - len(todo)} finished, {len(live)} on their way, "
+        f"{len(runs)} runs: {len(runs) - len(todo)} finished, {len(live)} on their way, "
         f"{len(todo) - len(live)} to send",
         flush=True,
     )
     if dry:
-        print("\n".join(costs(profile, [p for p in todo if p.key not in live], root)))
+        print("\n".join(list_costs(profile, [p for p in todo if p.key not in live], root)))
     if profile.executor == "local":
-        return 0 if dry else _local(todo, params_path, workers, profile.notify)
-    return _slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
+        return 0 if dry else _send_local(todo, params_path, workers, profile.notify)
+    return _send_slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
 
 
-def costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
-    """What each run that is left will cost where the profile sends it, and all together."""
-    on_gpu = bool(machine.gpus() if profile.executor == "local" else profile.gpus)
-    return estimate.report(estimate.asked(todo), estimate.finished(todo, root), on_gpu)
+def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
+    """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
+    on_gpu = bool(machine.list_gpus() if profile.executor == "local" else profile.gpus)
+    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), on_gpu)
 
 
-def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
-    def lost(stored: StoredRun, reason: str) -> None:
-        notify.post(variable, News(f"{stored.cell.name} failed", {"failed": 1}, {stored.cell.name: reason}))
+def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
+    def post_failure(run: StoredRun, reason: str) -> None:
+        notify.post(variable, News(f"{run.cell.name} failed", {"failed": 1}, {run.cell.name: reason}))
 
-    failed = SideBySide(todo, params_path, machine.slots_for(workers), lost=lost).drive()
+    failed = LocalRunDriver(todo, params_path, machine.divide_gpus(workers), on_failed=post_failure).drive()
     if failed:
         print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
     counts = {"runs": len(todo), "done": len(todo) - len(failed), "failed": len(failed)}
@@ -80,26 +79,26 @@ def _local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: 
     return 1 if failed else 0
 
 
-def _slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, dry: bool, root: Path) -> int:
+def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, dry: bool, root: Path) -> int:
     if dry and todo:
-        options = parameters(profile, todo, root / ".work" / "code", root)
+        options = submitit_options(profile, todo, root / ".work" / "code", root)
         print("\n".join(f"{name}: {value}" for name, value in options.items()))
     if dry:
         return 0
-    ready = [p for p in todo if _writable(p, params_path)]
-    if ready:
-        sent = Slurm(profile, root).submit_all(ready, params_path)
-        print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(ready, sent, strict=True)))
+    writable = [p for p in todo if _write_inputs(p, params_path)]
+    if writable:
+        submitted = Slurm(profile, root).submit_all(writable, params_path)
+        print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(writable, submitted, strict=True)))
         print("sent; `dvc repro` waits for them and publishes, `python -m compclip status --watch` shows them")
-    return 0 if len(ready) == len(todo) else 1
+    return 0 if len(writable) == len(todo) else 1
 
 
-def _writable(stored: StoredRun, params_path: str) -> bool:
-    """Whether a run's folder takes what its job reads; the others are sent without it."""
+def _write_inputs(run: StoredRun, params_path: str) -> bool:
+    """Write what a run's job reads; False where its folder cannot be written, and the others are sent without it."""
     try:
-        jobs.write_inputs(stored, params_path)
+        jobs.write_inputs(run, params_path)
     except UserError as error:
-        print(f"{stored.cell.name}: not sent: {error}", file=sys.stderr)
+        print(f"{run.cell.name}: not sent: {error}", file=sys.stderr)
         return False
     return True
 
@@ -109,11 +108,11 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
 
     With stages, those of their shards alone.
     """
-    params = read.load(params_path)
-    sent = tasks.of(stages or STAGES, data or list(params.data), root)
-    found = [job for task in sent if (job := jobs.find(task.folder))]
-    found += [] if stages else _jobs_of_runs(params, root, bool(sent))
-    live = [job for job in found if job.state() in jobs.LIVE]
+    params = read.load_params(params_path)
+    tasks = shard_tasks.find_tasks(stages or STAGES, data or list(params.data), root)
+    grid_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
+    grid_jobs += [] if stages else _find_run_jobs(params, root, bool(tasks))
+    live = [job for job in grid_jobs if job.state() in jobs.LIVE]
     for job in live:
         job.cancel()
     deadline = time.monotonic() + CANCEL_S
@@ -121,18 +120,18 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
         if time.monotonic() > deadline:
             raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip status`, then try again")
         time.sleep(0.5)
-    for job in found:
-        jobs.forget(job.folder)
-    for task in sent:
+    for job in grid_jobs:
+        jobs.forget_job(job.folder)
+    for task in tasks:
         task.forget()
-    print(f"{len(live)} jobs stopped, {len(found) - len(live)} that were over forgotten; what they saved stays")
+    print(f"{len(live)} jobs stopped, {len(grid_jobs) - len(live)} that were over forgotten; what they saved stays")
     return 0
 
 
-def _jobs_of_runs(params: Params, root: Path, shards: bool) -> list[Job]:
-    """Those of the grid; as long as shards are made there may be none, and runs have no keys."""
+def _find_run_jobs(params: Params, root: Path, shards: bool) -> list[Job]:
+    """Find the jobs of the grid's runs; none while the data's shards are made, since runs have no keys then."""
     try:
-        return [job for p in grid.runs(params, root).values() if (job := jobs.find(p.folder))]
+        return [job for p in grid_runs.locate_runs(params, root).values() if (job := jobs.find_job(p.folder))]
     except UserError as error:
         if not shards:
             raise
@@ -141,7 +140,7 @@ def _jobs_of_runs(params: Params, root: Path, shards: bool) -> list[Job]:
 
 
 def main(argv: list[str]) -> int:
-    """Send or cancel."""
+    """Run the command `launch`."""
     parser = argparse.ArgumentParser(prog="python -m compclip.launch", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
@@ -153,21 +152,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--shards-per-task", type=int, help="with --stage: how many shards a job of the cluster makes")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    profile = profiles.load(args.profile)
-    _check(args)
-    with contextlib.nullcontext() if args.dry_run else sole(LOCK, BUSY):
+    profile = profiles.load_profile(args.profile)
+    _check_options(args)
+    with contextlib.nullcontext() if args.dry_run else hold_exclusively(LOCK, BUSY):
         try:
             if args.action == "cancel":
                 return cancel(args.params, [args.stage] if args.stage else (), args.data)
             if args.stage:
-                return _shards(args, profile)
+                return _send_shards(args, profile)
             return send(profile, args.params, args.dry_run, args.jobs or profile.jobs)
         except KeyboardInterrupt:
             print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)
             return 130
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):
         if number is not None and number < 1:
             raise UserError(f"{option} {number}: must be >= 1")
@@ -175,11 +174,11 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("--data, --shards-per-task: are of shards; give --stage too, or leave them out")
 
 
-def _shards(args: argparse.Namespace, profile: Profile) -> int:
-    from compclip.launch.shards import Sender  # which loads what analyses captions: seconds
+def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
+    from compclip.launch.shard_sender import ShardSender  # loads the captions' annotator, which takes seconds
 
-    sender = Sender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
-    return sender.send(args.stage, args.data, read.load(args.params))
+    sender = ShardSender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
+    return sender.send(args.stage, args.data, read.load_params(args.params))
 
 
 if __name__ == "__main__":

@@ -11,18 +11,18 @@ import argparse
 import sys
 
 from compclip.base.errors import UserError, entry
-from compclip.config import asked
-from compclip.data import work
-from compclip.runs import tasks
-from compclip.runs.tasks import Task
+from compclip.config import requested_shards
+from compclip.prepare import shard_work
+from compclip.runs import shard_tasks
+from compclip.runs.shard_tasks import Task
 
 
-def check(task: Task) -> None:
+def check_task(task: Task) -> None:
     """Raise UserError where the stage now makes other shards than when the task was sent."""
-    place = task.folder.path.parents[1]
-    wanted = asked.read(place).shards
+    folder = task.folder.path.parents[1]
+    current_keys = requested_shards.read_request(folder).shards
     for name, key in task.shards.items():
-        if wanted.get(name) != key:
+        if current_keys.get(name) != key:
             raise UserError(
                 f"{task.name}: code, parameters or data changed since it was submitted (of shard {name}); undo that, "
                 f"or launch the stage again"
@@ -33,9 +33,9 @@ def main(argv: list[str]) -> int:
     """Make a task's shards."""
     parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
     parser.add_argument("task")
-    task = tasks.read(tasks.folder(parser.parse_args(argv).task))
-    check(task)
-    return work.main([str(task.folder.path.parents[1]), *task.shards])
+    task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
+    check_task(task)
+    return shard_work.main([str(task.folder.path.parents[1]), *task.shards])
 
 
 if __name__ == "__main__":

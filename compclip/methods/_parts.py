@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.train import losses
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 
 # Composites (CLIC)
@@ -26,13 +25,17 @@ def captions(f: Features) -> list[Tensor]:
     return [f.text_BD, *f.positive_BPD.unbind(1)]
 
 
-def over(captions: Sequence[Tensor], term: Callable[[Tensor], Tensor]) -> Tensor:
+def mean_over(captions: Sequence[Tensor], term: Callable[[Tensor], Tensor]) -> Tensor:
     """The mean of a term over captions p_l (CLIC Eq. 4, 5); a scalar."""
+    import torch
+
     return torch.stack([term(p_BD) for p_BD in captions]).mean()
 
 
 def uni(f: Features, norm: str) -> Tensor:
     """CLIC Eq. 6: mean distance of p1 and p2, the same sentences in the other order; `norm`: squared or l2."""
+    import torch
+
     p1_BD, p2_BD = captions(f)[:2]
     difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
     if norm == "l2":
@@ -45,6 +48,8 @@ def uni(f: Features, norm: str) -> Tensor:
 
 def local_scores(f: Features, attention: str) -> Tensor:
     """[B, C] scores S_l of an image and its candidate texts (FSC-CLIP Eq. 6–8)."""
+    import torch
+
     token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)
     mask_BCT = torch.cat([f.token_mask_BT[:, None], f.negative_token_mask_BKT], dim=1)
     return losses.local_similarity(f.patch_BND, token_BCTD, mask_BCT, f.scale, attention)

@@ -14,16 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -58,6 +57,8 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
+    import torch
+
     own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
     terms = {"contrastive": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}  # Eq. 4
     if cfg.lambda_npc:

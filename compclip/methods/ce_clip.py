@@ -12,22 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import masked, replace, swap
+from compclip.text import masked_words, replace, swap
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 KINDS = ("ADJ", "NOUN", "VERB")
 RULES = {
-    "masked": (swap.nouns, *(masked.of_pos(pos) for pos in KINDS)),  # a masked language model's words
+    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
     "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
 }
 
@@ -57,11 +56,15 @@ def views(cfg: Config, step: int) -> Views:
 
 def memory(cfg: Config) -> dict[str, Tensor]:
     """The thresholds of the first step, one a kind."""
+    import torch
+
     return {"threshold_K": torch.full((len(RULES[cfg.words]),), 0.0 if cfg.threshold == "mean" else cfg.largest)}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
     """The thresholds of the next step: by how much the captions led the negatives of a kind, within [0, largest]."""
+    import torch
+
     before_K = f.memory["threshold_K"]
     if cfg.threshold == "fixed":
         return {"threshold_K": before_K}
@@ -95,6 +98,8 @@ def rank(f: Features) -> Tensor:
 
 def intra(f: Features, cfg: Config) -> Tensor:
     """A caption is nearer to its image than to negative captions: one softmax over both."""
+    import torch
+
     own_B1 = scores(f)[:, :1]
     if cfg.imc == "own":
         text_BN, mask_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:], f.mask_BK

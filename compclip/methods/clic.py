@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.parts import part
+from compclip.interface.views import Views, step_in_epoch
 from compclip.methods import _check
-from compclip.methods._parts import captions, over, uni
-from compclip.text import swap
+from compclip.methods._parts import captions, mean_over, uni
+from compclip.text import caption_sentences, composite_captions
 from compclip.train import losses
-from compclip.train.batch import Views
-from compclip.train.steps import within
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -49,7 +48,7 @@ class Config:
         _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
         _check.at_least(self, 1, "positives")
         _check.one_of(self, "uni_norm", ("squared", "l2"))
-        _check.one_of(self, "ends", swap.JOINS)
+        _check.one_of(self, "ends", caption_sentences.JOINS)
         _check.one_of(self, "statistics", ("own", "imagenet"))
         _check.one_of(self, "partner", ("random", "common_noun"))
         if self.lambda_uni and self.positives < 2:
@@ -64,6 +63,7 @@ def views(cfg: Config, step: int) -> Views:
     statistics = "imagenet" if cfg.composites and cfg.statistics == "imagenet" else ""
     return Views(
         composite=cfg.positives,
+        compose=composite_captions.compose,
         partner=partner,
         statistics=statistics,
         caption="first",
@@ -89,14 +89,14 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def plain(cfg: Config, step: int) -> bool:
     """Whether a step, counted from 0, is one of plain CLIP: composites come first."""
-    return cfg.alternate and (within(step) if cfg.restart else step) % 2 == 1
+    return cfg.alternate and (step_in_epoch(step) if cfg.restart else step) % 2 == 1
 
 
 def cont(f: Features) -> Tensor:
     """Eq. 4: images against captions p_l of the same l, mean over l."""
-    return over(captions(f), lambda p_BD: losses.clip(f.image_BD, p_BD, f.scale))
+    return mean_over(captions(f), lambda p_BD: losses.clip(f.image_BD, p_BD, f.scale))
 
 
 def s_neg(f: Features) -> Tensor:
     """Eq. 5: each p_l against the negative of its own image, mean over l."""
-    return over(captions(f), lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
+    return mean_over(captions(f), lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))

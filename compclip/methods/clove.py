@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import replace
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 

@@ -11,20 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import negate, stored
+from compclip.text import negate, stored_texts
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
-RULES = {"stored": stored.first_negative, "rule": negate.conclip}
+RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms, a third of each, scalars; without distractors NegCLIP's."""
+    import torch
+
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     text_BD, negation_BD, negated_B = f.text_BD, f.negative_BKD[:, 0], f.mask_BK[:, 0]

@@ -11,17 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text.wordlists import Lists
+from compclip.text.wordlists import WordLists
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -39,15 +38,15 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
         _check.at_least(self, 1, "bag")
-        Lists.of(self.words)
+        WordLists.parse(self.words)
         _check.one_of(self, "own", ("twice", "once"))
         _check.one_of(self, "caption", ("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """A negative of the caption, a bag, and a negative of each of its texts."""
-    lists = Lists.of(cfg.words)
-    return Views(negatives=(lists.rule,), bag=cfg.bag, bag_rule=lists.of_text, caption=cfg.caption)
+    lists = WordLists.parse(cfg.words)
+    return Views(negatives=(lists.rule,), bag=cfg.bag, bag_rule=lists.replace_word, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -65,6 +64,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def bag_negatives(f: Features) -> Tensor:
     """−log of an image's share in its bag against its bag's negatives: LSE(own ∪ negatives) − LSE(own)."""
+    import torch
+
     own_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.positive_BPD, f.scale)[:, 1:]
     wrong_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD[:, 1:], f.scale)[:, 1:]
     wrong_BM = wrong_BM.masked_fill(~f.mask_BK[:, 1:], -torch.inf)

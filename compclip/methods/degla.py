@@ -12,21 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Teacher, Views
 from compclip.methods import _check
-from compclip.text import replace, shuffle, stored, swap
+from compclip.text import replace, shuffle, stored_texts, swap
 from compclip.train import losses
-from compclip.train.batch import Teacher, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 RULES = {
-    "stored": tuple(stored.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
+    "stored": tuple(stored_texts.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
     "rules": (
         shuffle.bigram,
         swap.nouns,
@@ -80,6 +79,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def text_grounded(f: Features, cfg: Config) -> Tensor:
     """Eq. 9: a caption tells what the teacher makes of itself from its negatives, at a fixed scale."""
+    import torch
+
     negative_BKD, mask_BK = f.negative_BKD, f.mask_BK
     if cfg.text_negatives == "released":
         B, K = mask_BK.shape

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.methods._parts import hard_negative, local_scores
 from compclip.text import replace, shuffle, swap
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 TERMS = ("lambda_global", "lambda_local")  # of hard negatives

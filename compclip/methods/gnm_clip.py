@@ -11,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.lazy import torch
+from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import stored
+from compclip.text import stored_texts
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -37,12 +36,14 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """The first variations stored beside a picture (data.<name>.negative_images), with their captions."""
-    captions = tuple(stored.nth(j) for j in range(cfg.variations))
+    captions = tuple(stored_texts.nth(j) for j in range(cfg.variations))
     return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
+    import torch
+
     whole_BJ = f.negative_image_mask_BJ & f.mask_BK
     image_ND = torch.cat([f.image_BD, f.negative_image_BJD[whole_BJ]])
     text_ND = torch.cat([f.text_BD, f.negative_BKD[whole_BJ]])

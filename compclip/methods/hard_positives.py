@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import positives, replace, swap
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "none": ()}

@@ -23,19 +23,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import torch
 from compclip.base.parts import part
+from compclip.interface.views import Rule, Views
 from compclip.methods import _check
-from compclip.methods._parts import captions, hard_negative, local_scores, over, uni
-from compclip.text import masked, negate, positives, replace, shuffle, stored, swap
-from compclip.text.wordlists import Lists
+from compclip.methods._parts import captions, hard_negative, local_scores, mean_over, uni
+from compclip.text import composite_captions, masked_words, negate, positives, replace, shuffle, stored_texts, swap
+from compclip.text.wordlists import WordLists
 from compclip.train import losses
-from compclip.train.batch import Rule, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 CONTRAST, S_NEG, GLOBAL, LOCAL = PLACES = ("contrast", "s_neg", "global", "local")
@@ -50,8 +49,8 @@ NEGATIVES: dict[str, Rule] = {
     "clove": replace.RULES["clove"],  # for data with `relatives: true`
     "bigram": shuffle.bigram,
     "tokens": shuffle.tokens,  # FSC-CLIP's, as released
-    "masked": masked.any_word,  # SVLC's L
-    "stored": stored.first_negative,
+    "masked": masked_words.any_word,  # SVLC's L
+    "stored": stored_texts.first_negative,
 }
 LISTS = "lists"  # SVLC's R
 KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",), "caption": ()}
@@ -95,7 +94,7 @@ class Config:
         _check.fraction(self, "epsilon")
         _check.finite(self, "init_bias")
         _check.at_least(self, 1, "positives")
-        for field, known in (
+        for field, allowed in (
             ("contrast", ("softmax", "sigmoid")),
             ("caption", ("full", "first")),
             ("attention", losses.ATTENTION),
@@ -106,24 +105,24 @@ class Config:
             ("partner", PARTNERS),
             ("uni_norm", ("squared", "l2")),
         ):
-            _check.one_of(self, field, known)
-        _check.joined(self, "negatives", (*NEGATIVES, LISTS))
-        _check.joined(self, "place", PLACES)
+            _check.one_of(self, field, allowed)
+        _check.joined_names(self, "negatives", (*NEGATIVES, LISTS))
+        _check.joined_names(self, "place", PLACES)
         _fit(self)
 
 
 def _fit(cfg: Config) -> None:
     """Raise UserError for parts that cannot stand together, and for one that no step would have."""
-    places, rules = _check.parts(cfg.place), _check.parts(cfg.negatives)
-    whole = cfg.steps in (SINGLE, WITH_SINGLE)
+    places, rules = _check.split_names(cfg.place), _check.split_names(cfg.negatives)
+    has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
     if cfg.contrast == "sigmoid" and CONTRAST in places:
         raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
-    if whole and places and not rules:
+    if has_single_pictures and places and not rules:
         raise UserError(f"place={cfg.place}: single pictures have no negatives; name rules in negatives")
     if rules and not places:
         raise UserError(f"negatives={cfg.negatives}: no term has them; name one in place")
     for field in ("negatives", "concepts", "hard_positives"):
-        if not whole and getattr(cfg, field) != "none":
+        if not has_single_pictures and getattr(cfg, field) != "none":
             raise UserError(f"{field}={getattr(cfg, field)}: steps={cfg.steps} has no single pictures with parts; "
                             f"set steps to {SINGLE} or {WITH_SINGLE}")  # fmt: skip
     if cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2:
@@ -132,7 +131,7 @@ def _fit(cfg: Config) -> None:
 
 def needs(cfg: Config) -> dict[str, object]:
     """What must be so in the section of a data set."""
-    return {"relatives": True} if "clove" in _check.parts(cfg.negatives) else {}
+    return {"relatives": True} if "clove" in _check.split_names(cfg.negatives) else {}
 
 
 def needs_bias(cfg: Config) -> bool:
@@ -152,10 +151,16 @@ def composite(cfg: Config, step: int) -> bool:
 
 def views(cfg: Config, step: int) -> Views:
     """What the parts of a step ask for: of a composite, of a plain picture, or of one with all its parts."""
-    local = LOCAL in _check.parts(cfg.place)
+    local = LOCAL in _check.split_names(cfg.place)
     plain = Views(caption=cfg.caption, lowercase=cfg.lowercase)
     if composite(cfg, step):
-        return dataclasses.replace(plain, composite=cfg.positives, partner=PARTNERS[cfg.partner], tokens=local)
+        return dataclasses.replace(
+            plain,
+            composite=cfg.positives,
+            compose=composite_captions.compose,
+            partner=PARTNERS[cfg.partner],
+            tokens=local,
+        )
     if cfg.steps == WITH_PLAIN:
         return plain
     return dataclasses.replace(
@@ -169,13 +174,13 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def _negatives(cfg: Config) -> tuple[Rule, ...]:
-    known = NEGATIVES | {LISTS: Lists.of({}).rule}
-    return tuple(known[name] for name in _check.parts(cfg.negatives))
+    rules = NEGATIVES | {LISTS: WordLists.parse({}).rule}
+    return tuple(rules[name] for name in _check.split_names(cfg.negatives))
 
 
 def _positives(cfg: Config) -> tuple[Rule, ...]:
     if cfg.hard_positives == "paraphrase":
-        return (stored.paraphrase,)
+        return (stored_texts.paraphrase,)
     return tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
 
 
@@ -183,22 +188,24 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The terms of a step's parts, scalars, weights applied; a part that is off or of weight 0 has none."""
     if composite(cfg, step):
         apart = {"uni": cfg.lambda_uni * uni(f, cfg.uni_norm)} if cfg.lambda_uni else {}  # CLIC Eq. 6
-        cont = over(captions(f), lambda p_BD: contrast(f, p_BD, cfg, _check.parts(cfg.place)))  # CLIC Eq. 4
-        return {"cont": cfg.lambda_cont * cont} | told_apart(f, captions(f), cfg) | apart
+        cont = mean_over(captions(f), lambda p_BD: contrast(f, p_BD, cfg, _check.split_names(cfg.place)))  # CLIC Eq. 4
+        return {"cont": cfg.lambda_cont * cont} | negative_terms(f, captions(f), cfg) | apart
     if cfg.steps == WITH_PLAIN:
-        return {_named(cfg, ()): contrast(f, f.text_BD, cfg, ())}
-    places = _check.parts(cfg.place)
-    terms = {_named(cfg, places): contrast(f, f.text_BD, cfg, places)} | told_apart(f, [f.text_BD], cfg)
+        return {_contrast_name(cfg, ()): contrast(f, f.text_BD, cfg, ())}
+    places = _check.split_names(cfg.place)
+    terms = {_contrast_name(cfg, places): contrast(f, f.text_BD, cfg, places)} | negative_terms(f, [f.text_BD], cfg)
     return terms | concepts(f, cfg) | analogy(f, cfg)
 
 
-def _named(cfg: Config, places: tuple[str, ...]) -> str:
+def _contrast_name(cfg: Config, places: tuple[str, ...]) -> str:
     """The contrast's name, as the papers' methods have it."""
     return "sigmoid" if cfg.contrast == "sigmoid" else "negclip" if CONTRAST in places else "clip"
 
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
     """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
+    import torch
+
     if cfg.contrast == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)
@@ -207,14 +214,14 @@ def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...])
     return losses.clip(f.image_BD, text_BD, f.scale)
 
 
-def told_apart(f: Features, captions: list[Tensor], cfg: Config) -> dict[str, Tensor]:
+def negative_terms(f: Features, captions: list[Tensor], cfg: Config) -> dict[str, Tensor]:
     """An image's captions against its own negatives: plain (CLIC Eq. 3, 5), global and local (FSC-CLIP Eq. 3–10)."""
-    places, terms = _check.parts(cfg.place), {}
+    places, terms = _check.split_names(cfg.place), {}
     if S_NEG in places and cfg.lambda_s_neg:
-        s_neg = over(captions, lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
+        s_neg = mean_over(captions, lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
         terms["s_neg"] = cfg.lambda_s_neg * s_neg
     if GLOBAL in places and cfg.lambda_global:
-        terms["global"] = cfg.lambda_global * over(captions, lambda p_BD: _calibrated(_scores(f, p_BD), f, cfg))
+        terms["global"] = cfg.lambda_global * mean_over(captions, lambda p_BD: _calibrated(_scores(f, p_BD), f, cfg))
     if LOCAL in places and cfg.lambda_local:
         terms["local"] = cfg.lambda_local * _calibrated(local_scores(f, cfg.attention), f, cfg)
     return terms
@@ -232,11 +239,11 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """C2LIP's terms of concepts (Eq. 5–7)."""
     if cfg.concepts == "none":
         return {}
-    terms, given = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
+    terms, concept_features = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
     if cfg.lambda_npc:
-        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *given)
+        terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *concept_features)
     if cfg.lambda_xac:
-        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *given)
+        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *concept_features)
     return terms
 
 

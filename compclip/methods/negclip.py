@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 RULES = text_swap.RULES

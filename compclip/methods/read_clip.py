@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
+from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import swap
 from compclip.train import losses
-from compclip.train.batch import Views, Widths
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -55,7 +55,7 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The decoder, with the map that it reads embeddings by."""
     from compclip.train import decoders  # a class of torch's: importing it imports torch
 
-    return decoders.of(cfg.decoder, widths)
+    return decoders.build_decoder(cfg.decoder, widths)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Checkpoints that others published, scored beside ours and never trained: a variant names one by its path.
 
 The run's checkpoint is the published weights in open_clip's format; `compclip fetch` brings most of them to
-models/released, where the stage `keys` sees them. docs/usage.md names the layouts, and those that nobody can have.
+models/released, where the stage `keys` sees them. docs/released.md names the layouts, and those that nobody can have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compclip.methods import _check
 
 if TYPE_CHECKING:
     from compclip.config.sections import Backbone, Run
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 TRAINS = False
 FETCHED = ("models", "released")
@@ -52,39 +52,41 @@ def reads(cfg: Config) -> dict[str, str]:
     """
     if not cfg.path:
         raise UserError("method released: names no checkpoint; name a variant of it that has a path: released.NAME")
-    parts = Path(cfg.path).parts
-    entry = parts[2] if parts[:2] == FETCHED and len(parts) > 2 else ""
+    folders = Path(cfg.path).parts
+    entry = folders[2] if folders[:2] == FETCHED and len(folders) > 2 else ""
     return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
 
 
-def model(run: Run, root: Path, start: dict[str, Any], device: str) -> Model:
+def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel:
     """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
-    from compclip.model import backbone, weights
+    from compclip.model import backbone, weight_files
 
     cfg, path = run.method, root / run.method.path
-    if cfg.layout and (found := weights.layout(path)) != cfg.layout:
-        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {found}; mend methods.{run.cell.method}")
-    known = weights.layout(path) == "open_clip"
-    made = backbone.load(
+    if cfg.layout and (layout := weight_files.find_layout(path)) != cfg.layout:
+        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; mend methods.{run.cell.method}")
+    is_open_clip = weight_files.find_layout(path) == "open_clip"
+    released = backbone.load(
         path,
-        "" if known else cfg.model or run.backbone.model,
+        "" if is_open_clip else cfg.model or run.backbone.model,
         device,
         cfg.tokenizer,
         cfg.activation,
         alpha=cfg.lora_alpha,
     )
     if differs := [
-        key for key in ("embed_dim", "vision_cfg", "text_cfg") if _of(made.model_cfg, key) != _of(start, key)
+        key
+        for key in ("embed_dim", "vision_cfg", "text_cfg")
+        if _comparable_section(released.model_cfg, key) != _comparable_section(start, key)
     ]:
         raise UserError(
             f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
             f"give {run.cell.method} a grid of its own"
         )
-    return made
+    return released
 
 
-def _of(model_cfg: dict[str, Any], key: str) -> Any:
+def _comparable_section(model_cfg: dict[str, Any], key: str) -> Any:
     """A part of a config without what may differ: how long a text is, and where towers and words came from."""
     free = ("context_length", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name", "tokenizer_kwargs")
-    part = model_cfg.get(key)
-    return {k: v for k, v in part.items() if k not in free} if isinstance(part, dict) else part
+    section = model_cfg.get(key)
+    return {k: v for k, v in section.items() if k not in free} if isinstance(section, dict) else section

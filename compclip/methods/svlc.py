@@ -14,29 +14,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from compclip.base.beside import beside_captions
 from compclip.base.parts import part
+from compclip.base.text_requirements import requires_stored
+from compclip.interface.views import Rule, Views
 from compclip.methods import _check
-from compclip.text import masked, stored
-from compclip.text.wordlists import Lists
+from compclip.text import masked_words, stored_texts
+from compclip.text.wordlists import WordLists
 from compclip.train import losses
-from compclip.train.batch import Rule, Views
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from compclip.interface.features import Features
     from compclip.text.annotation import Annotation
-    from compclip.train.features import Features
 
 TRAINS = True
 NEGATIVES = ("lists", "masked", "both", "none")
 
 
-@beside_captions("masked")
-def either(lists: Lists, annotation: Annotation, rng: np.random.Generator) -> str | None:
+@requires_stored("masked")
+def either(lists: WordLists, annotation: Annotation, rng: np.random.Generator) -> str | None:
     """R or L by a fair coin; None where that one has nothing, whatever the other has."""
-    return (lists.rule if rng.random() < 0.5 else masked.any_word)(annotation, rng)
+    return (lists.rule if rng.random() < 0.5 else masked_words.any_word)(annotation, rng)
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
         _check.one_of(self, "negatives", NEGATIVES)
-        Lists.of(self.words)
+        WordLists.parse(self.words)
         _check.one_of(self, "caption", ("full", "first"))
 
 
 def _rules(cfg: Config) -> tuple[Rule, ...]:
-    lists = Lists.of(cfg.words)
-    rules: dict[str, Rule] = {"lists": lists.rule, "masked": masked.any_word, "both": partial(either, lists)}
+    lists = WordLists.parse(cfg.words)
+    rules: dict[str, Rule] = {"lists": lists.rule, "masked": masked_words.any_word, "both": partial(either, lists)}
     return (rules[cfg.negatives],) if cfg.negatives in rules else ()
 
 
 def views(cfg: Config, step: int) -> Views:
     """One negative a caption, and the rewritten caption of data.<name>.texts.paraphrase where the analogy is on."""
-    positives = (stored.paraphrase,) if cfg.lambda_analogy else ()
+    positives = (stored_texts.paraphrase,) if cfg.lambda_analogy else ()
     return Views(negatives=_rules(cfg), positives=positives, caption=cfg.caption)
 
 

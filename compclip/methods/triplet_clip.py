@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.parts import part
+from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import stored
+from compclip.text import stored_texts
 from compclip.train import losses
-from compclip.train.batch import Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 
@@ -36,7 +36,7 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """The stored negative caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
-    return Views(negatives=(stored.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
+    return Views(negatives=(stored_texts.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -13,16 +13,16 @@ from compclip.model import backbone
 
 
 def main(argv: list[str]) -> int:
-    """The `backbone` stage."""
+    """Write the weights of one backbone: the `backbone` stage."""
     parser = argparse.ArgumentParser(prog="python -m compclip.model", description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    name = names.given(args.backbone, "--backbone")
-    params = read.load(args.params)
+    name = names.parse_name(args.backbone, "--backbone")
+    params = read.load_params(args.params)
     if name not in params.backbones:
         raise unknown("backbone", name, params.backbones, "backbones")
-    backbone.fetched(params.backbones[name], params.scenes.seed).save(Path("models") / name)
+    backbone.load_backbone(params.backbones[name], params.scenes.seed).save(Path("models") / name)
     return 0
 
 

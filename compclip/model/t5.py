@@ -6,16 +6,19 @@ B texts, L positions.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.model import borrowed, tokenizers
+from compclip.model import tokenizers, transformers_checks
+
+if TYPE_CHECKING:
+    from transformers import T5ForConditionalGeneration
 
 
-def model(source: str) -> nn.Module:
-    """The model in a folder or in the hub's cache. Raises UserError where there is none that can be read."""
+def load_decoder(source: str) -> T5ForConditionalGeneration:
+    """Load the model in a folder or in the hub's cache. Raises UserError where none can be read."""
     from transformers import T5ForConditionalGeneration
 
     try:
@@ -25,20 +28,22 @@ def model(source: str) -> nn.Module:
         raise UserError(f"decoder={source}: no T5 of transformers ({why}); give a folder with its files") from error
 
 
-def tokens(source: str, texts: list[str], longest: int) -> Tensor:
-    """Ids [B, L = longest] of some texts, padded with -1; they end with the tokenizer's end token.
+def tokenize_targets(source: str, texts: list[str], longest: int) -> Tensor:
+    """Return ids [B, L = longest] of texts, padded with -1; each text ends with the tokenizer's end token.
 
     Raises UserError for a folder without one.
     """
-    found = _tokenizer(source)(texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
-    return found.input_ids.masked_fill(found.attention_mask == 0, -1)
+    encoded = _load_tokenizer(source)(
+        texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt"
+    )
+    return encoded.input_ids.masked_fill(encoded.attention_mask == 0, -1)
 
 
 @functools.cache
-def _tokenizer(source: str) -> Any:
+def _load_tokenizer(source: str) -> Any:
     from transformers import AutoTokenizer
 
-    borrowed.check_tokenizer(source)
+    transformers_checks.check_tokenizer(source)
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it

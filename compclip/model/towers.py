@@ -5,29 +5,37 @@ B images or texts, N patches, T text positions, W width, D joint dim.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
-from compclip.base.lazy import open_clip
-from compclip.model.tokenizers import Layout
+from compclip.model.tokenizers import TokenLayout
 
-CLIP = Layout()
+if TYPE_CHECKING:
+    from compclip.model.clip_model import ClipModule
+
+CLIP = TokenLayout()
 
 
-def cast_to_bfloat16(clip: nn.Module) -> None:
-    """Hold weights in bfloat16, in place, but for those that open_clip's `--precision bf16` keeps in float32.
+def cast_to_bfloat16(clip: ClipModule) -> None:
+    """Cast weights to bfloat16 in place, except those that open_clip's `--precision bf16` keeps in float32.
 
     Of open_clip's own towers these are norms, embeddings, class token, scale and bias. A model with a tower of timm's
     is cast whole but for open_clip's norms; one with a tower of transformers', which open_clip cannot run so, as well.
     """
+    import open_clip
+
     layers = open_clip.transformer
     for module in clip.modules():
         if isinstance(module, layers.LayerNorm):
             module.__class__ = layers.LayerNormFp32  # as open_clip builds it for bfloat16: computes in float32
-    whole = hasattr(clip.visual, "trunk") or isinstance(getattr(clip, "text", None), open_clip.hf_model.HFTextEncoder)
-    if not whole:
+    casts_all = hasattr(clip.visual, "trunk") or isinstance(
+        getattr(clip, "text", None), open_clip.hf_model.HFTextEncoder
+    )
+    if not casts_all:
         open_clip.convert_weights_to_lp(clip, torch.bfloat16)
         return
     clip.to(torch.bfloat16)
@@ -36,8 +44,8 @@ def cast_to_bfloat16(clip: nn.Module) -> None:
             module.float()
 
 
-def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Unit embeddings [B, D] and, if asked, raw projected patches [B, N, D].
+def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Return unit embeddings [B, D] of pictures and, with `tokens`, raw projected patches [B, N, D].
 
     ViT: the final layer norm and the projection on every patch token, the class token left out; timm's (EVA02) alike.
     timm's attention pool (SigLIP, PE): the pool's value map, output projection and residual MLP on every patch (C2LIP
@@ -49,7 +57,7 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
     if not tokens:
         return clip.encode_image(image_B3HW, normalize=True), None
     if hasattr(clip.visual, "trunk"):
-        return _timm(clip.visual, image_B3HW)
+        return _encode_by_timm(clip.visual, image_B3HW)
     out = clip.visual.forward_intermediates(
         image_B3HW, indices=1, normalize_intermediates=True, output_fmt="NLC", output_extra_tokens=True
     )
@@ -58,7 +66,7 @@ def image(clip: nn.Module, image_B3HW: Tensor, tokens: bool = False) -> tuple[Te
     return F.normalize(out["image_features"], dim=-1), patch_BND
 
 
-def _timm(visual: nn.Module, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
+def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
     trunk = visual.trunk
     token_BNW = trunk.forward_features(image_B3HW)
     if token_BNW.ndim != 3 or not hasattr(trunk, "num_prefix_tokens"):
@@ -66,29 +74,32 @@ def _timm(visual: nn.Module, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
     pooled_BD = visual.head(trunk.forward_head(token_BNW))
     patch_BNW = token_BNW[:, trunk.num_prefix_tokens :]
     if (pool := getattr(trunk, "attn_pool", None)) is not None:
-        patch_BNW = _values(pool, patch_BNW)
+        patch_BNW = _pool_single_tokens(pool, patch_BNW)
     return F.normalize(pooled_BD, dim=-1), visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
 
 
-def _values(pool: nn.Module, token_BNW: Tensor) -> Tensor:
-    """What a pool would give that attended to one token alone."""
+def _pool_single_tokens(pool: Any, token_BNW: Tensor) -> Tensor:
+    """Return what the attention pool would give for each token alone."""
     value_BNW = pool.proj(pool.kv(token_BNW).chunk(2, dim=-1)[1])
     return value_BNW + pool.mlp(pool.norm(value_BNW))
 
 
-def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Unit embeddings [B, D] and, if asked, raw projected tokens of every position [B, T, D].
+def encode_texts(clip: ClipModule, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Return unit embeddings [B, D] of texts and, with `tokens`, raw projected tokens of every position [B, T, D].
 
-    CLIP's own causal tower is run only up to the longest text's end token (T <= L): what stands behind it is never
-    looked at. Towers that look both ways or pool elsewhere (CLIPA) are run whole.
+    CLIP's own causal tower is run only up to the longest text's end token (T <= L): nothing depends on what follows.
+    Towers without a causal mask, or with another pooling (CLIPA), are run on all positions.
     """
+    import open_clip
+
     if hasattr(clip, "text"):
-        return _custom(clip.text, text_BL, tokens)
-    causal, pool = clip.attn_mask is not None, clip.text_pool_type
-    T = int(text_BL.argmax(-1).max()) + 1 if causal and pool == "argmax" else text_BL.shape[1]
+        return _encode_by_text_tower(clip.text, text_BL, tokens)
+    causal_mask, pool = clip.attn_mask, clip.text_pool_type
+    T = int(text_BL.argmax(-1).max()) + 1 if causal_mask is not None and pool == "argmax" else text_BL.shape[1]
     text_BT = text_BL[:, :T]
     x_BTW = embed_tokens(clip, text_BT, slice(T))
-    x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=clip.attn_mask[:T, :T] if causal else None))
+    mask_TT = None if causal_mask is None else causal_mask[:T, :T]
+    x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=mask_TT))
     pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
     return (
         F.normalize(project(pooled_BW, clip.text_projection), dim=-1),
@@ -96,32 +107,32 @@ def text(clip: nn.Module, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor
     )
 
 
-def embed_tokens(clip: nn.Module, tokens: Tensor, positions: Tensor | slice) -> Tensor:
-    """What CLIP's own text tower begins with, in the type of its products; embeddings may be held in a wider one."""
+def embed_tokens(clip: ClipModule, tokens: Tensor, positions: Tensor | slice) -> Tensor:
+    """Return the input of CLIP's text tower in the type of its products; embeddings may be held in a wider type."""
     dtype = clip.transformer.get_cast_dtype()
     return clip.token_embedding(tokens).to(dtype) + clip.positional_embedding[positions].to(dtype)
 
 
-def _custom(tower: nn.Module, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:
+def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:
     if not tokens:
         return F.normalize(tower(text_BL), dim=-1), None
-    before, tower.output_tokens = tower.output_tokens, True
+    output_tokens, tower.output_tokens = tower.output_tokens, True
     try:
         pooled_BD, x_BTW = tower(text_BL)
     finally:
-        tower.output_tokens = before
+        tower.output_tokens = output_tokens
     return F.normalize(pooled_BD, dim=-1), project(x_BTW, tower.text_projection)
 
 
 def project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
-    """Into the joint space, in whichever way a tower has its projection; without one as it is."""
+    """Project into the joint space; `projection` is a module, a matrix, or None for no projection."""
     if projection is None:
         return x_W
     return projection(x_W) if isinstance(projection, nn.Module) else x_W @ projection
 
 
-def own_tokens(text_BL: Tensor, T: int, layout: Layout = CLIP) -> Tensor:
-    """[B, T] mask of a caption's own tokens and its end token: not the start token, not padding."""
+def mask_own_tokens(text_BL: Tensor, T: int, layout: TokenLayout = CLIP) -> Tensor:
+    """Return the [B, T] mask of a caption's own tokens and its end token: without start token and padding."""
     end_B1 = (text_BL if layout.end is None else (text_BL == layout.end).int()).argmax(-1, keepdim=True)
     position_T = torch.arange(T, device=text_BL.device)
     return (position_T >= layout.starts) & (position_T <= end_B1)

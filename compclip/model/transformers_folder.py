@@ -58,44 +58,46 @@ _POOL = "vision_model.head.attention.in_proj_"
 _PLACES = "vision_model.embeddings.position_embedding.weight"
 
 
-def holds(path: Path) -> bool:
-    """Whether a folder is one of transformers', or a pair of them."""
-    return path.is_dir() and bool(_parts(path))
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is in transformers' format, or a pair of such folders."""
+    return path.is_dir() and bool(_tower_folders(path))
 
 
-def files(folder: Path) -> list[Path]:
-    """Its weights. Raises UserError where they are not there, or in several parts."""
-    found = []
-    for part in _parts(folder):
-        file = next((part / name for name in NAMES if (part / name).is_file()), None)
+def find_files(folder: Path) -> list[Path]:
+    """Return a folder's weights files. Raises UserError where they are missing, or in several parts."""
+    files = []
+    for tower in _tower_folders(folder):
+        file = next((tower / name for name in NAMES if (tower / name).is_file()), None)
         if file is None:
-            raise UserError(f"{part}: has {CONFIG} but no {NAMES[0]}; put the weights there, in one file")
-        found.append(file)
-    return found
+            raise UserError(f"{tower}: has {CONFIG} but no {NAMES[0]}; put the weights there, in one file")
+        files.append(file)
+    return files
 
 
-def activation(folder: Path) -> str:
-    """What its config says of the activation; empty where it does not. Raises UserError for none of open_clip's."""
-    said = {found for part in _parts(folder) for found in _activations(part / CONFIG)}
-    if len(said) > 1:
+def read_activation(folder: Path) -> str:
+    """Return the activation that a folder's config names, or nothing. Raises UserError for one that open_clip lacks."""
+    activations = {name for tower in _tower_folders(folder) for name in _activations(tower / CONFIG)}
+    if len(activations) > 1:
         raise UserError(
-            f"{folder}: its towers have two activations, {' and '.join(sorted(said))}; no open_clip model has"
+            f"{folder}: its towers have two activations, {' and '.join(sorted(activations))}; no open_clip model has"
         )
-    return said.pop() if said else ""
+    return activations.pop() if activations else ""
 
 
-def renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors by open_clip's names; one whose name is not transformers' keeps it."""
-    given = {k: v for k, v in state.items() if not k.endswith(".position_ids")}
-    siglip = any(name.startswith("vision_model.head.") for name in given)
-    made = _siglip(given) if siglip else _clip(given)
-    return made | {"logit_scale": torch.tensor(math.log(100.0))} if "logit_scale" not in made else made
+def rename_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors by open_clip's names; a name that is not transformers' stays."""
+    tensors = {k: v for k, v in state.items() if not k.endswith(".position_ids")}
+    siglip = any(name.startswith("vision_model.head.") for name in tensors)
+    renamed = _rename_siglip(tensors) if siglip else _rename_clip(tensors)
+    return {"logit_scale": torch.tensor(math.log(100.0))} | renamed
 
 
-def _parts(folder: Path) -> list[Path]:
-    """The folder, or the two towers' below it; none where it is none of transformers'."""
-    below = [folder / name for name in PAIR]
-    return [folder] if (folder / CONFIG).is_file() else below if all((p / CONFIG).is_file() for p in below) else []
+def _tower_folders(folder: Path) -> list[Path]:
+    """Return the folder itself, the folders of two towers below it, or nothing where it is not transformers'."""
+    if (folder / CONFIG).is_file():
+        return [folder]
+    towers = [folder / name for name in PAIR]
+    return towers if all((tower / CONFIG).is_file() for tower in towers) else []
 
 
 def _activations(path: Path) -> list[str]:
@@ -103,69 +105,71 @@ def _activations(path: Path) -> list[str]:
     if not isinstance(config, dict):
         raise UserError(f"{path}: no mapping; fetch the file again")
     towers = [t for key in ("text_config", "vision_config") if isinstance(t := config.get(key), dict)] or [config]
-    said = [t.get("hidden_act") for t in towers]
+    names = [t.get("hidden_act") for t in towers]
     usual = USUAL.get(config["model_type"], "") if isinstance(config.get("model_type"), str) else ""
-    for found in said:
-        if found is not None and (not isinstance(found, str) or found not in ACTIVATIONS):
-            raise UserError(f"{path}: hidden_act={str(found)[:40]!r}: must be one of {', '.join(ACTIVATIONS)}")
-    return list(filter(None, (usual if found is None else ACTIVATIONS[found] for found in said)))
+    for name in names:
+        if name is not None and (not isinstance(name, str) or name not in ACTIVATIONS):
+            raise UserError(f"{path}: hidden_act={str(name)[:40]!r}: must be one of {', '.join(ACTIVATIONS)}")
+    return list(filter(None, (usual if name is None else ACTIVATIONS[name] for name in names)))
 
 
-def _clip(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    made, parts = {}, dict[str, dict[str, Tensor]]()
-    for name, tensor in given.items():
+def _rename_clip(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    renamed, projections = {}, dict[str, dict[str, Tensor]]()
+    for name, tensor in tensors.items():
         if name in _PROJECTIONS:
-            made[_PROJECTIONS[name]] = tensor.T
-        elif place := _LAYER.fullmatch(name):
-            tower = "visual.transformer" if place[1] == "vision" else "transformer"
-            _place(made, parts, f"{tower}.resblocks.{int(place[2])}", place, tensor, _BLOCK)
+            renamed[_PROJECTIONS[name]] = tensor.T
+        elif match := _LAYER.fullmatch(name):
+            tower = "visual.transformer" if match[1] == "vision" else "transformer"
+            _rename_layer(renamed, projections, f"{tower}.resblocks.{int(match[2])}", match, tensor, _BLOCK)
         else:
-            made[_ENDS.get(name, name)] = tensor
-    return made | _joined(parts)
+            renamed[_ENDS.get(name, name)] = tensor
+    return renamed | _join_projections(projections)
 
 
-def _siglip(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    made, parts = {}, dict[str, dict[str, Tensor]]()
-    for name, tensor in given.items():
+def _rename_siglip(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    renamed, projections = {}, dict[str, dict[str, Tensor]]()
+    for name, tensor in tensors.items():
         if name == _PLACES:
-            made["visual.trunk.pos_embed"] = tensor[None]
+            renamed["visual.trunk.pos_embed"] = tensor[None]
         elif name.startswith(_POOL):
-            made |= _pool(name.removeprefix(_POOL), tensor)
-        elif place := _LAYER.fullmatch(name):
-            vision, layer = place[1] == "vision", int(place[2])
+            renamed |= _split_pool(name.removeprefix(_POOL), tensor)
+        elif match := _LAYER.fullmatch(name):
+            vision, layer = match[1] == "vision", int(match[2])
             block = f"visual.trunk.blocks.{layer}" if vision else f"text.transformer.resblocks.{layer}"
-            _place(made, parts, block, place, tensor, _TIMM_BLOCK if vision else _BLOCK)
+            _rename_layer(renamed, projections, block, match, tensor, _TIMM_BLOCK if vision else _BLOCK)
         else:
-            made[_SIGLIP_ENDS.get(name, name)] = tensor
-    return made | _joined(parts)
+            renamed[_SIGLIP_ENDS.get(name, name)] = tensor
+    return renamed | _join_projections(projections)
 
 
-def _pool(end: str, tensor: Tensor) -> dict[str, Tensor]:
-    """Query, key and value of the pool, of which timm keeps the first by itself."""
+def _split_pool(end: str, tensor: Tensor) -> dict[str, Tensor]:
+    """Split the pool's projection into query, and key with value, as timm has them."""
     width = len(tensor) // 3 if tensor.ndim else 0
     pool = "visual.trunk.attn_pool"
-    return (
-        {f"{pool}.q.{end}": tensor[:width], f"{pool}.kv.{end}": tensor[width:]} if width else {f"{_POOL}{end}": tensor}
-    )
+    if not width:
+        return {f"{_POOL}{end}": tensor}
+    return {f"{pool}.q.{end}": tensor[:width], f"{pool}.kv.{end}": tensor[width:]}
 
 
-def _place(
-    made: dict[str, Tensor], parts: dict[str, dict[str, Tensor]], block: str, place: re.Match[str], tensor: Tensor,
-    names: Mapping[str, str],
+def _rename_layer(
+    renamed: dict[str, Tensor], projections: dict[str, dict[str, Tensor]], block: str, match: re.Match[str],
+    tensor: Tensor, names: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """A layer's tensor under its name, or kept among those that are one tensor in open_clip."""
-    part, end = place[3], place[4]
-    if part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
-        whole = f"{block}.attn.qkv.{end}" if names is _TIMM_BLOCK else f"{block}.attn.in_proj_{end}"
-        parts.setdefault(whole, {})[part[-6]] = tensor
+    """Add a layer's tensor to `renamed`, or to `projections` if it is a part of one tensor in open_clip."""
+    layer, end = match[3], match[4]
+    if layer in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
+        joined = f"{block}.attn.qkv.{end}" if names is _TIMM_BLOCK else f"{block}.attn.in_proj_{end}"
+        projections.setdefault(joined, {})[layer[-6]] = tensor
     else:
-        made[f"{block}.{names[part]}.{end}" if part in names else place[0]] = tensor
+        renamed[f"{block}.{names[layer]}.{end}" if layer in names else match[0]] = tensor
 
 
-def _joined(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Queries, keys and values as one tensor each; of three that do not go together the parts."""
-    made = {}
-    for whole, own in parts.items():
-        fits = set(own) == set("qkv") and len({t.shape for t in own.values()}) == 1 and own["q"].ndim
-        made |= {whole: torch.cat([own[k] for k in "qkv"])} if fits else {f"{whole}.{k}": t for k, t in own.items()}
-    return made
+def _join_projections(projections: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return query, key and value as one tensor each; three that do not fit together stay apart."""
+    joined = {}
+    for name, tensors in projections.items():
+        if set(tensors) == set("qkv") and len({t.shape for t in tensors.values()}) == 1 and tensors["q"].ndim:
+            joined[name] = torch.cat([tensors[key] for key in "qkv"])
+        else:
+            joined |= {f"{name}.{key}": tensor for key, tensor in tensors.items()}
+    return joined

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from compclip.report import escape
-from compclip.report.claims import ABSENT, HOLDS, REFUTED, SEEDS, UNDECIDED, Evidence, Finding, counts
-from compclip.report.escape import md, md_code, tex
-from compclip.report.formats import between, number
+from compclip.report.claims import ABSENT, HOLDS, LEAST_SEEDS, REFUTED, UNDECIDED, Evidence, Finding, count_verdicts
+from compclip.report.escape import to_code, to_latex, to_markdown
+from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column
 
 RULE = (
     "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
-    f"in between, or with fewer than {SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
+    f"in between, or with fewer than {LEAST_SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
     "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
     "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
     "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
@@ -24,27 +24,44 @@ RULE = (
 )
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (
-    "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",
-    "seeds", "std", "items", "low", "high", "over", "paper_low", "paper_high", "why",
-)  # fmt: skip
+    "group",
+    "claim",
+    "paper",
+    "table",
+    "claim_verdict",
+    "inequality",
+    "verdict",
+    "column",
+    "difference",
+    "margin",
+    "seeds",
+    "std",
+    "items",
+    "low",
+    "high",
+    "over",
+    "paper_low",
+    "paper_high",
+    "why",
+)
 
 
 @dataclass(frozen=True)
-class Line:
+class InequalityText:
     """One inequality as text."""
 
     text: str
     paper: str
     ours: str
     interval: str
-    over: str
+    basis: str
     verdict: str
     css: str
     why: str
 
 
 @dataclass(frozen=True)
-class Block:
+class ClaimText:
     """One claim as text, its inequalities below each other."""
 
     name: str
@@ -52,85 +69,85 @@ class Block:
     source: str
     verdict: str
     css: str
-    lines: tuple[Line, ...]
+    lines: tuple[InequalityText, ...]
     missing: str
 
 
 @dataclass(frozen=True)
-class Section:
+class GroupClaims:
     """The claims of one group: those that the grid can answer, those it cannot, and how many have which verdict."""
 
     group: str
     counts: str
-    judged: tuple[Block, ...]
-    absent: tuple[Block, ...]
+    judged: tuple[ClaimText, ...]
+    absent: tuple[ClaimText, ...]
 
 
-def sections(findings: Sequence[Finding]) -> list[Section]:
-    """One section for each backbone and data set."""
-    made = []
+def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
+    """Build one section for each backbone and data set."""
+    sections = []
     for group in dict.fromkeys(f.group for f in findings):
-        mine = [f for f in findings if f.group == group]
-        judged = tuple(_block(f) for f in mine if f.verdict != ABSENT)
-        absent = tuple(_block(f) for f in mine if f.verdict == ABSENT)
-        evidence = [e for f in mine for e in f.evidence]
-        told = f"{_counted('claims', mine)}; of {_counted('inequalities', evidence)}"
-        made.append(Section(group, told, judged, absent))
-    return made
+        group_findings = [f for f in findings if f.group == group]
+        judged = tuple(_describe_claim(f) for f in group_findings if f.verdict != ABSENT)
+        absent = tuple(_describe_claim(f) for f in group_findings if f.verdict == ABSENT)
+        evidence = [e for f in group_findings for e in f.evidence]
+        counts = f"{_format_counts('claims', group_findings)}; of {_format_counts('inequalities', evidence)}"
+        sections.append(GroupClaims(group, counts, judged, absent))
+    return sections
 
 
-def _counted(what: str, found: Sequence[Finding | Evidence]) -> str:
-    return f"{len(found)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in counts(found).items())
+def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
+    return f"{len(judged)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in count_verdicts(judged).items())
 
 
-def _block(finding: Finding) -> Block:
+def _describe_claim(finding: Finding) -> ClaimText:
     claim = finding.claim
     source = f"{claim.paper}, {claim.table}"
-    lines = tuple(_line(e) for e in finding.evidence)
+    lines = tuple(_describe_inequality(e) for e in finding.evidence)
     missing = ", ".join(dict.fromkeys(name for e in finding.evidence for name in e.missing))
-    return Block(claim.name, claim.finding, source, finding.verdict, CSS[finding.verdict], lines, missing)
+    return ClaimText(claim.name, claim.finding, source, finding.verdict, CSS[finding.verdict], lines, missing)
 
 
-def _line(e: Evidence) -> Line:
-    told, ends = _printed(e.printed, e.column), between(e.interval, e.column) if e.interval else "–"
-    return Line(e.part.text, told, _ours(e), ends, e.over or "–", e.verdict, CSS[e.verdict], e.why)
+def _describe_inequality(e: Evidence) -> InequalityText:
+    ours = interval = "–"
+    if e.difference is not None:
+        spread = "" if e.std is None else f" ± {format_number(e.std, e.column)}"
+        ours = format_number(e.difference, e.column, sign=True) + spread
+    if e.interval:
+        interval = format_interval(e.interval, e.column)
+    paper = _format_printed(e.printed, e.column)
+    return InequalityText(e.inequality.text, paper, ours, interval, e.basis or "–", e.verdict, CSS[e.verdict], e.why)
 
 
-def _ours(e: Evidence) -> str:
-    if e.difference is None:
+def _format_printed(differences: Sequence[float], column: Column) -> str:
+    if not differences:
         return "–"
-    return number(e.difference, e.column, sign=True) + ("" if e.std is None else f" ± {number(e.std, e.column)}")
-
-
-def _printed(found: Sequence[float], column: Column) -> str:
-    if not found:
-        return "–"
-    ends = [number(v / column.scale, column, sign=True) for v in (min(found), max(found))]
+    ends = [format_number(v / column.scale, column, sign=True) for v in (min(differences), max(differences))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def markdown(findings: Sequence[Finding]) -> str:
-    """The claims of every group in Markdown; empty without claims."""
-    return "".join(_markdown_section(s) for s in sections(findings))
+def format_markdown(findings: Sequence[Finding]) -> str:
+    """Format the claims of every group in Markdown; empty without claims."""
+    return "".join(_markdown_section(s) for s in build_sections(findings))
 
 
-def _markdown_section(section: Section) -> str:
+def _markdown_section(section: GroupClaims) -> str:
     head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
     rows = [head, ["---"] * len(head)]
     for block in section.judged:
         for i, line in enumerate(block.lines):
-            first = [f"**{block.verdict}**", md(f"{block.finding} ({block.source})")] if i == 0 else ["", ""]
-            last = md(f"{line.verdict} ({line.why})" if line.why else line.verdict)
-            rows.append([*first, md_code(line.text), line.paper, line.ours, line.interval, line.over, last])
+            first = [f"**{block.verdict}**", to_markdown(f"{block.finding} ({block.source})")] if i == 0 else ["", ""]
+            last = to_markdown(f"{line.verdict} ({line.why})" if line.why else line.verdict)
+            rows.append([*first, to_code(line.text), line.paper, line.ours, line.interval, line.basis, last])
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
-    absent = "".join(f"- {md(f'{b.name} ({b.source}): no {b.missing}')}\n" for b in section.absent)
-    rest = f"\nNot in this grid:\n\n{absent}" if absent else ""
-    return f"\n## Claims: {md(section.group)}\n\n{section.counts}. {RULE}\n\n{table}\n{rest}"
+    absent = "".join(f"- {to_markdown(f'{b.name} ({b.source}): no {b.missing}')}\n" for b in section.absent)
+    absent_list = f"\nNot in this grid:\n\n{absent}" if absent else ""
+    return f"\n## Claims: {to_markdown(section.group)}\n\n{section.counts}. {RULE}\n\n{table}\n{absent_list}"
 
 
-def table_csv(findings: Sequence[Finding]) -> str:
-    """One line for each inequality, differences, margins and intervals in the metrics' own unit."""
-    return escape.table_csv([FIELDS, *(_csv_line(f, e) for f in findings for e in f.evidence)])
+def format_csv(findings: Sequence[Finding]) -> str:
+    """Format one line for each inequality, differences, margins and intervals in the metrics' own unit."""
+    return escape.format_csv([FIELDS, *(_csv_line(f, e) for f in findings for e in f.evidence)])
 
 
 def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
@@ -138,32 +155,57 @@ def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
     ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
     items, low, high = (e.interval.items, e.interval.low, e.interval.high) if e.interval else (None, None, None)
     line = [
-        finding.group, claim.name, claim.paper, claim.table, finding.verdict, e.part.text, e.verdict, e.part.column,
-        e.difference, e.part.margin / scale, e.seeds, e.std, items, low, high, e.over, *ends, e.why,
-    ]  # fmt: skip
+        finding.group,
+        claim.name,
+        claim.paper,
+        claim.table,
+        finding.verdict,
+        e.inequality.text,
+        e.verdict,
+        e.inequality.column,
+        e.difference,
+        e.inequality.margin / scale,
+        e.seeds,
+        e.std,
+        items,
+        low,
+        high,
+        e.basis,
+        *ends,
+        e.why,
+    ]
     return ["" if v is None else f"{v:.6f}" if isinstance(v, float) else v for v in line]
 
 
-def latex(findings: Sequence[Finding]) -> str:
-    """One booktabs table for each group, the claims it can answer; empty without any."""
-    return "".join("\n" + _latex_table(s) for s in sections(findings) if s.judged)
+def format_latex(findings: Sequence[Finding]) -> str:
+    """Format one booktabs table for each group, the claims it can answer; empty without any."""
+    return "".join("\n" + _latex_table(s) for s in build_sections(findings) if s.judged)
 
 
-def _latex_table(section: Section) -> str:
+def _latex_table(section: GroupClaims) -> str:
     rows = [row for block in section.judged for row in _latex_rows(block)]
     lines = [
-        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%", r"\begin{tabular}{llcccc}", r"\toprule",
-        r"Claim & Inequality & Paper & Ours & 95\,\% & Over \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{tex(section.group)}: {tex(section.counts)}. Differences, in points, $\pm$ their standard "
-        r"deviation over seeds, and their 95\,\% intervals.}", r"\end{table}",
-    ]  # fmt: skip
+        r"\begin{table}[t]",
+        r"\centering",
+        r"\resizebox{\linewidth}{!}{%",
+        r"\begin{tabular}{llcccc}",
+        r"\toprule",
+        r"Claim & Inequality & Paper & Ours & 95\,\% & Over \\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}}",
+        rf"\caption{{{to_latex(section.group)}: {to_latex(section.counts)}. Differences, in points, $\pm$ their "
+        r"standard deviation over seeds, and their 95\,\% intervals.}",
+        r"\end{table}",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _latex_rows(block: Block) -> list[str]:
+def _latex_rows(block: ClaimText) -> list[str]:
     rows = []
     for i, line in enumerate(block.lines):
-        first = f"{tex(block.name)} ({tex(block.source)}): {tex(block.verdict)}" if i == 0 else ""
-        shown = (line.text, line.paper, line.ours, line.interval, line.over)
-        rows.append(" & ".join([first, *map(tex, shown)]) + r" \\")
+        first = f"{to_latex(block.name)} ({to_latex(block.source)}): {to_latex(block.verdict)}" if i == 0 else ""
+        cells = (line.text, line.paper, line.ours, line.interval, line.basis)
+        rows.append(" & ".join([first, *map(to_latex, cells)]) + r" \\")
     return rows

@@ -15,31 +15,31 @@ MARKDOWN = {"\\": "\\\\", "|": "\\|", "`": "\\`", "*": "\\*", "[": "\\[", "]": "
 FORMULA = tuple("=+-@\t\n＝＋－＠")  # what a spreadsheet takes for the beginning of one
 
 
-def tex(text: str) -> str:
-    """`text` in LaTeX. After a line's end a bracket or star would be an option of it."""
-    made = "".join(LATEX.get(c, c) for c in _line(text))
-    return f"{{}}{made}" if made.startswith(("[", "*")) else made
+def to_latex(text: str) -> str:
+    """Return `text` as LaTeX. After a line's end a bracket or star would be an option of it."""
+    escaped = "".join(LATEX.get(c, c) for c in _to_one_line(text))
+    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
-def md(text: str) -> str:
-    """`text` in a line or a table of Markdown."""
-    return "".join(MARKDOWN.get(c, c) for c in _line(text))
+def to_markdown(text: str) -> str:
+    """Return `text` for a line or a table of Markdown."""
+    return "".join(MARKDOWN.get(c, c) for c in _to_one_line(text))
 
 
-def md_code(text: str) -> str:
-    """`text` as code in a line or a table of Markdown, which knows no escapes in it but that of a table's bar."""
-    return f"`{_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+def to_code(text: str) -> str:
+    """Return `text` as code for a line or a table of Markdown, where only a table's bar can be escaped."""
+    return f"`{_to_one_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
-def table_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV. A text that a spreadsheet would compute begins with an apostrophe; numbers stay numbers."""
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Format rows as CSV. A text that a spreadsheet would compute begins with an apostrophe; numbers stay numbers."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return out.getvalue()
 
 
 def _cell(value: object) -> object:
-    """A return without a line feed would begin a row: the library quotes line feeds alone."""
+    """Return a cell's value. A return without a line feed would begin a row: the library quotes line feeds alone."""
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n")
@@ -54,6 +54,6 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _line(text: str) -> str:
-    """Without what breaks a line, in any of the formats, or cannot be seen."""
+def _to_one_line(text: str) -> str:
+    """Return `text` on one line, without invisible characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -25,164 +25,178 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import inventory, store, users, uses
-from compclip.runs.folder import Folder
-from compclip.runs.inventory import Held
-from compclip.runs.uses import Uses
+from compclip.runs import inventory, run_references, run_store
+from compclip.runs.inventory import StoreEntry
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_references import RunUsers
 
 HEADER = ("run", "size", "GPU-h", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def listing(held: Sequence[Held], used: Uses) -> str:
-    """A line a run, and their sum."""
-    rows = [HEADER, *(_row(one, used) for one in held)]
-    wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = ["  ".join(text.ljust(size) for text, size in zip(row, wide, strict=True)).rstrip() for row in rows]
-    hours = sum(one.device_seconds for one in held) / 3600
-    refused = sum(one.refused for one in held)
-    free = sum(not (one.refused or used.of(one.folder) or one.kept or one.live) for one in held)
-    total = f"{len(held)} runs, {bytes_said(inventory.size(held))}, {hours:.2f} GPU-hours; {free} used by nobody"
+def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
+    """Format one line for each run, and a line with their sums."""
+    rows = [HEADER, *(_format_row(run, used) for run in runs)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = ["  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+    hours = sum(run.device_seconds for run in runs) / 3600
+    refused = sum(run.refused for run in runs)
+    free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
+    size = format_bytes(inventory.count_bytes(runs))
+    total = f"{len(runs)} runs, {size}, {hours:.2f} GPU-hours; {free} used by nobody"
     total += f"; {refused} refused" * bool(refused)
     return "\n".join([*lines, "", total])
 
 
-def _row(one: Held, used: Uses) -> tuple[str, ...]:
-    if one.refused:
-        return one.folder.key, "", "", "", one.state, one.fault
-    by = used.of(one.folder) or [f"(made for {name})" for name in [inventory.cell_name(one.folder)] if name]
-    marks = ["kept"] * one.kept + [one.fault] * bool(one.fault)
-    hours = f"{one.device_seconds / 3600:.2f}"
-    return one.folder.key, bytes_said(one.size), hours, age_said(one.age_s), one.state, ", ".join(marks + by)
+def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
+    if run.refused:
+        return run.folder.key, "", "", "", run.state, run.fault
+    users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
+    marks = ["kept"] * run.is_kept + [run.fault] * bool(run.fault)
+    hours = f"{run.device_seconds / 3600:.2f}"
+    return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
 
 
-def bytes_said(count: float) -> str:
-    """As 812 KiB or 1.5 GiB."""
+def format_bytes(count: float) -> str:
+    """Format a number of bytes, as 812 KiB or 1.5 GiB."""
     power = 0
     while count >= 1024 and power < len(UNITS) - 1:
         count, power = count / 1024, power + 1
     return f"{count:.1f} {UNITS[power]}" if power > 1 and count < 10 else f"{count:.0f} {UNITS[power]}"
 
 
-def age_said(seconds: float) -> str:
-    """As 5m, 3h or 12d."""
+def format_age(seconds: float) -> str:
+    """Format an age, as 5m, 3h or 12d."""
     if seconds < 3600:
         return f"{seconds / 60:.0f}m"
     return f"{seconds / 3600:.0f}h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f}d"
 
 
 def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
-    """Mark runs, or take the mark away."""
-    for folder in _named(keys, root):
+    """Mark runs as kept, or remove the mark."""
+    for folder in _find_folders(keys, root):
         folder.check()
         if undo:
-            folder.kept.unlink(missing_ok=True)
+            folder.keep_mark.unlink(missing_ok=True)
         else:
-            write_atomic(folder.kept, "")
+            write_atomic(folder.keep_mark, "")
     print(f"{len(keys)} runs {'may be removed again' if undo else 'are kept'}")
     return 0
 
 
-def remove(keys: Sequence[str], used: Uses, force: bool, dry: bool, root: Path) -> int:
+def remove(keys: Sequence[str], used: RunUsers, force: bool, dry: bool, root: Path) -> int:
     """Remove runs, all or none. Raises UserError for one that is live, kept or used."""
-    held = [inventory.look(folder) for folder in _named(keys, root)]
-    for one in held:
-        if one.refused:
-            raise UserError(f"{one.fault}; nothing was removed")
-        if one.live:
-            raise UserError(f"{one.folder.key}: {inventory.live_for(one.folder)}; stop it first, nothing was removed")
-        names = (["marked by `runs keep`"] if one.kept else []) + used.of(one.folder)
+    runs = [inventory.inspect_run(folder) for folder in _find_folders(keys, root)]
+    for run in runs:
+        if run.refused:
+            raise UserError(f"{run.fault}; nothing was removed")
+        if run.live:
+            raise UserError(
+                f"{run.folder.key}: {inventory.describe_worker(run.folder)}; stop it first, nothing was removed"
+            )
+        names = (["marked by `runs keep`"] if run.is_kept else []) + used.list_users(run.folder)
         if names and not force:
-            raise UserError(f"{one.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")
-    return _out(held, dry)
+            raise UserError(f"{run.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")
+    return _remove_entries(runs, dry)
 
 
-def collect(held: Sequence[Held], used: Uses, others: bool, dry: bool, root: Path) -> int:
+def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bool, dry: bool, root: Path) -> int:
     """Remove every run that nobody uses. `others`: also those that other projects worked on or published."""
-    refused = [one.fault for one in held if one.refused]
-    held = [one for one in held if not one.refused]
+    refused = [run.fault for run in runs if run.refused]
+    runs = [run for run in runs if not run.refused]
     for line in (*used.missing, *refused):
         print(f"note: {line}", file=sys.stderr)
     if refused:
         print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
-    idle = [one for one in held if not (one.live or one.kept or used.of(one.folder))]
-    spared = [one for one in idle if store.shared() and not others and not users.own(one.folder, root)]
+    idle = [run for run in runs if not (run.live or run.is_kept or used.list_users(run.folder))]
+    project = str(root.resolve())
+    spared = [
+        run
+        for run in idle
+        if run_store.is_shared() and not include_shared and run_store.list_projects(run.folder) != {project}
+    ]
     if spared:
-        print(f"note: {len(spared)} runs, {bytes_said(inventory.size(spared))}, belong to other projects of this store "
+        size = format_bytes(inventory.count_bytes(spared))
+        print(f"note: {len(spared)} runs, {size}, belong to other projects of this store "
               "as well and stay; --shared removes them", file=sys.stderr)  # fmt: skip
-    gone = {one.folder.key for one in spared}
+    spared_keys = {run.folder.key for run in spared}
     if not dry:
-        inventory.sweep_up(root)
-    return _out([one for one in idle if one.folder.key not in gone], dry)
+        inventory.finish_removals(root)
+    return _remove_entries([run for run in idle if run.folder.key not in spared_keys], dry)
 
 
-def _out(held: Sequence[Held], dry: bool) -> int:
-    """Remove and say so; one that somebody took up meanwhile stays."""
-    gone, left = [], []
-    for one in held:
-        name = inventory.cell_name(one.folder)
+def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
+    """Remove runs and print each; a run that another process works on by now stays. Return the exit code."""
+    removed, faults = [], []
+    for run in runs:
+        name = inventory.cell_name(run.folder)
         try:
             if not dry:
-                inventory.remove(one.folder)
+                inventory.remove(run.folder)
         except UserError as error:
-            left.append(error)
+            faults.append(error)
             continue
-        gone.append(one)
-        print(f"{'would remove' if dry else 'removed'} {one.folder.key}  {bytes_said(one.size)}  {one.state}  {name}")
-    for fault in left:
+        removed.append(run)
+        print(f"{'would remove' if dry else 'removed'} {run.folder.key}  {format_bytes(run.size)}  {run.state}  {name}")
+    for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
-    whole, freed = bytes_said(inventory.size(gone)), bytes_said(inventory.freed(gone))
-    print(f"{len(gone)} runs, {whole}, of which {freed} have no other name, as in runs/ or DVC's cache")
-    return 2 if left else 0
+    size, freed = format_bytes(inventory.count_bytes(removed)), format_bytes(inventory.count_freed_bytes(removed))
+    print(f"{len(removed)} runs, {size}, of which {freed} have no other name, as in runs/ or DVC's cache")
+    return 2 if faults else 0
 
 
-def _named(keys: Iterable[str], root: Path) -> list[Folder]:
-    """The runs of these keys. Raises UserError with close matches for one that the store does not have."""
-    known = {one.name for one in store.place(root).glob("*") if inventory.KEY.fullmatch(one.name)}
+def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
+    """Return the folders of these run keys.
+
+    Raises UserError with close matches for one that the store does not have.
+    """
+    names = {path.name for path in run_store.store_folder(root).glob("*") if inventory.KEY.fullmatch(path.name)}
     for key in keys:
-        if key not in known:
-            near = get_close_matches(key, known, n=3, cutoff=0.6)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`python -m compclip runs` lists them"
-            raise UserError(f"{store.place(root)}: unknown run {key!r}; {hint}")
-    return [store.folder(key, root) for key in dict.fromkeys(keys)]
+        if key not in names:
+            matches = get_close_matches(key, names, n=3, cutoff=0.6)
+            hint = f"did you mean {' or '.join(matches)}?" if matches else "`python -m compclip runs` lists them"
+            raise UserError(f"{run_store.store_folder(root)}: unknown run {key!r}; {hint}")
+    return [run_store.find_folder(key, root) for key in dict.fromkeys(keys)]
 
 
 def main(argv: list[str]) -> int:
-    """List, keep, remove or collect."""
-    args, root = _arguments(argv), Path(".")
+    """Run the command `runs`."""
+    args, root = _parse_arguments(argv), Path(".")
     if args.command == "keep":
         return keep(args.keys, args.undo, root)
     grids = [Path(path) for path in getattr(args, "keep_grids", ())]
     if args.command == "remove":
-        _named(args.keys, root)  # before anything that takes time
-        grids += sorted((root / uses.GRIDS).glob("*.yaml"))
-    used = uses.find(args.params, grids, root)
+        _find_folders(args.keys, root)  # before anything that takes time
+        grids += sorted((root / run_references.GRIDS).glob("*.yaml"))
+    used = run_references.find_references(args.params, grids, root)
     if args.command == "remove":
         return remove(args.keys, used, args.force, args.dry_run, root)
-    held = inventory.runs(root)
+    entries = inventory.list_entries(root)
     if args.command == "gc":
-        return collect(held, used, args.shared, args.dry_run, root)
-    print(listing(held, used))
+        return remove_unused(entries, used, args.shared, args.dry_run, root)
+    print(format_entries(entries, used))
     return 0
 
 
-def _arguments(argv: list[str]) -> argparse.Namespace:
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("list", help="a line a run (what happens without a command)")
-    kept = commands.add_parser("keep", help="mark runs that stay")
-    gone = commands.add_parser("remove", help="remove runs that nobody uses")
-    swept = commands.add_parser("gc", help="remove every run that nobody uses")
-    for command in (kept, gone):
+    keep_parser = commands.add_parser("keep", help="mark runs that stay")
+    remove_parser = commands.add_parser("remove", help="remove runs that nobody uses")
+    gc_parser = commands.add_parser("gc", help="remove every run that nobody uses")
+    for command in (keep_parser, remove_parser):
         command.add_argument("keys", nargs="+", metavar="KEY")
-    kept.add_argument("--undo", action="store_true", help="take the mark away")
-    gone.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
-    swept.add_argument("--shared", action="store_true", help="also what other projects of a shared store made or use")
-    for command, required in ((gone, False), (swept, True)):
-        named = "grids whose runs stay, besides params.yaml's"
-        command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=named)
+    keep_parser.add_argument("--undo", action="store_true", help="take the mark away")
+    remove_parser.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
+    gc_parser.add_argument(
+        "--shared", action="store_true", help="also what other projects of a shared store made or use"
+    )
+    for command, required in ((remove_parser, False), (gc_parser, True)):
+        help_text = "grids whose runs stay, besides params.yaml's"
+        command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=help_text)
         command.add_argument("--dry-run", action="store_true", help="say what would be removed; touch nothing")
     parser.add_argument("--params", default=read.DEFAULT)
     for command in commands.choices.values():

@@ -45,46 +45,46 @@ class Queue:
     _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     _fault: str = field(default="", init=False)
 
-    def state(self, job_id: str, sent: float = 0.0) -> tuple[str, str] | None:
-        """SLURM's state and reason of a live job, by `id` or `array_index`; None for one that is not in the queue.
+    def state(self, job_id: str, submitted_at: float = 0.0) -> tuple[str, str] | None:
+        """Return SLURM's state and reason of a job, by `id` or `array_index`; None for one that is not in the queue.
 
         An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
         """
-        if time.time() - self._asked > self.max_age_s or self._asked <= sent:
+        if time.time() - self._asked > self.max_age_s or self._asked <= submitted_at:
             self._ask()
         if self._fault:
             raise Unreachable(self._fault)
         return self._states.get(job_id)
 
     def _ask(self) -> None:
-        """Ask, and say once that nobody answers and once that somebody does again."""
-        asked, before, self._fault = time.time(), self._fault, ""
+        """Ask SLURM for the queue; print once that it does not answer, and once that it answers again."""
+        asked_at, previous_fault, self._fault = time.time(), self._fault, ""
         try:
-            self._states, self._asked = _queued(), asked
+            self._states, self._asked = _list_queued(), asked_at
         except Unreachable as error:
             self._fault, self._asked = str(error), time.time()  # an answer that took long counts from its end
-        if self._fault and not before:
+        if self._fault and not previous_fault:
             print(f"warning: SLURM does not answer ({self._fault}); waiting", file=sys.stderr, flush=True)
-        elif before and not self._fault:
+        elif previous_fault and not self._fault:
             print("SLURM answers again", file=sys.stderr, flush=True)
 
 
 @functools.cache
 def queue() -> Queue:
-    """This process's view of the queue."""
+    """Return this process's view of the queue."""
     return Queue()
 
 
-def _queued() -> dict[str, tuple[str, str]]:
-    done = run("squeue", "--me", "--noheader", "--array", "--format=%i|%T|%r")
-    if done.returncode:
-        raise Unreachable(one_line(done.stderr))
-    rows = (line.strip().split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2)
+def _list_queued() -> dict[str, tuple[str, str]]:
+    result = run_command("squeue", "--me", "--noheader", "--array", "--format=%i|%T|%r")
+    if result.returncode:
+        raise Unreachable(one_line(result.stderr))
+    rows = (line.strip().split("|", 2) for line in result.stdout.splitlines() if line.count("|") >= 2)
     return {job: (state, reason) for job, state, reason in rows if state not in ENDED}
 
 
-def why(job_id: str, log: str = "") -> str:
-    """Why a job left the queue, by the cluster's accounts or, as long as it remembers, by its controller.
+def explain_end(job_id: str, log: str = "") -> str:
+    """Return why a job left the queue, by the cluster's accounts or, as long as it remembers, by its controller.
 
     A cluster that enforces memory without control groups accounts such an end as FAILED, and so is the end of a job
     that left in time but had no requeue left: only `log`, where SLURM and submitit write, tells them apart.
@@ -93,19 +93,20 @@ def why(job_id: str, log: str = "") -> str:
         return REASONS["OUT_OF_MEMORY"]
     if OUT_OF_TURNS.search(log):
         return f"{REASONS['TIMEOUT']}, or requeues"
-    done = run("sacct", "--noheader", "--parsable2", f"--jobs={job_id}", "--format=State,ExitCode,NodeList")
-    rows = [line.split("|") for line in done.stdout.splitlines() if line.count("|") == 2]
-    if done.returncode == 0 and rows:
-        return _reason(rows)
-    found = run("scontrol", "--oneliner", "show", "job", job_id).stdout
-    fields = dict(re.findall(r"(\w+)=(\S+)", found))
+    result = run_command("sacct", "--noheader", "--parsable2", f"--jobs={job_id}", "--format=State,ExitCode,NodeList")
+    rows = [line.split("|") for line in result.stdout.splitlines() if line.count("|") == 2]
+    if result.returncode == 0 and rows:
+        return _explain_states(rows)
+    description = run_command("scontrol", "--oneliner", "show", "job", job_id).stdout
+    fields = dict(re.findall(r"(\w+)=(\S+)", description))
     if "JobState" in fields:
-        return _reason([[fields["JobState"], fields.get("ExitCode", ""), fields.get("NodeList", "")]])
-    return f"SLURM no longer knows why: {_first_line(done.stderr) or 'no account of it'}"
+        return _explain_states([[fields["JobState"], fields.get("ExitCode", ""), fields.get("NodeList", "")]])
+    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+    return f"SLURM no longer knows why: {lines[0] if lines else 'no account of it'}"
 
 
-def _reason(rows: list[list[str]]) -> str:
-    """The first that explains anything: a job whose step ran out of memory is itself only FAILED."""
+def _explain_states(rows: list[list[str]]) -> str:
+    """Explain the state that says most: a job whose step ran out of memory is itself only FAILED."""
     states = [row[0].partition(" ")[0].rstrip("+") for row in rows]
     for state in ("OUT_OF_MEMORY", "TIMEOUT", "NODE_FAIL", *REASONS):
         if state in states:
@@ -114,12 +115,8 @@ def _reason(rows: list[list[str]]) -> str:
     return f"{states[0].lower()}, exit code {rows[0][1].partition(':')[0]}"
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """A SLURM command's result; one that is not installed or hangs gives exit code 127 and says so on stderr."""
+def run_command(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a SLURM command. One that is not installed or hangs gives exit code 127 and says so in stderr."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
     except FileNotFoundError:

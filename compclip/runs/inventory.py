@@ -17,8 +17,8 @@ from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.base.shared import check_plain, explain
-from compclip.runs import jobs, lives, lock, store
-from compclip.runs.folder import Folder
+from compclip.runs import device_time, jobs, lock, run_store
+from compclip.runs.run_folder import RunFolder
 
 KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
@@ -28,30 +28,30 @@ CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its ce
 
 
 @dataclass(frozen=True)
-class Block:
+class DiskFile:
     """A file on the disk: its bytes, how many names it has, and how many of these are the run's."""
 
     size: int
     names: int
-    own: int
+    own_names: int
 
 
 @dataclass(frozen=True)
-class Held:
+class StoreEntry:
     """A run of the store as it is now; `blocks` by inode."""
 
-    folder: Folder
+    folder: RunFolder
     state: str
     device_seconds: float
     age_s: float
-    blocks: dict[tuple[int, int], Block]
-    kept: bool = False
+    blocks: dict[tuple[int, int], DiskFile]
+    is_kept: bool = False
     fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
 
     @property
     def size(self) -> int:
         """Bytes on the disk, each file once however many names it has."""
-        return size([self])
+        return count_bytes([self])
 
     @property
     def live(self) -> bool:
@@ -64,103 +64,107 @@ class Held:
         return self.state == REFUSED
 
 
-def runs(root: Path) -> list[Held]:
-    """Every run of the store, sorted by key."""
-    place = store.place(root)
-    names = sorted(filter(KEY.fullmatch, os.listdir(place))) if place.is_dir() else []
-    return [look(Folder(place / name)) for name in names]
+def list_entries(root: Path) -> list[StoreEntry]:
+    """List every run of the store, sorted by key."""
+    store = run_store.store_folder(root)
+    names = sorted(filter(KEY.fullmatch, os.listdir(store))) if store.is_dir() else []
+    return [inspect_run(RunFolder(store / name)) for name in names]
 
 
-def look(folder: Folder) -> Held:
-    """One run now."""
+def inspect_run(folder: RunFolder) -> StoreEntry:
+    """Read one run's size, age and state."""
     try:
         folder.check()
     except UserError as error:
-        return Held(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
+        return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    age, blocks, fault = max(0.0, time.time() - newest), _blocks(folder.path), ""
+    age, blocks, fault = max(0.0, time.time() - newest), _list_blocks(folder.path), ""
     try:
-        state = _state(folder)
+        state = _find_state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
-    return Held(folder, state, lives.spent(folder), age, blocks, folder.kept.exists(), fault)
+    return StoreEntry(
+        folder, state, device_time.read_device_seconds(folder), age, blocks, folder.keep_mark.exists(), fault
+    )
 
 
-def _state(folder: Folder) -> str:
-    if lock.said(folder):
+def _find_state(folder: RunFolder) -> str:
+    if lock.describe_holder(folder):
         return jobs.RUNNING
-    if job := jobs.attach(folder):
+    if job := jobs.find_live_job(folder):
         return job.state()
     if folder.finished:
         return FINISHED
     return STOPPED if folder.metrics.is_file() or folder.checkpoints() else EMPTY
 
 
-def _blocks(path: Path) -> dict[tuple[int, int], Block]:
-    found: dict[tuple[int, int], Block] = {}
-    for entry in _files(str(path)):
+def _list_blocks(path: Path) -> dict[tuple[int, int], DiskFile]:
+    blocks: dict[tuple[int, int], DiskFile] = {}
+    for entry in _walk_files(str(path)):
         about = entry.stat(follow_symlinks=False)
         inode = about.st_dev, about.st_ino
-        own = found[inode].own if inode in found else 0
-        found[inode] = Block(about.st_blocks * 512, about.st_nlink, own + 1)
-    return found
+        own_names = blocks[inode].own_names if inode in blocks else 0
+        blocks[inode] = DiskFile(about.st_blocks * 512, about.st_nlink, own_names + 1)
+    return blocks
 
 
-def _files(path: str) -> Iterator[os.DirEntry]:
+def _walk_files(path: str) -> Iterator[os.DirEntry]:
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
+                yield from _walk_files(entry.path)
             else:
                 yield entry
 
 
-def size(held: Iterable[Held]) -> int:
-    """Bytes on the disk of several runs, each file once."""
-    return sum({inode: block.size for one in held for inode, block in one.blocks.items()}.values())
+def count_bytes(entries: Iterable[StoreEntry]) -> int:
+    """Count the bytes of several runs on the disk, each file once."""
+    return sum({inode: block.size for entry in entries for inode, block in entry.blocks.items()}.values())
 
 
-def freed(held: Iterable[Held]) -> int:
-    """Bytes that removing them gives back: a file that has a name elsewhere, in runs/ or DVC's cache, stays."""
-    own: Counter[tuple[int, int]] = Counter()
-    found: dict[tuple[int, int], Block] = {}
-    for one in held:
-        found |= one.blocks
-        own.update({inode: block.own for inode, block in one.blocks.items()})
-    return sum(block.size for inode, block in found.items() if own[inode] >= block.names)
+def count_freed_bytes(entries: Iterable[StoreEntry]) -> int:
+    """Count the bytes that removing runs frees: a file that has a name elsewhere, in runs/ or DVC's cache, stays."""
+    own_names: Counter[tuple[int, int]] = Counter()
+    blocks: dict[tuple[int, int], DiskFile] = {}
+    for entry in entries:
+        blocks |= entry.blocks
+        own_names.update({inode: block.own_names for inode, block in entry.blocks.items()})
+    return sum(block.size for inode, block in blocks.items() if own_names[inode] >= block.names)
 
 
-def cell_name(folder: Folder) -> str:
-    """The cell for which a run was made; nothing where nobody wrote it down, what is wrong where nobody can read it."""
+def cell_name(folder: RunFolder) -> str:
+    """Return the cell that a run was made for; empty where no file says it, the fault where one is damaged."""
     path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
     try:
-        return "-".join(map(str, cell_of(path).values())) if path else ""
+        return "-".join(map(str, read_cell(path).values())) if path else ""
     except UserError as error:
         return str(error)
 
 
-def cell_of(config: Path) -> dict[str, Any]:
-    """The cell that a config.yaml names, found without parsing the rest; empty where it names none.
+def read_cell(config: Path) -> dict[str, Any]:
+    """Return the cell that a config.yaml names, without parsing the rest; empty where it names none.
 
     Raises UserError for a file that cannot be read.
     """
-    found = CELL.search(read_text(config)) if config.is_file() else None
-    if not found:
+    match = CELL.search(read_text(config)) if config.is_file() else None
+    if not match:
         return {}
     where = f"{config}: cell"
-    named = yaml_text.plain(yaml_text.parsed(found[0], where, "must be a mapping"), where)["cell"]
-    return named if isinstance(named, dict) else {}
+    cell = yaml_text.to_plain(yaml_text.parse_yaml(match[0], where, "must be a mapping"), where)["cell"]
+    return cell if isinstance(cell, dict) else {}
 
 
-def remove(folder: Folder) -> None:
-    """Take a run out of the store, whole.
+def remove(folder: RunFolder) -> None:
+    """Remove a run from the store.
 
     Raises UserError where somebody works on it, or where it cannot be removed whole: nothing is removed then.
     """
-    with lock.at_once(folder) as ours:
-        if not ours or jobs.attach(folder):
-            raise UserError(f"{folder.key}: {live_for(folder)}; stop it first, no run is removed under its process")
+    with lock.hold_at_once(folder) as ours:
+        if not ours or jobs.find_live_job(folder):
+            raise UserError(
+                f"{folder.key}: {describe_worker(folder)}; stop it first, no run is removed under its process"
+            )
         _check_writable(folder.path)
         aside = folder.path.with_name(f"{REMOVED}{folder.key}.{os.getpid()}")
         os.rename(folder.path, aside)
@@ -175,15 +179,17 @@ def _check_writable(tree: Path) -> None:
             raise UserError(f"{path}: cannot remove: {explain(error, path, 'make the folder writable')}")
 
 
-def live_for(folder: Folder) -> str:
-    """Who works on a run."""
-    job = jobs.attach(folder)
-    return f"{job.label()} is {job.state()}" if job else f"{lock.said(folder) or 'another process'} works on it"
+def describe_worker(folder: RunFolder) -> str:
+    """Say who works on a run."""
+    job = jobs.find_live_job(folder)
+    if job:
+        return f"{job.label()} is {job.state()}"
+    return f"{lock.describe_holder(folder) or 'another process'} works on it"
 
 
-def sweep_up(root: Path) -> None:
-    """Finish removals that were killed. What is not to be touched, or is others', is said and stays."""
-    for path in store.place(root).glob(f"{REMOVED}*"):
+def finish_removals(root: Path) -> None:
+    """Finish removals that were killed; print what may not be removed."""
+    for path in run_store.store_folder(root).glob(f"{REMOVED}*"):
         try:
             check_plain(path)
             _check_writable(path)

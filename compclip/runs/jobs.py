@@ -2,7 +2,7 @@
 
 A job works in the run's folder of the store: run.yaml and params.yaml say what it does, job.json who does it, job.log
 what it said. It outlives whoever started it; the next driver attaches. Some shards of a data set are a job as well, in
-a folder of their own (runs/tasks.py).
+a folder of their own (runs/shard_tasks.py).
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from compclip.base import calm
+from compclip.base import openmp_threads
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared import open_plain
-from compclip.config import read, structured
-from compclip.config.written import plain_yaml
-from compclip.runs import cluster, notify, tasks
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.config import read
+from compclip.config.cell import parse_cell
+from compclip.config.run_config import dump_yaml
+from compclip.runs import cluster, notify, shard_tasks
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_store import StoredRun
 
-SCORES, TRAINS = "compclip.launch.job", "compclip.train.job"  # what a job runs: to the results, or to the checkpoint
+# What a job runs, as job.json records it: to the results, or to the checkpoint. A job of any other module than TRAINS
+# and SHARDS ends with results.
+SCORES, TRAINS = "compclip.launch.results_job", "compclip.train.job"
 SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
 FULL_BYTES = 65536
@@ -51,9 +54,9 @@ SLURM: dict[str, Callable[[Any], bool]] = {
 
 
 class Job(Protocol):
-    """What was sent somewhere; its record is job.json."""
+    """A job that was sent; its record is job.json."""
 
-    folder: Folder
+    folder: RunFolder
     record: dict[str, Any]
 
     def state(self) -> str:
@@ -73,7 +76,7 @@ class Job(Protocol):
 class LocalJob:
     """A process of this machine: our child, or one that an earlier driver started."""
 
-    folder: Folder
+    folder: RunFolder
     record: dict[str, Any]
     child: subprocess.Popen | None = None
 
@@ -82,18 +85,18 @@ class LocalJob:
         if self._alive():
             return RUNNING
         failed = self.child and self.child.returncode
-        return FAILED if failed or not reached(self.folder, self.record) else DONE
+        return FAILED if failed or not has_finished(self.folder, self.record) else DONE
 
     def _alive(self) -> bool:
-        """By its exit status where it is our child: a process whose threads are still ending looks gone before."""
+        """Ask for the exit status of a child; other processes are known by their start time."""
         if self.child:
             return self.child.poll() is None
-        return bool(self.record["started"]) and started(self.record["pid"]) == self.record["started"]
+        return bool(self.record["started"]) and read_start_time(self.record["pid"]) == self.record["started"]
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code, said = self.child.poll() if self.child else None, last_line(self.folder)
-        return said if not code and said.startswith("error:") else f"{_ended(code)}: {said}"
+        code, last = self.child.poll() if self.child else None, last_line(self.folder)
+        return last if not code and last.startswith("error:") else f"{_describe_exit(code)}: {last}"
 
     def label(self) -> str:
         """The process."""
@@ -110,7 +113,7 @@ class LocalJob:
                 raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
 
 
-def _ended(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     if not code:
         return "gone"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -120,7 +123,7 @@ def _ended(code: int | None) -> str:
 class SlurmJob:
     """A job of a SLURM cluster, by its id."""
 
-    folder: Folder
+    folder: RunFolder
     record: dict[str, Any]
     _last: str = field(default=PENDING, init=False)
 
@@ -132,20 +135,20 @@ class SlurmJob:
     def state(self) -> str:
         """pending, running, done or failed; while SLURM does not answer, done by its files or what it was before."""
         try:
-            found = cluster.queue().state(self.id, self.record.get("sent", 0.0))
+            queued = cluster.queue().state(self.id, self.record.get("sent", 0.0))
         except cluster.Unreachable:
-            return DONE if reached(self.folder, self.record) else self._last
-        if found is None:
-            return DONE if reached(self.folder, self.record) else FAILED
-        self._last = PENDING if found[0] in cluster.PENDING else RUNNING
+            return DONE if has_finished(self.folder, self.record) else self._last
+        if queued is None:
+            return DONE if has_finished(self.folder, self.record) else FAILED
+        self._last = PENDING if queued[0] in cluster.PENDING else RUNNING
         return self._last
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
         log = Path(self.record["log"])
         logs = log.parent.glob(log.name.replace("_0_log", "_*_log")) if self.record["log"] else ()
-        said = "\n".join(_tail(path) for path in sorted(logs))
-        return f"{cluster.why(self.id, said)}: {last_line(self.folder)}"
+        logged = "\n".join(_read_tail(path) for path in sorted(logs))
+        return f"{cluster.explain_end(self.id, logged)}: {last_line(self.folder)}"
 
     def label(self) -> str:
         """The job."""
@@ -153,9 +156,9 @@ class SlurmJob:
 
     def cancel(self) -> None:
         """scancel: SIGTERM first, so that the trainer saves and leaves. Raises UserError where SLURM refuses."""
-        done = cluster.run("scancel", self.id)
-        if done.returncode:
-            raise UserError(f"job {self.id}: scancel failed: {one_line(done.stderr)}; try again when SLURM answers")
+        result = cluster.run_command("scancel", self.id)
+        if result.returncode:
+            raise UserError(f"job {self.id}: scancel failed: {one_line(result.stderr)}; try again when SLURM answers")
 
 
 @dataclass(frozen=True)
@@ -164,108 +167,111 @@ class Local:
 
     module: str = SCORES
 
-    def submit(self, stored: StoredRun, params: str | Path, environment: Mapping[str, str] | None = None) -> LocalJob:
-        """Start a run. Its process leads a session of its own, so that Ctrl-C at the driver does not reach it.
+    def submit(self, run: StoredRun, params: str | Path, environment: Mapping[str, str] | None = None) -> LocalJob:
+        """Start a run in a session of its own, so that Ctrl-C at the driver does not reach it.
 
         Raises UserError where the run's folder cannot be written.
         """
-        folder = write_inputs(stored, params)
+        folder = write_inputs(run, params)
         with open_plain(folder.log, "ab") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", self.module, folder.key],
-                cwd=stored.root,
+                cwd=run.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **calm.settings(os.environ), **(environment or {})},
+                env={**os.environ, **openmp_threads.passive_waiting(os.environ), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
-        record["started"] = started(child.pid)
+        record["started"] = read_start_time(child.pid)
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
 
-    def attach(self, stored: StoredRun) -> Job | None:
-        """The live job of a run, wherever it runs."""
-        return attach(stored.folder)
+    def attach(self, run: StoredRun) -> Job | None:
+        """Return the live job of a run, wherever it runs."""
+        return find_live_job(run.folder)
 
 
-def write_inputs(stored: StoredRun, params: str | Path) -> Folder:
-    """What a job reads, into the run's folder, which is given back; later edits of `params` do not reach it."""
-    folder = stored.folder
+def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
+    """Write what a job reads into the run's folder and return that; later edits of `params` do not reach it."""
+    folder = run.folder
     folder.make()
-    write_atomic(folder.run, plain_yaml(stored.resolved))
+    write_atomic(folder.run, dump_yaml(run.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
 
 
-def tell(folder: Folder, variable: str, job: str, why: str) -> None:
+def post_failure(folder: RunFolder, variable: str, job: str, why: str) -> None:
     """Post once that a run's job failed for good, with the last thing it logged."""
     if variable:
-        notify.job_failed(folder, variable, job, _sent_name(folder), f"{why}: {last_line(folder)}")
+        notify.post_job_failure(folder, variable, job, _read_name(folder), f"{why}: {last_line(folder)}")
 
 
-def _sent_name(folder: Folder) -> str:
-    """The cell as the job was sent for it, or the shards."""
+def _read_name(folder: RunFolder) -> str:
+    """Return the name of the cell, or of the shards, that the job was sent for."""
     try:
-        if (folder.path / tasks.FILE).is_file():
-            return tasks.read(folder).name
-        return structured.cell(read.raw(folder.run, ()).get("cell"), f"{folder.run}: cell").name
+        if (folder.path / shard_tasks.FILE).is_file():
+            return shard_tasks.read_task(folder).name
+        return parse_cell(read.read_values(folder.run, ()).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
 
 
-def tell_found(job: Job) -> None:
-    """The same of a cluster's job that was found failed: its own process may not have been able to."""
+def post_found_failure(job: Job) -> None:
+    """Post that a cluster's job failed, since its own process may not have been able to."""
     if isinstance(job, SlurmJob) and (variable := job.record.get("notify", "")):
-        notify.job_failed(job.folder, variable, job.label(), _sent_name(job.folder), job.reason())
+        notify.post_job_failure(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
 
 
-def find(folder: Folder) -> Job | None:
-    """The job that was last sent for a run, alive or not; None for another machine's process and where none was.
+def find_job(folder: RunFolder) -> Job | None:
+    """Return the job last sent for a run, live or not; None for another machine's process, or without a job.
 
     Raises UserError where its record is damaged, or not all of the folder its own.
     """
     folder.check()
     if not folder.job.is_file():
         return None
-    record = _record(folder)
+    record = _read_record(folder)
     if record["kind"] == "slurm":
         return SlurmJob(folder, record)
     return LocalJob(folder, record) if record["host"] == socket.gethostname() else None
 
 
-def _record(folder: Folder) -> dict[str, Any]:
-    """What job.json says. A number of no process is never one to stop: the system takes some for all processes."""
+def _read_record(folder: RunFolder) -> dict[str, Any]:
+    """Read job.json. A number of no process is never one to stop: the system takes some for all processes."""
     record = read_mapping(folder.job)
-    wanted = {"slurm": SLURM, "local": LOCAL}.get(str(record.get("kind")), {})
-    if not wanted or not all(fits(record.get(name)) for name, fits in wanted.items()):
+    checks = {"slurm": SLURM, "local": LOCAL}.get(str(record.get("kind")), {})
+    if not checks or not all(fits(record.get(name)) for name, fits in checks.items()):
         raise UserError(f"{folder.job}: not what was noted of a job; remove it when no such job runs")
     return record
 
 
-def attach(folder: Folder) -> Job | None:
-    """The live job of a run."""
-    job = find(folder)
+def find_live_job(folder: RunFolder) -> Job | None:
+    """Return the live job of a run, or None."""
+    job = find_job(folder)
     return job if job and job.state() in LIVE else None
 
 
-def forget(folder: Folder) -> None:
-    """Take a job that is over for never sent: its run may be trained anywhere again."""
+def forget_job(folder: RunFolder) -> None:
+    """Remove the record of a job that is over, so that its run may be trained anywhere again."""
     folder.job.unlink(missing_ok=True)
 
 
-def wait(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
-    """Call `show` now and then until the job is over; gives done or failed."""
+def wait_for_job(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
+    """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
         show()
         time.sleep(poll_s)
     return state
 
 
-def started(pid: int) -> str:
-    """When a process started, in the kernel's ticks since boot, with the boot's name; empty for one that is gone."""
+def read_start_time(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks since boot, with the boot's name.
+
+    Empty for one that is gone.
+    """
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -274,26 +280,26 @@ def started(pid: int) -> str:
     return "" if after_name[0] in "ZX" else f"{after_name[19]}@{boot}"
 
 
-def reached(folder: Folder, record: Mapping[str, Any]) -> bool:
-    """Whether the job that was sent last came to its end: a checkpoint, shards, or results, whose mark comes last."""
+def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
+    """Return whether the job sent last left what it was to make: a checkpoint, shards or results."""
     if record.get("module") == SHARDS:
-        return tasks.made(folder)
+        return shard_tasks.is_finished(folder)
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 
-def last_line(folder: Folder) -> str:
-    """The last line that a job logged, and where; a full disk, which takes no line, is named."""
+def last_line(folder: RunFolder) -> str:
+    """Return the last line that a job logged, and its log file; says so where the disk is full."""
     lines, log = last_lines(folder, 1), folder.log
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
     return f"{lines[0].strip() if lines else 'nothing logged'} ({log}{'; no space left there' if full else ''})"
 
 
-def last_lines(folder: Folder, most: int = 10) -> list[str]:
-    """The last lines that a job logged, blank ones left out."""
-    return [line.rstrip() for line in _tail(folder.log).splitlines() if line.strip()][-most:]
+def last_lines(folder: RunFolder, most: int = 10) -> list[str]:
+    """Return the last lines that a job logged, without blank ones."""
+    return [line.rstrip() for line in _read_tail(folder.log).splitlines() if line.strip()][-most:]
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     if not path.is_file():
         return ""
     with open(path, "rb") as file:

@@ -12,27 +12,27 @@ from pathlib import Path
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, write_json
-from compclip.runs import store
+from compclip.runs import run_store
 
 
-def write(root: Path) -> int:
-    """Replace the keys by those of the plan; gives their number. Raises UserError where there is no plan."""
-    plans = sorted((root / store.PLAN).glob("*.json"))
+def write_keys(root: Path) -> int:
+    """Write the run keys of the plan and return their number. Raises UserError where there is no plan."""
+    plans = sorted((root / run_store.PLAN).glob("*.json"))
     if not plans:
-        raise UserError(f"{root / store.PLAN}: no plan; run `dvc repro plan` first")
-    for path in (root / store.KEYS).glob("*.json"):
+        raise UserError(f"{root / run_store.PLAN}: no plan; run `dvc repro plan` first")
+    for path in (root / run_store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    made = [(plan.name, store.keys(read_mapping(plan), root)) for plan in plans]
-    for name, keys in made:
-        write_json(root / store.KEYS / name, keys)
-    return sum(len(keys) for _, keys in made)
+    keys_by_name = [(plan.name, run_store.compute_keys(read_mapping(plan), root)) for plan in plans]
+    for name, keys in keys_by_name:
+        write_json(root / run_store.KEYS / name, keys)
+    return sum(len(keys) for _, keys in keys_by_name)
 
 
 def main(argv: list[str]) -> int:
-    """The stage `keys`."""
+    """Run the stage `keys`."""
     argparse.ArgumentParser(prog="python -m compclip.runs.keys", description=__doc__.splitlines()[0]).parse_args(argv)
-    print(f"{write(Path('.'))} cells")
+    print(f"{write_keys(Path('.'))} cells")
     return 0
 
 

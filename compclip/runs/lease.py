@@ -26,15 +26,15 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared import share_with_group
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
 GIVEN_BACK = 0.0  # the time of a lease whose holder has left
 
 
 @functools.cache
-def machine() -> str:
-    """This machine since it was started: two that share a name are told apart."""
+def machine_name() -> str:
+    """Return a name of this machine since it was started; two with one host name differ."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{socket.gethostname()} {boot}"
@@ -45,28 +45,28 @@ def machine() -> str:
 class Lease:
     """One process's claim on a run. `clock`: seconds that pass evenly on this machine."""
 
-    folder: Folder
-    machine: str = field(default_factory=machine)
+    folder: RunFolder
+    machine: str = field(default_factory=machine_name)
     clock: Callable[[], float] = time.monotonic
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     number: int = field(default=0, init=False)  # of our lease; 0: none
     _seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0), init=False)  # another's number, its time, since when
 
     def take(self, locked: bool = True) -> bool:
-        """Whether the run is ours now: nobody has it, or whoever had it is dead.
+        """Take the run where nobody holds it or its holder is dead; return whether it is ours.
 
         `locked`: whether a lock is ours that processes of this machine cannot share, so that the last one is gone.
         Raises OSError where the folder cannot be written.
         """
-        number = self._last()
-        if number and not self._free(number, locked):
+        number = self._last_number()
+        if number and not self._is_free(number, locked):
             return False
         return self._make(number + 1)
 
     def beat(self) -> bool:
-        """Touch it; whether it is still ours. A file system that does not answer takes nothing away."""
+        """Touch the lease and return whether it is still ours; it is where the file system does not answer."""
         try:
-            if self._last() != self.number:
+            if self._last_number() != self.number:
                 return False
             os.utime(self.folder.lease(self.number), follow_symlinks=False)
         except FileNotFoundError:
@@ -76,35 +76,35 @@ class Lease:
         return True
 
     def drop(self) -> None:
-        """Give it back; nothing where it is no longer ours."""
+        """Release the lease if it is still ours."""
         with contextlib.suppress(OSError):
             os.utime(self.folder.lease(self.number), (GIVEN_BACK, GIVEN_BACK), follow_symlinks=False)
         self.number = 0
 
-    def _last(self) -> int:
+    def _last_number(self) -> int:
         return max(self.folder.leases(), default=0)
 
-    def _free(self, number: int, locked: bool) -> bool:
+    def _is_free(self, number: int, locked: bool) -> bool:
         """Whether the last lease was given back, was of a process of this machine that is gone, or is a dead one's."""
         path = self.folder.lease(number)
         try:
             touched = os.stat(path).st_mtime
         except FileNotFoundError:  # there is a higher one now
             return False
-        gone = locked and _read(path).get("machine") == self.machine
-        return gone or touched == GIVEN_BACK or self._silent(number, touched)
+        gone = locked and _read_lease(path).get("machine") == self.machine
+        return gone or touched == GIVEN_BACK or self._is_silent(number, touched)
 
-    def _silent(self, number: int, touched: float) -> bool:
-        """Whether it was not touched for long, by the file system's clock and before our eyes."""
+    def _is_silent(self, number: int, touched: float) -> bool:
+        """Return whether it was not touched for long, by the file system's clock and while we looked."""
         now, first = self.clock(), self._seen[:2] != (number, touched)
         if first:
             self._seen = (number, touched, now)
         if not first and now - self._seen[2] < STILL_S:
             return False
-        return self._now() - touched > (LONG_S if first else DEAD_S)
+        return self._read_clock() - touched > (LONG_S if first else DEAD_S)
 
-    def _now(self) -> float:
-        """By the clock of the file system."""
+    def _read_clock(self) -> float:
+        """Return the time by the file system's clock."""
         probe = self.folder.path / f".lease.{self.token}"
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
@@ -114,18 +114,19 @@ class Lease:
             os.unlink(probe)
 
     def _make(self, number: int) -> bool:
-        """Make the next lease; one that is not the highest, since we looked long ago, is none."""
+        """Make the next lease and return whether it holds: another process may have made a higher one."""
         path = self.folder.lease(number)
         try:
-            made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
             return False
         self.number = number
+        holder = {"host": socket.gethostname(), "machine": self.machine, "pid": os.getpid(), "token": self.token}
         try:
-            with open(made, "w", encoding="utf-8") as file:
-                file.write(json.dumps(self._about()))
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(json.dumps(holder))
             share_with_group(path)
-            above = self._last() > number
+            above = self._last_number() > number
         except OSError:
             self.drop()
             raise
@@ -138,12 +139,9 @@ class Lease:
                 _unlink(self.folder.lease(old))
         return True
 
-    def _about(self) -> dict[str, Any]:
-        return {"host": socket.gethostname(), "machine": self.machine, "pid": os.getpid(), "token": self.token}
 
-
-def holder(folder: Folder) -> str:
-    """Who holds a run by its lease, as a person says it; nothing where nobody does, or was not heard of for DEAD_S."""
+def describe_holder(folder: RunFolder) -> str:
+    """Describe the process that holds a run by its lease; empty without one, or after DEAD_S without a sign of life."""
     try:
         path = folder.lease(folder.leases()[-1])
         touched = os.stat(path).st_mtime
@@ -151,20 +149,20 @@ def holder(folder: Folder) -> str:
         return ""
     if touched == GIVEN_BACK or time.time() - touched > DEAD_S:
         return ""
-    held = _read(path)
-    if not held:
+    holder = _read_lease(path)
+    if not holder:
         return "another process"
-    if held["machine"] != machine():
-        return f"process {held['pid']} on {held['host']}"
-    return f"process {held['pid']}" if Path(f"/proc/{held['pid']}").exists() else ""
+    if holder["machine"] != machine_name():
+        return f"process {holder['pid']} on {holder['host']}"
+    return f"process {holder['pid']}" if Path(f"/proc/{holder['pid']}").exists() else ""
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """What a lease says; nothing where its holder died before it said anything."""
+def _read_lease(path: Path) -> dict[str, Any]:
+    """Read a lease; empty where its holder died before it wrote."""
     with contextlib.suppress(UserError):
-        found = read_mapping(path)
-        if found.keys() >= {"host", "machine", "pid"}:
-            return found
+        lease = read_mapping(path)
+        if lease.keys() >= {"host", "machine", "pid"}:
+            return lease
     return {}
 
 

@@ -21,9 +21,9 @@ from typing import IO
 
 from compclip.base.errors import UserError
 from compclip.base.shared import explain, open_plain
-from compclip.runs import lease, lives
-from compclip.runs.folder import Folder
+from compclip.runs import device_time, lease
 from compclip.runs.lease import BEAT_S, Lease
+from compclip.runs.run_folder import RunFolder
 
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
@@ -31,34 +31,34 @@ LOST = 75  # the exit code of a process whose run another one took over
 
 
 @contextlib.contextmanager
-def hold(folder: Folder, waiting: Callable[[], None] = lambda: None, devices: int = 1) -> Iterator[None]:
+def hold(folder: RunFolder, waiting: Callable[[], None] = lambda: None, devices: int = 1) -> Iterator[None]:
     """Hold a run; a second process waits here, calling `waiting` now and then.
 
     The time is noted as one of the run's lives, on so many devices. Raises UserError where the folder cannot be
     written.
     """
     claim = Lease(folder)
-    with _acquired(claim, waiting):
+    with _acquire(claim, waiting):
         for path in folder.half_written():
             path.unlink(missing_ok=True)
-        with _beating(claim, devices):
+        with _keep_alive(claim, devices):
             yield
 
 
 @contextlib.contextmanager
-def at_once(folder: Folder) -> Iterator[bool]:
+def hold_at_once(folder: RunFolder) -> Iterator[bool]:
     """Hold a run without working on it; False where somebody else holds it. Raises UserError as `hold` does."""
     claim = Lease(folder)
-    file = _try(claim)
+    file = _try_to_hold(claim)
     if file is None:
         yield False
         return
-    with _given_back(claim, file):
+    with _release_after(claim, file):
         yield True
 
 
-def holder(folder: Folder) -> int | None:
-    """The process of this machine that holds a run, 0 where it did not say which; None where none does.
+def find_holder(folder: RunFolder) -> int | None:
+    """Return the process of this machine that holds a run, 0 where its number is unknown, None where none does.
 
     Raises UserError for a lock that is no plain file.
     """
@@ -73,28 +73,31 @@ def holder(folder: Folder) -> int | None:
     return None
 
 
-def said(folder: Folder) -> str:
-    """Who holds a run, as `process P` or `process P on HOST`; nothing where nobody does."""
-    pid = holder(folder)
-    return lease.holder(folder) or ("" if pid is None else f"process {pid or '?'}")
+def describe_holder(folder: RunFolder) -> str:
+    """Describe who holds a run, as `process P` or `process P on HOST`; empty where nobody does."""
+    pid = find_holder(folder)
+    return lease.describe_holder(folder) or ("" if pid is None else f"process {pid or '?'}")
 
 
 @contextlib.contextmanager
-def _acquired(claim: Lease, waiting: Callable[[], None]) -> Iterator[None]:
-    file = _try(claim) or _soon(claim)
+def _acquire(claim: Lease, waiting: Callable[[], None]) -> Iterator[None]:
+    file = _try_to_hold(claim)
+    if file is None:  # someone may only have looked whether the lock is held
+        time.sleep(POLL_S)
+        file = _try_to_hold(claim)
     if file is None:
-        print(f"{claim.folder.path}: {said(claim.folder) or 'another process'} works on this run; waiting for it",
-              flush=True)  # fmt: skip
+        holder = describe_holder(claim.folder) or "another process"
+        print(f"{claim.folder.path}: {holder} works on this run; waiting for it", flush=True)
     while file is None:
         waiting()
         time.sleep(POLL_S)
-        file = _try(claim)
-    with _given_back(claim, file):
+        file = _try_to_hold(claim)
+    with _release_after(claim, file):
         yield
 
 
 @contextlib.contextmanager
-def _given_back(claim: Lease, file: IO[str]) -> Iterator[None]:
+def _release_after(claim: Lease, file: IO[str]) -> Iterator[None]:
     with file:
         try:
             yield
@@ -102,14 +105,8 @@ def _given_back(claim: Lease, file: IO[str]) -> Iterator[None]:
             claim.drop()
 
 
-def _soon(claim: Lease) -> IO[str] | None:
-    """Try once more: someone may only have looked whether the lock is held."""
-    time.sleep(POLL_S)
-    return _try(claim)
-
-
-def _try(claim: Lease) -> IO[str] | None:
-    """The lock's file, ours together with the lease; None where another process has either.
+def _try_to_hold(claim: Lease) -> IO[str] | None:
+    """Take lock and lease and return the lock's open file; None where another process has either.
 
     Raises UserError where the folder cannot be written, or where not all of it is the run's own.
     """
@@ -118,10 +115,12 @@ def _try(claim: Lease) -> IO[str] | None:
         claim.folder.make()
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open_plain(path, "a+"))
-            if not _both(file, claim):
+            if not _take_lock_and_lease(file, claim):
                 return None
             stack.callback(claim.drop)
-            _sign(file)
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
             stack.pop_all()
             return file
     except FileNotFoundError:  # the whole run was removed in between
@@ -131,16 +130,16 @@ def _try(claim: Lease) -> IO[str] | None:
         raise UserError(f"{path}: cannot write: {why}") from error
 
 
-def _both(file: IO[str], claim: Lease) -> bool:
-    """Lock and lease; not those of a folder that was removed while the file was opened."""
-    locked = _locked(file)
+def _take_lock_and_lease(file: IO[str], claim: Lease) -> bool:
+    """Take lock and lease; False as well where the folder was removed while the file was opened."""
+    locked = _take_lock(file)
     if locked is False or os.fstat(file.fileno()).st_ino != os.stat(claim.folder.lock).st_ino:
         return False
     return claim.take(locked=bool(locked))
 
 
-def _locked(file: IO[str]) -> bool | None:
-    """Whether the file's lock is ours now; None where the file system carries none."""
+def _take_lock(file: IO[str]) -> bool | None:
+    """Try to lock the file; None where the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -148,44 +147,38 @@ def _locked(file: IO[str]) -> bool | None:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        _say_without(Path(file.name).parent.parent)
+        _note_missing_locks(Path(file.name).parent.parent)
         return None
     return True
 
 
 @functools.cache
-def _say_without(store: Path) -> None:
+def _note_missing_locks(store: Path) -> None:
     print(f"note: {store}: its file system carries no locks; a killed process's run waits a minute for the next one",
           file=sys.stderr, flush=True)  # fmt: skip
 
 
-def _sign(file: IO[str]) -> None:
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-
-
 @contextlib.contextmanager
-def _beating(claim: Lease, devices: int) -> Iterator[None]:
-    """Signs of life while the run is held, from a thread of its own: a step may take long."""
-    life, over = lives.begin(claim.folder, devices), threading.Event()
-    thread = threading.Thread(target=_beat, args=(claim, life, over), daemon=True)
+def _keep_alive(claim: Lease, devices: int) -> Iterator[None]:
+    """Touch lease and life from a thread while the run is held, since a step may take long."""
+    life, over = device_time.begin_life(claim.folder, devices), threading.Event()
+    thread = threading.Thread(target=_touch_until_over, args=(claim, life, over), daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        lives.end(life)
+        device_time.end_life(life)
 
 
-def _beat(claim: Lease, life: Path, over: threading.Event) -> None:
+def _touch_until_over(claim: Lease, life: Path, over: threading.Event) -> None:
     """Touch lease and life until it is over. A process that lost its run leaves at once: what it would save is not its
     own to write any more."""
     while not over.wait(BEAT_S):
         if not claim.beat():
-            who = lease.holder(claim.folder) or "another process"
+            who = lease.describe_holder(claim.folder) or "another process"
             print(f"error: {claim.folder.path}: {who} took this run over while this process stood still; leaving",
                   file=sys.stderr, flush=True)  # fmt: skip
             os._exit(LOST)
-        lives.touch(life)
+        device_time.touch_life(life)

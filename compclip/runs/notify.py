@@ -24,7 +24,7 @@ from typing import Any
 from compclip.base import bounded, secret
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
 MOST = 20  # failures in one post
@@ -39,16 +39,16 @@ class News:
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, project: str) -> dict[str, Any]:
-        """As JSON has it; chat services show `text`."""
-        shown = dict(list(self.failures.items())[:MOST])
-        lines = [f"[{project}] {self.text}", *(f"{name}: {reason}" for name, reason in shown.items())]
-        if len(shown) < len(self.failures):
-            lines.append(f"and {len(self.failures) - len(shown)} more")
+        """Return the JSON body; chat services show `text`."""
+        first_failures = dict(list(self.failures.items())[:MOST])
+        lines = [f"[{project}] {self.text}", *(f"{name}: {reason}" for name, reason in first_failures.items())]
+        if len(first_failures) < len(self.failures):
+            lines.append(f"and {len(self.failures) - len(first_failures)} more")
         failed = [{"name": name, "reason": reason} for name, reason in self.failures.items()]
         return {"text": "\n".join(lines), "project": project, "counts": dict(self.counts), "failures": failed}
 
 
-def check(variable: str, where: str) -> None:
+def check_variable(variable: str, where: str) -> None:
     """Raise UserError for what names no environment variable; the value may be the secret itself and is not shown."""
     if "://" in variable:
         raise UserError(f"{where}: is a URL, which is a secret; put it into an environment variable and name that here")
@@ -56,11 +56,12 @@ def check(variable: str, where: str) -> None:
 
 
 def post(variable: str, news: News, root: Path = Path(".")) -> bool:
-    """Post to the URL that an environment variable holds; whether it came through. No variable: nothing to do."""
+    """Post to the URL in an environment variable and return whether it came through; without a variable, nothing."""
     if not variable:
         return False
     try:
-        fault = _sent(secret.resolve(variable), news.body(_project(root)))
+        project = os.environ.get("COMPCLIP_PROJECT") or root.resolve().name
+        fault = _post_body(secret.read_secret(variable), news.body(project))
     except UserError as error:
         fault = str(error)
     if fault:
@@ -68,12 +69,8 @@ def post(variable: str, news: News, root: Path = Path(".")) -> bool:
     return not fault
 
 
-def _project(root: Path) -> str:
-    return os.environ.get("COMPCLIP_PROJECT") or root.resolve().name
-
-
-def _sent(url: str, body: Mapping[str, Any]) -> str:
-    """Why it did not come through, without the URL; nothing where it did."""
+def _post_body(url: str, body: Mapping[str, Any]) -> str:
+    """Post and return the fault, without the URL; empty where the post came through."""
     if not url.startswith(("http://", "https://")):
         return "it holds no URL; set it to http(s)://..." if url else "it is not set"
     try:
@@ -90,19 +87,21 @@ def _sent(url: str, body: Mapping[str, Any]) -> str:
         return type(error).__name__
 
 
-def job_failed(folder: Folder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")) -> None:
+def post_job_failure(
+    folder: RunFolder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")
+) -> None:
     """Post once that a job failed for good; `job` tells it from the ones before it."""
-    if not variable or _told(folder) == job:
+    if not variable or _read_posted_job(folder) == job:
         return
     if post(variable, News(f"{name}: {job} failed", {"failed": 1}, {name: one_line(reason)}), root):
         try:
-            write_json(folder.told, {"job": job})
+            write_json(folder.posted_failure, {"job": job})
         except UserError as error:
             print(f"warning: {error}", file=sys.stderr)
 
 
-def _told(folder: Folder) -> str:
+def _read_posted_job(folder: RunFolder) -> str:
     try:
-        return str(read_json(folder.told)["job"])
+        return str(read_json(folder.posted_failure)["job"])
     except (UserError, KeyError, TypeError):
         return ""

@@ -12,7 +12,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.runs.store import StoredRun
+    from compclip.runs.run_store import StoredRun
 
 TAIL_BYTES = 4096
 AGAIN = "train the run again"
@@ -32,34 +32,37 @@ class Progress:
     time: float
 
     def line(self) -> str:
-        """As the trainer itself prints it."""
+        """Format the step as the trainer prints it."""
         return (
             f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.samples_per_second:.0f} samples/s  "
             f"ETA {self.eta_s:.0f} s"
         )
 
 
-def progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
-    """What a metrics.jsonl says last; None before the first step is logged. Raises UserError for a damaged one."""
+def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
+    """Read the last step of a metrics.jsonl; None before the first is logged. Raises UserError for a damaged one."""
     row = last_row(log)
     if row is None:
         return None
     try:
-        return _of(row, train)
+        return _parse_row(row, train)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
 
 
-def _of(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
+def _parse_row(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
     # as train.total_steps, from the share of an epoch that the step is
     steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
     step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
-    left = max(0, steps - step) * train["batch_size"]
-    return Progress(step, steps, loss, speed, left / speed if speed else 0.0, when)
+    samples_left = max(0, steps - step) * train["batch_size"]
+    return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0, when)
 
 
 def last_row(log: Path) -> dict | None:
-    """The last complete line; one that is being written is not it. Raises UserError for one that is no mapping."""
+    """Return the last complete line; one that is being written is left out.
+
+    Raises UserError for one that is no mapping.
+    """
     try:
         with open(log, "rb") as file:
             file.seek(0, 2)
@@ -69,7 +72,7 @@ def last_row(log: Path) -> dict | None:
         return None
     if not lines:
         return None
-    row = json_text.value(lines[-1].decode(errors="replace"), str(log), AGAIN)
+    row = json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN)
     if not isinstance(row, dict):
         raise UserError(f"{log}: its last line is no step's; {AGAIN}")
     return row
@@ -79,16 +82,16 @@ def last_row(log: Path) -> dict | None:
 class Follower:
     """Prints a run's progress when it moved, not more often than every `every_s` seconds."""
 
-    stored: StoredRun
+    run: StoredRun
     every_s: float = 10.0
     _shown: int = field(default=-1, init=False)
     _when: float = field(default=float("-inf"), init=False)
 
     def __call__(self) -> None:
-        """Look once."""
+        """Print the progress if the step changed."""
         if time.monotonic() - self._when < self.every_s:
             return
-        seen = progress(self.stored.folder.metrics, self.stored.resolved["train"])
-        if seen and seen.step != self._shown:
-            print(f"{self.stored.cell.name}: {seen.line()}", flush=True)
-            self._shown, self._when = seen.step, time.monotonic()
+        progress = read_progress(self.run.folder.metrics, self.run.resolved["train"])
+        if progress and progress.step != self._shown:
+            print(f"{self.run.cell.name}: {progress.line()}", flush=True)
+            self._shown, self._when = progress.step, time.monotonic()

@@ -4,29 +4,32 @@ State, step, loss, samples/s, time left, job and last error, all read from files
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
 (goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
 (trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
-failed. Above them stand the data stages that are under way, see runs/stages.py.
+failed. Above them stand the data stages that are under way, see runs/data_stages.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
-from compclip.config import read, structured
-from compclip.runs import jobs, known, lives, lock, stages, store
-from compclip.runs.folder import Folder, Published
-from compclip.runs.progress import Progress, progress
-from compclip.runs.table import aligned, duration
+from compclip.config import read
+from compclip.config.cell import parse_cell
+from compclip.runs import data_stages, device_time, grid_keys, jobs, lock, run_store
+from compclip.runs.progress import Progress, read_progress
+from compclip.runs.run_folder import Published, RunFolder
+from compclip.runs.text_table import align_columns, format_duration
 
 REFRESH_S = 2.0
+LISTING_S = 30  # between two listings of a watch, which work out every run key
 FRAME = 5  # lines of the watch that are no row
 SCORING, STOPPED, STALE, PUBLISHED, DAMAGED = "scoring", "stopped", "stale", "published", "damaged"
 URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, DAMAGED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
@@ -34,7 +37,7 @@ HEADER = ("run", "state", "step", "loss", "samples/s", "left", "GPU-h", "job", "
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusRow:
     """What is known of a run."""
 
     name: str
@@ -45,160 +48,175 @@ class Row:
     device_seconds: float = 0.0
 
     def cells(self) -> tuple[str, ...]:
-        """As shown, in the order of HEADER."""
+        """Return the texts of the columns, in the order of HEADER."""
         p, running = self.progress, self.state == jobs.RUNNING
         numbers = ("", "", "", "")
         if p:
-            speed, left = (f"{p.samples_per_second:.0f}", duration(p.eta_s)) if running else ("", "")
-            numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, left)
+            speed, time_left = (f"{p.samples_per_second:.0f}", format_duration(p.eta_s)) if running else ("", "")
+            numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, time_left)
         spent = f"{self.device_seconds / 3600:.2f}" if self.device_seconds else ""
         return (self.name, self.state, *numbers, spent, self.job, self.error)
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedRun:
     """A run to show: its name, its folder where its key is known, and its schedule where that is at hand."""
 
     name: str
-    folder: Folder | None
+    folder: RunFolder | None
     schedule: Mapping[str, Any] | None = None
     published: Published | None = None
     error: str = ""
 
 
-def listed(params_path: str, root: Path = Path(".")) -> tuple[list[Listed], int]:
-    """The grid's runs, the studies' trials, whatever else lives; and how many older run folders are left out."""
-    found = {e.folder.key if e.folder else e.name: e for e in (*_grid(params_path, root), *_trials(root))}
+def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun], int]:
+    """List the grid's runs, the studies' trials and other live runs; also count the older ones left out."""
+    runs_by_key = {
+        e.folder.key if e.folder else e.name: e for e in (*_list_grid_runs(params_path, root), *_list_trials(root))
+    }
     older = 0
-    for folder in store.folders(root):
-        if folder.key in found:
+    for folder in run_store.list_folders(root):
+        if folder.key in runs_by_key:
             continue
-        if _idle(folder):
+        if _is_idle(folder):
             older += 1
         else:
-            found[folder.key] = Listed(folder.key, folder)
-    return list(found.values()), older
+            runs_by_key[folder.key] = ListedRun(folder.key, folder)
+    return list(runs_by_key.values()), older
 
 
-def _idle(folder: Folder) -> bool:
-    """Whether nobody works on a run; not of one that does not tell."""
+def _is_idle(folder: RunFolder) -> bool:
+    """Return whether nobody works on a run; False where that cannot be read."""
     try:
-        return not jobs.attach(folder) and not lock.said(folder)
+        return not jobs.find_live_job(folder) and not lock.describe_holder(folder)
     except UserError:
         return False
 
 
-def _grid(params_path: str, root: Path) -> Iterable[Listed]:
-    for one in known.cells(params_path, root):
-        folder = store.folder(one.key, root) if one.key else None
-        yield Listed(one.cell.name, folder, one.train, Published(root, one.cell), one.error)
+def _list_grid_runs(params_path: str, root: Path) -> Iterable[ListedRun]:
+    for cell in grid_keys.list_cells(params_path, root):
+        folder = run_store.find_folder(cell.key, root) if cell.key else None
+        yield ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error)
 
 
-def _trials(root: Path) -> Iterable[Listed]:
-    """Trials of sweeps that were given a run; a study that cannot be read is a row as well."""
+def _list_trials(root: Path) -> Iterable[ListedRun]:
+    """Yield the trials of sweeps that have a run; a study that cannot be read is a row as well."""
     for path in sorted((root / "studies").glob("*/trials.json")):
         try:
-            yield from [_trial(path, t, root) for t in read_mapping(path)["trials"] if t["run_key"]]
+            trials = [t for t in read_mapping(path)["trials"] if t["run_key"]]
+            folders = [run_store.find_folder(str(trial["run_key"]), root) for trial in trials]
+            names = [f"{path.parent.name}#{trial['number']}" for trial in trials]
+            yield from [ListedRun(n, f, error=str(t["reason"])) for n, f, t in zip(names, folders, trials, strict=True)]
         except UserError as error:
-            yield Listed(path.parent.name, None, error=str(error))
+            yield ListedRun(path.parent.name, None, error=str(error))
         except (KeyError, TypeError) as error:
-            yield Listed(path.parent.name, None, error=f"{path}: not a study's trials ({error!r})")
+            yield ListedRun(path.parent.name, None, error=f"{path}: not a study's trials ({error!r})")
 
 
-def _trial(path: Path, trial: Mapping[str, Any], root: Path) -> Listed:
-    name, run = f"{path.parent.name}#{trial['number']}", store.folder(str(trial["run_key"]), root)
-    return Listed(name, run, error=str(trial["reason"]))
-
-
-def row(found: Listed) -> Row:
-    """Look at one run now."""
-    if found.folder is None:
-        return Row(found.name, STALE, error=found.error)
+def make_row(run: ListedRun) -> StatusRow:
+    """Read the state of one run."""
+    if run.folder is None:
+        return StatusRow(run.name, STALE, error=run.error)
     try:
-        return _row(found, found.folder)
+        return _read_row(run, run.folder)
     except UserError as error:
-        return Row(found.name, DAMAGED, error=one_line(str(error)))
+        return StatusRow(run.name, DAMAGED, error=one_line(str(error)))
 
 
-def _row(found: Listed, folder: Folder) -> Row:
-    job, seen, spent = jobs.find(folder), _progress(found, folder), lives.spent(folder)
+def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
+    job, progress, spent = jobs.find_job(folder), _find_progress(run, folder), device_time.read_device_seconds(folder)
     state = job.state() if job else ""
     if job and state in jobs.LIVE:
-        return Row(_name(found, folder), _stage(state, folder), seen, job.label(), device_seconds=spent)
-    if who := lock.said(folder):
-        return Row(_name(found, folder), _stage(jobs.RUNNING, folder), seen, who, device_seconds=spent)
-    if made := _made(found, folder):
-        return Row(found.name, made, seen, device_seconds=spent)
+        return StatusRow(
+            _find_name(run, folder), _refine_state(state, folder), progress, job.label(), device_seconds=spent
+        )
+    if who := lock.describe_holder(folder):
+        return StatusRow(
+            _find_name(run, folder), _refine_state(jobs.RUNNING, folder), progress, who, device_seconds=spent
+        )
+    if finished_state := _finished_state(run, folder):
+        return StatusRow(run.name, finished_state, progress, device_seconds=spent)
     if job:
-        return Row(found.name, jobs.FAILED, seen, job.label(), one_line(job.reason()), spent)
-    return Row(found.name, STOPPED if seen else STALE, seen, error=found.error, device_seconds=spent)
+        return StatusRow(run.name, jobs.FAILED, progress, job.label(), one_line(job.reason()), spent)
+    return StatusRow(run.name, STOPPED if progress else STALE, progress, error=run.error, device_seconds=spent)
 
 
-def _progress(found: Listed, folder: Folder) -> Progress | None:
+def _find_progress(run: ListedRun, folder: RunFolder) -> Progress | None:
     log = folder.progress
     if log is None:
         return None
-    schedule = found.schedule or _written(folder).get("train")
-    return progress(log, schedule) if schedule else None
+    schedule = run.schedule or _read_sent_run(folder).get("train")
+    return read_progress(log, schedule) if schedule else None
 
 
-def _name(found: Listed, folder: Folder) -> str:
-    """Of a run that neither the grid nor a study has, the name that it was sent with."""
-    cell = _written(folder).get("cell") if found.name == folder.key else None
-    return structured.cell(cell, f"{folder.path}: cell").name if cell else found.name
+def _find_name(run: ListedRun, folder: RunFolder) -> str:
+    """Return the run's name; of one in neither grid nor study, the name that it was sent with."""
+    cell = _read_sent_run(folder).get("cell") if run.name == folder.key else None
+    return parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
 
 
-def _written(folder: Folder) -> Mapping[str, Any]:
-    """A run as whoever sent it wrote it."""
+def _read_sent_run(folder: RunFolder) -> Mapping[str, Any]:
+    """Read the resolved run as it was sent; empty where there is no such file."""
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
-    return read.raw(path, ()) if path else {}
+    return read.read_values(path, ()) if path else {}
 
 
-def _stage(state: str, folder: Folder) -> str:
-    """A live run whose training is finished is being scored."""
+def _refine_state(state: str, folder: RunFolder) -> str:
+    """Return `scoring` for a live run whose training is finished, else `state`."""
     return SCORING if state == jobs.RUNNING and folder.finished else state
 
 
-def _made(found: Listed, folder: Folder) -> str:
-    """published, done, or nothing."""
-    if found.published and found.published.trained.run_key == folder.key:
+def _finished_state(run: ListedRun, folder: RunFolder) -> str:
+    """Return published, done, or empty."""
+    if run.published and run.published.trained.run_key == folder.key:
         return PUBLISHED
     return jobs.DONE if folder.scored.is_file() else ""
 
 
-def table(rows: list[Row], width: int) -> str:
-    """The rows as a table."""
-    return aligned(HEADER, [r.cells() for r in rows], width)
+def format_table(rows: list[StatusRow], width: int) -> str:
+    """Format the rows as a table."""
+    return align_columns(HEADER, [r.cells() for r in rows], width)
 
 
-def fitting(rows: list[Row], most: int) -> list[Row]:
-    """At most so many rows, in their order: what lives or failed before what waits or is over."""
+def select_rows(rows: list[StatusRow], most: int) -> list[StatusRow]:
+    """Select at most so many rows in their order: live and failed runs before waiting and finished ones."""
     ranked = sorted(range(len(rows)), key=lambda i: (URGENT.index(rows[i].state), i))
     return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
-def page(params_path: str, width: int, root: Path = Path("."), most: int = 0) -> str:
-    """The data stages under way; all rows, or at most so many, and how many there are of each state."""
-    found, older = listed(params_path, root)
-    data = list(stages.rows(root))
-    above = f"{stages.table(data, width)}\n\n" if data else ""
-    rows = [row(one) for one in found]
+def format_page(params_path: str, width: int, root: Path = Path(".")) -> str:
+    """Return the page of a params file, with all its rows."""
+    return format_runs(*list_runs(params_path, root), width, root)
+
+
+def format_runs(runs: Sequence[ListedRun], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
+    """Return the data stages under way; all rows, or at most so many, and how many there are of each state."""
+    data = list(data_stages.list_rows(root))
+    above = f"{data_stages.format_table(data, width)}\n\n" if data else ""
+    rows = [make_row(run) for run in runs]
     counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
     summary = ", ".join(f"{n} {state}" for state, n in counts.items())
     left_out = f"; {older} older runs of the store not shown" if older else ""
-    shown = fitting(rows, most - above.count("\n")) if most else rows
-    cut = f" ({len(rows) - len(shown)} not shown: the window is short)" if len(shown) < len(rows) else ""
-    spent = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
-    return f"{above}{table(shown, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{spent}"
+    visible = select_rows(rows, most - above.count("\n")) if most else rows
+    cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
+    hours = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
+    return f"{above}{format_table(visible, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{hours}"
 
 
-def _screen(params_path: str) -> str:
-    """The page as the window takes it; a params.yaml that is being edited is told and does not end the watch."""
-    size = shutil.get_terminal_size()
+def _format_screen(params_path: str) -> str:
+    """Return the page that fits the window; a mistake in a params.yaml that is being edited does not end the watch."""
+    size, params = shutil.get_terminal_size(), Path(params_path)
+    changed_ns = params.stat().st_mtime_ns if params.is_file() else 0
     try:
-        return page(params_path, size.columns, most=size.lines - FRAME)
+        runs, older = _list_recently(params_path, changed_ns, int(time.monotonic() // LISTING_S))
+        return format_runs(runs, older, size.columns, most=size.lines - FRAME)
     except UserError as error:
         return f"error: {one_line(str(error))}"
+
+
+@functools.lru_cache(1)
+def _list_recently(params_path: str, _changed_ns: int, _period: int) -> tuple[list[ListedRun], int]:
+    return list_runs(params_path)
 
 
 def main(argv: list[str]) -> int:
@@ -209,12 +227,12 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     wide = 10_000 if not sys.stdout.isatty() else shutil.get_terminal_size().columns
     if not args.watch:
-        print(page(args.params, wide))
+        print(format_page(args.params, wide))
         return 0
     try:
         while True:
-            shown = _screen(args.params)
-            print(f"\033[H\033[J{shown}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)
+            screen = _format_screen(args.params)
+            print(f"\033[H\033[J{screen}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)
             time.sleep(REFRESH_S)
     except KeyboardInterrupt:
         return 0

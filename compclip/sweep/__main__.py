@@ -38,85 +38,85 @@ import sqlalchemy
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
-from compclip.base.urls import checked, hidden, warn_of
+from compclip.base.urls import check_url, mask_message, warn_of_password
 from compclip.config import read
-from compclip.config.grid import cells
-from compclip.config.written import grid_yaml
-from compclip.evaluate import kept
+from compclip.config.grid import list_cells
+from compclip.config.run_config import dump_yaml
+from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
-from compclip.report.collect import collect
-from compclip.runs import jobs, notify, store
-from compclip.runs.folder import Inputs
+from compclip.report.run_collection import collect_runs
+from compclip.runs import jobs, notify, run_store
 from compclip.runs.notify import News
-from compclip.sweep import confirm, page, results
-from compclip.sweep import declared as studies
-from compclip.sweep.declared import Study
-from compclip.sweep.driver import Driver, Sender, open_study
+from compclip.runs.run_folder import Inputs
+from compclip.sweep import confirmation, study_page, study_results
+from compclip.sweep import study_declaration as studies
+from compclip.sweep.study_declaration import Study
+from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
 from compclip.track import sync
 
 STORAGE = "COMPCLIP_STORAGE"
 
 
-def storage_url(given: str, name: str, root: Path) -> str:
-    """The storage's address: one given, by the option or the variable, else SQLite in .work/studies.
+def storage_url(url_option: str, name: str, root: Path) -> str:
+    """Return the storage's address: one given, by the option or the variable, else SQLite in .work/studies.
 
     Raises UserError for one whose parts cannot be told.
     """
-    warn_of(given, "--storage", STORAGE)
-    if found := given or os.environ.get(STORAGE, ""):
-        return checked(found, "--storage" if given else STORAGE)
+    warn_of_password(url_option, "--storage", STORAGE)
+    if url := url_option or os.environ.get(STORAGE, ""):
+        return check_url(url, "--storage" if url_option else STORAGE)
     path = root / ".work" / "studies" / f"{name}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{path}"
 
 
 def fixed_params(study: Study, source: Path, overrides: Sequence[str], root: Path) -> Path:
-    """The params.yaml that all trials start from, the study's and the command's overrides applied: jobs read it."""
-    merged = read.overridden(source, (*study.overrides, *overrides))
+    """Return the params.yaml that all trials start from and jobs read, with all overrides applied."""
+    merged = read.read_with_overrides(source, (*study.overrides, *overrides))
     path = root / ".work" / "studies" / f"{study.name}.params.yaml"
-    write_atomic(path, grid_yaml(yaml_text.unresolved(merged)))
+    write_atomic(path, dump_yaml(yaml_text.to_unresolved(merged)))
     return path
 
 
 def base_key(study: Study, params: Path) -> str:
-    """What all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
-    corner = studies.overrides(study, studies.corner(study), read.load(params).methods)
-    loaded = read.load(params, corner)
-    base = store.of(studies.run(study, loaded))
+    """Return what all trials have in common: code, data and fixed parameters, of the training and of the evaluation."""
+    corner = studies.trial_overrides(study, studies.corner_values(study), read.load_params(params).methods)
+    loaded = read.load_params(params, corner)
+    base = run_store.locate_run(studies.trial_run(study, loaded))
     weights = fingerprint(Inputs(base.root, base.cell).backbone)
-    return f"{base.key} {kept.task(loaded).identity(weights)}"
+    return f"{base.key} {result_store.task_from_params(loaded).identity(weights)}"
 
 
-def sender(profile: Profile) -> Sender:
-    """Where the runs go: processes of this machine, or a cluster, whose jobs of a killed driver are found again."""
+def make_sender(profile: Profile) -> RunSender:
+    """Return the sender of runs: processes of this machine, or a cluster, where a killed driver's jobs are found."""
     if profile.executor == "local":
         return jobs.Local()
     cluster = Slurm(profile)
-    if found := cluster.recover():
-        print(f"{found} jobs of an interrupted command found in the queue", flush=True)
+    if recovered := cluster.recover():
+        print(f"{recovered} jobs of an interrupted command found in the queue", flush=True)
     return cluster
 
 
-def sweep(study: Study, args: argparse.Namespace) -> None:
+def run_study(study: Study, args: argparse.Namespace) -> None:
     """Drive a study to its number of trials, or only write its files."""
-    root, profile = Path("."), profiles.load(args.profile) if args.profile else Profile(executor="local")
-    with results.sole_driver(study.name, root):
-        read.load(args.params, (*study.overrides, *args.overrides))
+    root, profile = Path("."), profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
+    with study_results.lock_study(study.name, root):
+        read.load_params(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
-        studies.check(study, read.load(params), args.params)
+        studies.check_study(study, read.load_params(params), args.params)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
-        driver = Driver(study, opened, sender(profile), params, root, args.jobs or profile.jobs)
+        driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
             print(f"{driver.retry_failed()} failed trials are tried again", flush=True)
         if args.page:
             driver.write()
         else:
-            told(driver, profile.notify, lambda: driver.drive(args.trials or study.trials))
-        print(f"studies/{study.name}/index.html: {page.counts(driver.document())}", flush=True)
+            drive_and_notify(driver, profile.notify, lambda: driver.drive(args.trials or study.trials))
+        print(f"studies/{study.name}/index.html: {study_page.format_counts(driver.document())}", flush=True)
         if not args.page:
-            record(study.name, args.params)
+            record_in_mlflow(study.name, args.params)
 
 
 def confirm_grid(study: Study, args: argparse.Namespace) -> None:
@@ -124,11 +124,11 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
     out = Path(args.confirm)
     if out.exists():
         raise UserError(f"--confirm {out}: is there already; remove it, or give another name")
-    trials = confirm.front(study, Path("."))
-    text = confirm.grid(study, Path(args.params), args.overrides, trials, args.seeds)
+    trials = confirmation.load_front(study, Path("."))
+    text = confirmation.confirmation_grid(study, Path(args.params), args.overrides, trials, args.seeds)
     write_atomic(out, text)
     try:
-        read.load(out, together=True)
+        read.load_params(out, together=True)
     except UserError:
         out.unlink()
         raise
@@ -137,37 +137,42 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
 
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     """Judge a study's front by the runs of its confirmation, and write that beside the study."""
-    params, folder = read.load(args.verdict), Path("studies") / study.name
-    runs, _ = collect(cells(params), params.evaluate.benchmarks, Path("."))
-    found = confirm.judge(study, params, runs)
-    write_json(folder / results.CONFIRMED, found)
-    results.write_page(read_mapping(folder / "trials.json"), folder)
-    print("\n".join([*confirm.lines(found), f"{folder}/index.html: confirmed by seeds {found['seeds']}"]), flush=True)
+    params, folder = read.load_params(args.verdict), Path("studies") / study.name
+    runs, _ = collect_runs(list_cells(params), params.evaluate.benchmarks, Path("."))
+    verdicts = confirmation.judge_front(study, params, runs)
+    write_json(folder / study_results.CONFIRMED, verdicts)
+    study_results.write_page(read_mapping(folder / "trials.json"), folder)
+    print(
+        "\n".join(
+            [*confirmation.verdict_lines(verdicts), f"{folder}/index.html: confirmed by seeds {verdicts['seeds']}"]
+        ),
+        flush=True,
+    )
 
 
-def told(driver: Driver, variable: str, drive: Callable[[], None]) -> None:
+def drive_and_notify(driver: StudyDriver, variable: str, drive: Callable[[], None]) -> None:
     """Drive a study, and post that it ended, also where it gave up."""
     try:
         drive()
     except UserError:
-        notify.post(variable, ended(driver, "gave up"))
+        notify.post(variable, describe_end(driver, "gave up"))
         raise
-    notify.post(variable, ended(driver, "ended"))
+    notify.post(variable, describe_end(driver, "ended"))
 
 
-def ended(driver: Driver, how: str) -> News:
-    """What became of a study's trials."""
+def describe_end(driver: StudyDriver, outcome: str) -> News:
+    """Describe what became of a study's trials."""
     trials = driver.document()["trials"]
     counts = dict(Counter(trial["state"] for trial in trials))
     failures = {f"{driver.study.name}#{t['number']}": t["reason"] for t in trials if t["state"] == "failed"}
-    listed = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return News(f"study {driver.study.name} {how}: {listed}", counts, failures)
+    state_counts = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return News(f"study {driver.study.name} {outcome}: {state_counts}", counts, failures)
 
 
-def record(name: str, params: str) -> None:
-    """Put the study into MLflow; what keeps it out is a warning, since its files have everything."""
+def record_in_mlflow(name: str, params: str) -> None:
+    """Put the study into MLflow; a failure is a warning, since its files have everything."""
     try:
-        sync.study(Path("studies") / name, params_path=params)
+        sync.update_study(Path("studies") / name, params_path=params)
     except UserError as error:
         print(f"warning: study {name} is not in MLflow: {error}", file=sys.stderr)
 
@@ -177,18 +182,18 @@ def main(argv: list[str]) -> int:
     args = _arguments(argv)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    study = studies.load(args.study)
+    study = studies.load_study(args.study)
     args.params = args.params or study.params
     if args.confirm or args.verdict:
         (confirm_grid if args.confirm else confirm_verdict)(study, args)
         return 0
     try:
-        sweep(study, args)
+        run_study(study, args)
     except KeyboardInterrupt:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
     except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
-        text = hidden(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
+        text = mask_message(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
         if re.search("is locked|lock timeout", text):
             text = "another program has locked it; end that one, or wait for it, then start this again"
         raise UserError(f"study {study.name}: storage: {text}") from error
@@ -199,21 +204,23 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m compclip.sweep", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
-    parser.add_argument("-j", "--jobs", type=_whole, default=0, help="trials at a time; default: the profile's, or 1")
+    parser.add_argument(
+        "-j", "--jobs", type=_positive_int, default=0, help="trials at a time; default: the profile's, or 1"
+    )
     parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
-    parser.add_argument("--trials", type=_whole, default=0, help="how many in total; default: as declared")
+    parser.add_argument("--trials", type=_positive_int, default=0, help="how many in total; default: as declared")
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
-    parser.add_argument("--seeds", type=_whole, default=5, help="of that grid, none of which chose anything")
+    parser.add_argument("--seeds", type=_positive_int, default=5, help="of that grid, none of which chose anything")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
     parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     return parser.parse_args(argv)
 
 
-def _whole(text: str) -> int:
+def _positive_int(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number >= 1")
     return int(text)

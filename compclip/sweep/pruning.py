@@ -16,26 +16,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compclip.sweep.declared import Study
+from compclip.sweep.study_declaration import Study
 
 NOTED = "scores_at_rungs"  # of a trial: step -> the objectives' values
 
 
 def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether `a` is at least as good as `b` in all and better in one; more is better. NaN is neither."""
+    """Return whether `a` is at least as good as `b` in all and better in one; more is better. NaN is neither."""
     return all(x >= y for x, y in zip(a, b, strict=True)) and any(x > y for x, y in zip(a, b, strict=True))
 
 
-def share(values: Sequence[float], others: Sequence[Sequence[float]]) -> float:
-    """Of the others, how many dominate `values`, as a share; 0 without others."""
-    return sum(dominates(other, values) for other in others) / len(others) if others else 0.0
+def dominated_share(values: Sequence[float], other_values: Sequence[Sequence[float]]) -> float:
+    """Return the share of the others that dominate `values`; 0 without others."""
+    return (
+        sum(dominates(other_trial, values) for other_trial in other_values) / len(other_values) if other_values else 0.0
+    )
 
 
-def stops(study: Study, values: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
-    """Whether a trial with these values at a rung is stopped; `others`: those of the trials before, at that rung."""
-    if len(others) < study.startup_trials:
+def should_stop(study: Study, values: Sequence[float], other_values: Sequence[Sequence[float]]) -> bool:
+    """Return whether a trial with these values at a rung is stopped.
+
+    `others`: those of the trials before, at that rung.
+    """
+    if len(other_values) < study.startup_trials:
         return False
-    return share(_signed(study, values), [_signed(study, other) for other in others]) >= study.dominated_share
+    return (
+        dominated_share(_signed(study, values), [_signed(study, other_trial) for other_trial in other_values])
+        >= study.dominated_share
+    )
 
 
 def _signed(study: Study, values: Sequence[float]) -> list[float]:

@@ -53,43 +53,43 @@ class Annotation:
         return len(self.starts)
 
     def word(self, token: int) -> str:
-        """The token as it stands in the text."""
+        """Return the token as it stands in the text."""
         return self.text[self.starts[token] : self.ends[token]]
 
     def chars(self, span: Span) -> Span:
-        """The characters of a (non-empty) token span."""
+        """Return the character span of a (non-empty) token span."""
         return self.starts[span[0]], self.ends[span[1] - 1]
 
     def tokens(self, span: Span) -> Span:
-        """The token span of those tokens that begin within a character span."""
+        """Return the span of the tokens that begin within a character span."""
         return bisect_left(self.starts, span[0]), bisect_left(self.starts, span[1])
 
     def sentence(self, index: int) -> Annotation:
-        """Sentence `index` as an annotation of its own: its text alone, all offsets counted from its beginning.
+        """Return sentence `index` as an annotation of its own, with offsets counted from its beginning.
 
-        What was written for the whole caption is not the sentence's; stored texts are, since they tell of its picture.
+        `written_swap` and `written_replace` are dropped, since they reword the whole caption; stored texts stay.
         """
         begin, end = self.sentences[index]
         if begin == 0 and end == len(self.text):
             return self
         low, high = self.tokens((begin, end))
-        part = slice(low, high)
+        tokens_of_sentence = slice(low, high)
         return Annotation(
             self.text[begin:end],
-            _shift(self.starts[part], begin),
-            _shift(self.ends[part], begin),
-            self.pos[part],
-            self.tag[part],
-            self.lemma[part],
-            self.dep[part],
-            _shift(self.heads[part], low),
+            _shift(self.starts[tokens_of_sentence], begin),
+            _shift(self.ends[tokens_of_sentence], begin),
+            self.pos[tokens_of_sentence],
+            self.tag[tokens_of_sentence],
+            self.lemma[tokens_of_sentence],
+            self.dep[tokens_of_sentence],
+            _shift(self.heads[tokens_of_sentence], low),
             ((0, end - begin),),
-            _within(self.chunks, low, high),
-            _within(self.verbs, low, high),
-            self.candidates[part],
-            masked=self.masked[part],
+            _spans_within(self.chunks, low, high),
+            _spans_within(self.verbs, low, high),
+            self.candidates[tokens_of_sentence],
+            masked=self.masked[tokens_of_sentence],
             stored=self.stored,
-            relatives=self.relatives[part],
+            relatives=self.relatives[tokens_of_sentence],
         )
 
 
@@ -97,5 +97,5 @@ def _shift(values: tuple[int, ...], by: int) -> tuple[int, ...]:
     return tuple([v - by for v in values]) if by else values
 
 
-def _within(spans: tuple[Span, ...], low: int, high: int) -> tuple[Span, ...]:
+def _spans_within(spans: tuple[Span, ...], low: int, high: int) -> tuple[Span, ...]:
     return tuple([(a - low, b - low) for a, b in spans if low <= a and b <= high])

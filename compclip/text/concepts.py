@@ -9,8 +9,8 @@ from compclip.text.annotation import Annotation
 
 
 def spans(annotation: Annotation) -> list[tuple[int, int, str]]:
-    """(first character, end, phrase) of each noun phrase; of phrases that differ in case at most, the first."""
-    found: dict[str, tuple[int, int, str]] = {}
+    """Return (first character, end, phrase) of each noun phrase; of phrases that are equal but for case, the first."""
+    phrases: dict[str, tuple[int, int, str]] = {}
     for low, high in annotation.chunks:
         while low < high and annotation.pos[low] in ("DET", "SPACE", "PUNCT"):
             low += 1
@@ -18,10 +18,10 @@ def spans(annotation: Annotation) -> list[tuple[int, int, str]]:
             continue
         start, end = annotation.chars((low, high))
         phrase = annotation.text[start:end].strip()
-        found.setdefault(" ".join(phrase.casefold().split()), (start, start + len(phrase), phrase))
-    return list(found.values())
+        phrases.setdefault(" ".join(phrase.casefold().split()), (start, start + len(phrase), phrase))
+    return list(phrases.values())
 
 
 def noun_phrases(annotation: Annotation) -> list[str]:
-    """The noun phrases of a caption in the order of their first occurrence."""
+    """Return the noun phrases of a caption in the order of their first occurrence."""
     return [phrase for _, _, phrase in spans(annotation)]

@@ -8,25 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from compclip.text.words import words
+from compclip.text.words import word_set
 
 VOWELS = "aeiou"
 # lists do not hold forms equal to their lemma
-_SAME_PAST = words(
+_SAME_PAST = word_set(
     "bet bid burst bust cast cost cut hit hurt let put quit read rid set shed shut split spread "
     "thrust wed broadcast forecast upset offset reset"
 )
-_SAME_PLURAL = words(
+_SAME_PLURAL = word_set(
     "sheep deer fish moose bison salmon trout shrimp squid swine aircraft watercraft spacecraft "
     "series species offspring cattle elk"
 )
 _MAN_PLURAL_S = ("human", "german", "roman", "ottoman", "talisman", "caiman", "shaman", "norman")
-_OES = words("potato tomato hero echo torpedo mosquito tornado volcano mango buffalo domino cargo")
-_PLURAL_S = words("bus gas")  # the lists prefer "busses"
+_OES = word_set("potato tomato hero echo torpedo mosquito tornado volcano mango buffalo domino cargo")
+_PLURAL_S = word_set("bus gas")  # the lists prefer "busses"
 
 
 def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The form of `lemma` that a Penn tag asks for, or None where one word cannot say it ("more beautiful").
+    """Return the form of `lemma` for a Penn tag, None where it takes two words ("more beautiful").
 
     `irregular`: the irregular forms of lemmas of this part of speech, in any order.
     """
@@ -34,10 +34,10 @@ def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> s
         return lemma
     forms = tuple(f for f in irregular.get(lemma, ()) if f.isalpha())
     if tag == "NNS":
-        return _plural(lemma, forms)
+        return _to_plural(lemma, forms)
     if tag in ("JJR", "JJS"):
-        return _compared(lemma, "er" if tag == "JJR" else "est", forms)
-    rules = {"VBZ": _third, "VBG": _progressive, "VBD": _past, "VBN": _participle}
+        return _to_comparison(lemma, "er" if tag == "JJR" else "est", forms)
+    rules = {"VBZ": _to_third_person, "VBG": _to_progressive, "VBD": _to_past, "VBN": _to_participle}
     return rules[tag](lemma, forms) if tag in rules else None
 
 
@@ -47,7 +47,7 @@ def _add_s(lemma: str) -> str:
     return lemma[:-1] + "ies" if re.search(rf"[^{VOWELS}]y$", lemma) else lemma + "s"
 
 
-def _plural(lemma: str, forms: tuple[str, ...]) -> str:
+def _to_plural(lemma: str, forms: tuple[str, ...]) -> str:
     if lemma in _SAME_PLURAL:
         return lemma
     if forms and lemma not in _PLURAL_S:
@@ -57,65 +57,65 @@ def _plural(lemma: str, forms: tuple[str, ...]) -> str:
     return lemma + "es" if lemma in _OES else _add_s(lemma)
 
 
-def _third(lemma: str, forms: tuple[str, ...]) -> str:
-    known = {"have": "has", "be": "is", "do": "does", "go": "goes"}
-    return known.get(lemma) or (lemma + "es" if re.search(rf"[^{VOWELS}]o$", lemma) else _add_s(lemma))
+def _to_third_person(lemma: str, forms: tuple[str, ...]) -> str:
+    irregular = {"have": "has", "be": "is", "do": "does", "go": "goes"}
+    return irregular.get(lemma) or (lemma + "es" if re.search(rf"[^{VOWELS}]o$", lemma) else _add_s(lemma))
 
 
-def _doubled(lemma: str) -> str:
-    """The stem before a vowel: "stop" gives "stopp"; words of several syllables stay ("open", "visit")."""
+def _double_consonant(lemma: str) -> str:
+    """Return the stem before a vowel: "stop" gives "stopp"; words of several syllables stay ("open", "visit")."""
     one_syllable = re.fullmatch(rf"[^{VOWELS}]*(?:qu)?[{VOWELS}][^{VOWELS}wxy]", lemma)
     return lemma + lemma[-1] if one_syllable else lemma
 
 
-def _progressive(lemma: str, forms: tuple[str, ...]) -> str:
-    listed = [f for f in forms if f.endswith("ing")]
-    if listed:
-        return min(listed)
+def _to_progressive(lemma: str, forms: tuple[str, ...]) -> str:
+    irregular = [f for f in forms if f.endswith("ing")]
+    if irregular:
+        return min(irregular)
     if lemma.endswith("ie"):
         return lemma[:-2] + "ying"
     if re.search(r"[^eoy]e$", lemma):
         return lemma[:-1] + "ing"
-    return _doubled(lemma) + "ing"
+    return _double_consonant(lemma) + "ing"
 
 
-def _regular_past(lemma: str) -> str:
+def _to_regular_past(lemma: str) -> str:
     if lemma.endswith("e"):
         return lemma + "d"
-    return lemma[:-1] + "ied" if re.search(rf"[^{VOWELS}]y$", lemma) else _doubled(lemma) + "ed"
+    return lemma[:-1] + "ied" if re.search(rf"[^{VOWELS}]y$", lemma) else _double_consonant(lemma) + "ed"
 
 
-def _finite(forms: tuple[str, ...]) -> list[str]:
+def _finite_forms(forms: tuple[str, ...]) -> list[str]:
     return sorted(f for f in forms if not f.endswith(("ing", "s")))
 
 
 def _is_participle(form: str) -> bool:
-    """Of two irregular forms, whether this is the participle: "eaten", "gone", "sung"."""
+    """Return whether an irregular form is the participle: "eaten", "gone", "sung"."""
     return form.endswith(("n", "ne")) or re.fullmatch(r"[a-z]*[^aeiou]u(?:ng|nk|m|n)", form) is not None
 
 
-def _past(lemma: str, forms: tuple[str, ...]) -> str:
-    listed = _finite(forms)
+def _to_past(lemma: str, forms: tuple[str, ...]) -> str:
+    irregular = _finite_forms(forms)
     if lemma in _SAME_PAST:
         return lemma
-    finite = [f for f in listed if not _is_participle(f)] or listed
-    return finite[0] if finite else _regular_past(lemma)
+    finite = [f for f in irregular if not _is_participle(f)] or irregular
+    return finite[0] if finite else _to_regular_past(lemma)
 
 
-def _participle(lemma: str, forms: tuple[str, ...]) -> str:
+def _to_participle(lemma: str, forms: tuple[str, ...]) -> str:
     if lemma in _SAME_PAST or lemma.endswith(("come", "run")):
         return lemma
-    listed = _finite(forms)
-    finite = [f for f in listed if _is_participle(f)] or listed
-    return finite[0] if finite else _regular_past(lemma)
+    irregular = _finite_forms(forms)
+    finite = [f for f in irregular if _is_participle(f)] or irregular
+    return finite[0] if finite else _to_regular_past(lemma)
 
 
-def _compared(lemma: str, ending: str, forms: tuple[str, ...]) -> str | None:
-    listed = sorted(f for f in forms if f.endswith((ending, "re" if ending == "er" else "st")))
-    if listed:
-        return listed[0]
+def _to_comparison(lemma: str, ending: str, forms: tuple[str, ...]) -> str | None:
+    irregular = sorted(f for f in forms if f.endswith((ending, "re" if ending == "er" else "st")))
+    if irregular:
+        return irregular[0]
     if len(re.findall(rf"[{VOWELS}y]+", lemma)) > (2 if lemma.endswith(("y", "e", "ow")) else 1):
         return None
     if lemma.endswith("e"):
         return lemma + ending[1:]
-    return lemma[:-1] + "i" + ending if re.search(rf"[^{VOWELS}]y$", lemma) else _doubled(lemma) + ending
+    return lemma[:-1] + "i" + ending if re.search(rf"[^{VOWELS}]y$", lemma) else _double_consonant(lemma) + ending

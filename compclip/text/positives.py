@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import Annotation, Span
-from compclip.text.words import words
+from compclip.text.words import word_set
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A printed replacement: `words` (lower case, in order), what they become, and the use that the table means."""
+class Replacement:
+    """A replacement of the table: `words` (lower case, in order), the new words, and the use that the table means."""
 
     words: tuple[str, ...]
     new: str
     use: str
 
 
-def _entries(use: str, pairs: str) -> tuple[Entry, ...]:
+def _entries(use: str, pairs: str) -> tuple[Replacement, ...]:
     split = (pair.split(" > ") for pair in pairs.split("; "))
-    return tuple(Entry(tuple(old.split()), new, use) for old, new in split)
+    return tuple(Replacement(tuple(old.split()), new, use) for old, new in split)
 
 
 TABLE = (
@@ -63,7 +63,7 @@ TABLE = (
 
 _BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
 # "in" is a place here: not clothes or colours worn, nor a fixed phrase
-_NO_PLACE = words(
+_NO_PLACE = word_set(
     "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform outfit short shorts pant pants jean jeans "
     "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
     "apron white black blue brown red green yellow orange pink purple gray grey front top between order action line "
@@ -73,42 +73,42 @@ _NO_PLACE = words(
 
 def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Replace one relation or attribute of the table by its fixed equivalent; None if the caption has none."""
-    found = list(_occurrences(annotation))
-    if not found:
+    occurrences = list(_find_occurrences(annotation))
+    if not occurrences:
         return None
-    span, entry = found[rng.integers(len(found))]
+    span, entry = occurrences[rng.integers(len(occurrences))]
     start, end = annotation.chars(span)
     new = entry.new[0].upper() + entry.new[1:] if annotation.text[start].isupper() else entry.new
-    return _with_article(annotation, span[0], edits.put(annotation.text, (start, end), new), new)
+    return _fix_article(annotation, span[0], word_edits.replace_span(annotation.text, (start, end), new), new)
 
 
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around an "and" that joins nouns, adjectives or verbs; None without such an "and"."""
-    found = [pair for pair in (_conjuncts(annotation, t) for t in _conjunctions(annotation)) if pair]
-    if not found:
+    pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
+    if not pairs:
         return None
-    text = edits.exchange(annotation, *found[rng.integers(len(found))])
-    return None if edits.same(text, annotation.text) else text
+    text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))])
+    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
 def reorderings(annotation: Annotation) -> frozenset[str]:
-    """Collect, in lower case, the texts that exchange two members of a pair or list with "and": they mean the same."""
+    """Collect, in lower case, the texts in which two members of a list with "and" are exchanged: they mean the same."""
     pairs: list[tuple[Span, Span]] = []
-    for conjunction in _conjunctions(annotation):
-        pairs += filter(None, [_conjuncts(annotation, conjunction)])
+    for conjunction in _find_conjunctions(annotation):
+        pairs += filter(None, [_find_conjuncts(annotation, conjunction)])
         phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
         for x, y in itertools.combinations(phrases, 2):
             pairs += [(x, y), (_without_article(annotation, x), y)]  # "a sink, toilet and shower": one article for all
-    return frozenset(edits.exchange(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
+    return frozenset(word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """The language model's REPLACE of the whole caption (D.1), as the rewrite stage stored it; None without one."""
+    """Return the language model's REPLACE of the whole caption (D.1), stored by the rewrite stage; None without one."""
     return annotation.written_replace or None
 
 
 def written_swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """The language model's SWAP of the whole caption (D.1); None without one."""
+    """Return the language model's SWAP of the whole caption (D.1); None without one."""
     return annotation.written_swap or None
 
 
@@ -121,19 +121,16 @@ RULES = {  # by who writes them
 # --- replace --------------------------------------------------------------------------------------------------
 
 
-def _occurrences(a: Annotation) -> Iterator[tuple[Span, Entry]]:
+def _find_occurrences(a: Annotation) -> Iterator[tuple[Span, Replacement]]:
+    """Find the table's words as the table means them: not painted "by" him, nor "3 m long"."""
+    is_use = {PREPOSITION: _is_preposition, ATTRIBUTE: _is_attribute, ACTION: _is_action, MODIFIER: _is_modifier}
     words = [a.word(t).lower() for t in range(len(a))]
     for token, word in enumerate(words):
         for entry in _BY_FIRST_WORD.get(word, ()):
-            size = len(entry.words)
-            if tuple(words[token : token + size]) == entry.words and _fits(a, (token, token + size), entry):
-                yield (token, token + size), entry
-
-
-def _fits(a: Annotation, span: Span, entry: Entry) -> bool:
-    """Whether the words are what the table means: "by" the road and not painted "by" him, "long" but not "3 m long"."""
-    uses = {PREPOSITION: _is_preposition, ATTRIBUTE: _is_attribute, ACTION: _is_action, MODIFIER: _is_modifier}
-    return edits.bounded(a.text, *a.chars(span)) and uses[entry.use](a, span[0], entry.words)
+            span = (token, token + len(entry.words))
+            occurs = tuple(words[slice(*span)]) == entry.words and word_edits.is_bounded(a.text, *a.chars(span))
+            if occurs and is_use[entry.use](a, token, entry.words):
+                yield span, entry
 
 
 def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
@@ -151,7 +148,7 @@ def _is_attribute(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
 
 
 def _is_action(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
-    """A verb with its object where the new words need one ("in", "traveling on"), and no particle ("sitting up")."""
+    """Return whether a verb has the object that the new words need ("in", "traveling on"), and no particle ("up")."""
     needs_object = words in (("wearing",), ("wears",), ("holding",), ("riding",))
     if a.pos[token] != "VERB" or _children(a, token, "prt") or (words == ("wears",) and a.dep[token] != "ROOT"):
         return False
@@ -167,7 +164,7 @@ def _is_modifier(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
 
 
 def _children(a: Annotation, token: int, *kinds: str) -> list[int]:
-    """The tokens after `token` in its sentence that depend on it in one of some ways."""
+    """Return the tokens after `token` in its sentence that depend on it in one of some ways."""
     end = next((e for _, e in a.sentences if e > a.starts[token]), len(a.text))
     high = a.tokens((a.starts[token], end))[1]
     return [t for t in range(token + 1, high) if a.heads[t] == token and a.dep[t] in kinds]
@@ -177,55 +174,57 @@ def _next_word(a: Annotation, token: int) -> str:
     return a.word(token + 1).lower() if token + 1 < len(a) else ""
 
 
-def _with_article(a: Annotation, token: int, text: str, new: str) -> str:
-    """`text` (changed from this token on) with "a" or "an" before it as `new` asks."""
+def _fix_article(a: Annotation, token: int, text: str, new: str) -> str:
+    """Return `text` (changed from `token` on) with the article before it, "a" or "an", that fits `new`."""
     if token == 0 or a.word(token - 1).lower() not in ("a", "an"):
         return text
     article = "an" if new[0].lower() in "aeiou" else "a"
     old = a.word(token - 1)
-    return edits.put(text, a.chars((token - 1, token)), article if old.islower() else article.capitalize())
+    return word_edits.replace_span(
+        text, a.chars((token - 1, token)), article if old.islower() else article.capitalize()
+    )
 
 
 # --- swap -----------------------------------------------------------------------------------------------------
 
 
-def _conjunctions(a: Annotation) -> list[int]:
+def _find_conjunctions(a: Annotation) -> list[int]:
     return [t for t in range(len(a)) if a.word(t).lower() == "and"]
 
 
-def _conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:
-    """The two phrases around an "and", or None where they are of different kinds or not next to it."""
-    left = a.heads[conjunction]
-    right = next((t for t in _children(a, left, "conj") if t > conjunction), None)
-    if a.dep[conjunction] != "cc" or right is None or not left < conjunction:
+def _find_conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:
+    """Return the two phrases around an "and", None where they are of different kinds or not next to it."""
+    first = a.heads[conjunction]
+    second = next((t for t in _children(a, first, "conj") if t > conjunction), None)
+    if a.dep[conjunction] != "cc" or second is None or not first < conjunction:
         return None
     kind = {"NOUN": "N", "PROPN": "N", "ADJ": "J", "VERB": "V"}
-    if a.pos[left] not in kind or kind[a.pos[left]] != kind.get(a.pos[right]):
+    if a.pos[first] not in kind or kind[a.pos[first]] != kind.get(a.pos[second]):
         return None
-    spans = _phrases(a, left, conjunction, right, kind[a.pos[left]])
-    return spans if spans and all(edits.bounded(a.text, *a.chars(s)) for s in spans) else None
+    spans = _conjunct_spans(a, first, conjunction, second, kind[a.pos[first]])
+    return spans if spans and all(word_edits.is_bounded(a.text, *a.chars(s)) for s in spans) else None
 
 
-def _phrases(a: Annotation, left: int, conjunction: int, right: int, kind: str) -> tuple[Span, Span] | None:
-    """Token spans of both conjuncts; what follows the right one belongs to it where the left one has the like."""
+def _conjunct_spans(a: Annotation, first: int, conjunction: int, second: int, kind: str) -> tuple[Span, Span] | None:
+    """Return the spans of both conjuncts; words after the second belong to it where the first has such words too."""
     end = conjunction - 1 if a.pos[conjunction - 1] == "PUNCT" else conjunction
-    own = end > left + 1
-    objects = _children(a, right, "dobj", "prt", "xcomp", "ccomp")
-    stop = _last(a, right) + 1 if own or (kind == "V" and objects) else right + 1
+    has_complement = end > first + 1
+    objects = _children(a, second, "dobj", "prt", "xcomp", "ccomp")
+    stop = _last_dependent(a, second) + 1 if has_complement or (kind == "V" and objects) else second + 1
     if kind == "V":
-        plain = right == conjunction + 1 and a.tag[left] == a.tag[right]
-        return ((left, end), (right, stop)) if plain else None
-    begin, second = _first(a, left), _first(a, right)
-    if second != conjunction + 1:
+        plain = second == conjunction + 1 and a.tag[first] == a.tag[second]
+        return ((first, end), (second, stop)) if plain else None
+    begin, second_begin = _first_modifier(a, first), _first_modifier(a, second)
+    if second_begin != conjunction + 1:
         return None
-    if a.pos[begin] == "DET" and a.pos[second] != "DET" and begin < left:
+    if a.pos[begin] == "DET" and a.pos[second_begin] != "DET" and begin < first:
         begin += 1  # "a white shirt and black tie": the article stays and serves both
-    loose = kind == "N" and a.pos[second] == "DET" and a.pos[begin] != "DET" and a.word(begin - 1).lower() == "of"
-    return None if begin and loose else ((begin, end), (second, stop))
+    loose = kind == "N" and a.pos[second_begin] == "DET" and a.pos[begin] != "DET" and a.word(begin - 1).lower() == "of"
+    return None if begin and loose else ((begin, end), (second_begin, stop))
 
 
 def _member_heads(a: Annotation, conjunction: int) -> list[int]:
-    """List the heads of what an "and" joins, in order: of a list all its members."""
+    """List the heads of all members that an "and" joins, in order."""
     first = a.heads[conjunction]
     if a.dep[conjunction] != "cc":
         return []
@@ -241,35 +240,39 @@ def _member_heads(a: Annotation, conjunction: int) -> list[int]:
 def _member_phrase(a: Annotation, head: int) -> Span:
     """Return the tokens of one member: its head with modifiers, up to the next comma, conjunction or member."""
     end = head + 1
-    while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _under(a, end, head):
+    while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _depends_on(a, end, head):
         end += 1
-    return _first(a, head), end
+    return _first_modifier(a, head), end
 
 
 def _without_article(a: Annotation, span: Span) -> Span:
     return (span[0] + 1, span[1]) if a.pos[span[0]] == "DET" and span[1] - span[0] > 1 else span
 
 
-def _first(a: Annotation, token: int) -> int:
-    """The first token of the unbroken run of modifiers before `token`."""
+def _first_modifier(a: Annotation, token: int) -> int:
+    """Return the first token of the unbroken run of modifiers before `token`."""
     first = token
-    while first and _under(a, first - 1, token) and a.dep[first - 1] not in ("cc", "punct", "preconj", "nsubj", "aux"):
+    while (
+        first
+        and _depends_on(a, first - 1, token)
+        and a.dep[first - 1] not in ("cc", "punct", "preconj", "nsubj", "aux")
+    ):
         first -= 1
     return first
 
 
-def _last(a: Annotation, token: int) -> int:
-    """The last token under `token`, punctuation at the end left out."""
+def _last_dependent(a: Annotation, token: int) -> int:
+    """Return the last token below `token` in the parse, without punctuation at the end."""
     last = token
-    while last + 1 < len(a) and _under(a, last + 1, token):
+    while last + 1 < len(a) and _depends_on(a, last + 1, token):
         last += 1
     while last > token and a.pos[last] in ("PUNCT", "SPACE"):
         last -= 1
     return last
 
 
-def _under(a: Annotation, token: int, head: int) -> bool:
-    """Whether `token` depends on `head`, directly or not."""
+def _depends_on(a: Annotation, token: int, head: int) -> bool:
+    """Return whether `token` depends on `head`, directly or not."""
     while a.heads[token] != token and token != head:
         token = a.heads[token]
     return token == head

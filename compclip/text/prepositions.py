@@ -1,7 +1,7 @@
 """Prepositions of English, of one word or several, and how often each stands in captions of photographs.
 
 Counted by `python perf/text_shares.py --prepositions` over the captions of COCO (770) and Flickr8k (5,000) in the
-shared data: as a relation between two things, by `scene.read`.
+shared data: as a relation between two things, by `scene_graph.read_scene`.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ LONGEST = max(map(len, PHRASES), default=0)
 
 
 @functools.lru_cache(maxsize=1 << 10)
-def others(said: str) -> Weighted:
-    """All but this one, each with its count, at least 1."""
-    said = " ".join(said.lower().split())
-    rest = {name: max(count, 1) for name, count in TABLE.items() if name != said}
-    return tuple(rest), tuple(rest.values())
+def other_prepositions(preposition: str) -> Weighted:
+    """Return all other prepositions, each with its count as weight, at least 1."""
+    preposition = " ".join(preposition.lower().split())
+    counts = {name: max(count, 1) for name, count in TABLE.items() if name != preposition}
+    return tuple(counts), tuple(counts.values())

@@ -6,11 +6,11 @@ The words to choose from were stored when the caption was annotated; WordNet is 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from compclip.text import clove, edits
+from compclip.text import clove_replace, word_edits
 from compclip.text.annotation import Annotation
 
 KINDS = {
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Replace one word by one of its stored candidates; each of the three kinds that occurs has the same chance."""
+    """Replace one word by a stored candidate; each of the three kinds that occurs has the same chance."""
     kinds: dict[str, list[int]] = {}
     for token, words in enumerate(annotation.candidates):
         if words:
@@ -36,7 +36,7 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 @functools.cache
 def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]:
-    """The rule that replaces one word of some parts of speech by one of its stored candidates; None without one."""
+    """Return the rule that replaces one word of some parts of speech by a stored candidate."""
 
     def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
         tokens = [t for t, words in enumerate(annotation.candidates) if words and annotation.pos[t] in pos]
@@ -46,10 +46,12 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
     return rule
 
 
-def _replaced(annotation: Annotation, tokens: Sequence[int], rng: np.random.Generator) -> str:
+def _replaced(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
     token = tokens[rng.integers(len(tokens))]
     words = annotation.candidates[token]
-    return edits.put(annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))])
+    return word_edits.replace_span(
+        annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))]
+    )
 
 
-RULES = {"wordnet": wordnet, "clove": clove.replace}
+RULES = {"wordnet": wordnet, "clove": clove_replace.replace}

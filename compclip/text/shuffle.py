@@ -1,6 +1,6 @@
 """Negatives by order alone: the caption's pairs of words, shuffled (FSC-CLIP A.1).
 
-`bigram` is ours: pairs of words within each sentence. `tokens` pairs what the parser parts, as the released code does.
+`bigram` is ours: pairs of words within each sentence. `tokens`: pairs of the parser's tokens, as in the released code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
     for _ in range(TRIES):
         changed, at = "", 0
         for begin, end in annotation.sentences:
-            changed += text[at:begin] + _shuffled(text[begin:end], rng)
+            changed += text[at:begin] + _shuffle_pairs(text[begin:end], rng)
             at = end
         changed += text[at:]
         if changed.casefold().split() != text.casefold().split():
@@ -39,16 +39,16 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
     A last mark without a partner is put before or after a random pair. None if ten tries change no more than the marks
     at the ends, or there is a single pair.
     """
-    kept = [t for t, pos in enumerate(annotation.pos) if pos != "SPACE"]
-    last = kept[-1:] if len(kept) % 2 and annotation.pos[kept[-1]] == "PUNCT" else []
-    kept = kept[: len(kept) - len(last)]
-    pairs = [kept[i : i + 2] for i in range(0, len(kept), 2)]
+    order_of_text = [t for t, pos in enumerate(annotation.pos) if pos != "SPACE"]
+    last = order_of_text[-1:] if len(order_of_text) % 2 and annotation.pos[order_of_text[-1]] == "PUNCT" else []
+    order_of_text = order_of_text[: len(order_of_text) - len(last)]
+    pairs = [order_of_text[i : i + 2] for i in range(0, len(order_of_text), 2)]
     for _ in range(TRIES if len(pairs) > 1 else 0):
         order = [pairs[i] for i in rng.permutation(len(pairs))]
         if last:
             order.insert(int(rng.integers(len(pairs)) + rng.integers(2)), last)
-        changed = _written(annotation, [token for pair in order for token in pair])
-        if _inner(changed) != _inner(annotation.text):
+        changed = _join_tokens(annotation, [token for pair in order for token in pair])
+        if _inner_text(changed) != _inner_text(annotation.text):
             return changed
     return None
 
@@ -56,17 +56,18 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
 RULES = {"words": bigram, "tokens": tokens}
 
 
-def _written(a: Annotation, order: list[int]) -> str:
-    """Tokens with a space before each but the first and marks."""
+def _join_tokens(a: Annotation, order: list[int]) -> str:
+    """Join tokens with spaces, but none before the first and before marks."""
     return "".join([a.word(t) if a.pos[t] == "PUNCT" else f" {a.word(t)}" for t in order]).strip()
 
 
-def _inner(text: str) -> str:
+def _inner_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(string.punctuation + " ")
 
 
-def _shuffled(sentence: str, rng: np.random.Generator) -> str:
-    final = _FINAL.search(sentence)[0]
-    words = sentence[: len(sentence) - len(final)].split()
+def _shuffle_pairs(sentence: str, rng: np.random.Generator) -> str:
+    final = _FINAL.search(sentence)
+    assert final is not None  # the pattern matches nothing too
+    words = sentence[: final.start()].split()
     pairs = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
-    return " ".join([pairs[i] for i in rng.permutation(len(pairs))]) + final
+    return " ".join([pairs[i] for i in rng.permutation(len(pairs))]) + final[0]

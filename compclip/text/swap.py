@@ -9,14 +9,13 @@ import itertools
 
 import numpy as np
 
-from compclip.text import edits, positives, scene
+from compclip.text import caption_sentences, positives, scene_graph, word_edits
 from compclip.text.annotation import Annotation, Span
-from compclip.text.words import words
+from compclip.text.words import word_set
 
 # CLIC B.2, and the tag that the tagger gives to white space
-EXCLUDED = words("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
+EXCLUDED = word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 TRIES = 10
-KEPT, CLIC = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
 
 
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -25,32 +24,40 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     Chunks of more than two tokens only. Each kind with two different spans has the same chance. Two things that "and"
     joins are not exchanged: "white and black" is as true as "black and white".
     """
-    return _exchanged(annotation, rng, positives.reorderings(annotation))
+    return _exchange_one(annotation, rng, positives.reorderings(annotation))
 
 
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange as `negclip`, what "and" joins included, as NegCLIP's and FSC-CLIP's programs do."""
-    return _exchanged(annotation, rng, frozenset())
+    return _exchange_one(annotation, rng, frozenset())
 
 
-def _exchanged(annotation: Annotation, rng: np.random.Generator, excluded: frozenset[str]) -> str | None:
+def _exchange_one(annotation: Annotation, rng: np.random.Generator, excluded: frozenset[str]) -> str | None:
     """Exchange two spans of one kind; `excluded` are results in lower case that are no negatives."""
-    kinds = [k for k in _kinds(annotation) if len(k) > 1]
+    kinds = [k for k in _exchangeable_spans(annotation) if len(k) > 1]
     while kinds:
         spans = kinds.pop(rng.integers(len(kinds)))
-        pair = _two(annotation, spans, rng)
-        text = edits.exchange(annotation, *pair) if pair else annotation.text
+        pair = _draw_two(annotation, spans, rng)
+        text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
         if text.casefold() in excluded:
-            texts = [edits.exchange(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
-            texts = [t for t in texts if t.casefold() not in excluded and not edits.same(t, annotation.text)]
+            texts = [word_edits.exchange_spans(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
+            texts = [
+                t
+                for t in texts
+                if t.casefold() not in excluded and not word_edits.equal_ignoring_case(t, annotation.text)
+            ]
             text = texts[rng.integers(len(texts))] if texts else annotation.text
-        if not edits.same(text, annotation.text):
+        if not word_edits.equal_ignoring_case(text, annotation.text):
             return text
     return None
 
 
 def clic(
-    a: Annotation, b: Annotation, rng: np.random.Generator, keep_common: bool = False, ends: str = KEPT
+    a: Annotation,
+    b: Annotation,
+    rng: np.random.Generator,
+    keep_common: bool = False,
+    ends: str = caption_sentences.UNCHANGED_ENDS,
 ) -> str | None:
     """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
 
@@ -58,16 +65,19 @@ def clic(
     any two, with `keep_common` still without words of both (B.4) unless a sentence has no others. None where the result
     would be one of the positives whatever is exchanged ("A dog." and "A cat.").
     """
-    own_a, own_b = _own(a, b), _own(b, a)
-    rest = (own_a or _words(a), own_b or _words(b)) if keep_common else (_words(a), _words(b))
-    pools = _common_categories(a, own_a, b, own_b) or [rest]
+    only_a, only_b = _words_not_in(a, b), _words_not_in(b, a)
+    all_words = (
+        (only_a or _find_words(a), only_b or _find_words(b)) if keep_common else (_find_words(a), _find_words(b))
+    )
+    kinds_a, kinds_b = _group_by_category(a, only_a), _group_by_category(b, only_b)
+    pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b] or [all_words]
     pools = [pool for pool in pools if pool[0] and pool[1]]
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
-        changed_a, changed_b = _across(a, x, b, y), _across(b, y, a, x)
-        joined = JOINS[ends]
+        changed_a, changed_b = _replace_from(a, x, b, y), _replace_from(b, y, a, x)
+        joined = caption_sentences.JOINS[ends]
         text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
-        if not any(edits.same(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
+        if not any(word_edits.equal_ignoring_case(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
             return text
     return None
 
@@ -76,25 +86,25 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2)."""
     spans = [annotation.tokens(s) for s in annotation.sentences]
     for index in rng.permutation(len(spans)):
-        words = [t for t in range(*spans[index]) if edits.is_word(annotation, t)]
-        kinds = [k for k in _by_category(annotation, words).values() if len(k) > 1]
-        kinds = [[(t, t + 1) for t in k] for k in kinds]
-        rest = [[(t, t + 1) for t in words]]
-        while kinds or rest:
-            source = kinds or rest
-            pair = _two(annotation, source.pop(rng.integers(len(source))), rng)
-            text = edits.exchange(annotation, *pair) if pair else annotation.text
-            if not edits.same(text, annotation.text):
+        words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
+        groups = _group_by_category(annotation, words).values()
+        kinds = [[(t, t + 1) for t in group] for group in groups if len(group) > 1]
+        any_words = [[(t, t + 1) for t in words]]
+        while kinds or any_words:
+            source = kinds or any_words
+            pair = _draw_two(annotation, source.pop(rng.integers(len(source))), rng)
+            text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
+            if not word_edits.equal_ignoring_case(text, annotation.text):
                 return text
     return None
 
 
 def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns)."""
-    found = [(t, t + 1) for t in _words(annotation) if annotation.pos[t] == "NOUN"]
-    pair = _two(annotation, found, rng)
-    text = edits.exchange(annotation, *pair) if pair else annotation.text
-    return None if edits.same(text, annotation.text) else text
+    spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
+    pair = _draw_two(annotation, spans, rng)
+    text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
+    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
 def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -102,87 +112,62 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
     Each kind with two different words has the same chance.
     """
-    elements = scene.things_and_attributes(annotation)
-    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene.ENTITY, scene.ATTRIBUTE)]
-    pairs = [pair for spans in kinds if len(spans) > 1 and (pair := _two(annotation, spans, rng))]
-    return edits.exchange(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
+    elements = scene_graph.read_entities_and_attributes(annotation)
+    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE)]
+    pairs = [pair for spans in kinds if len(spans) > 1 and (pair := _draw_two(annotation, spans, rng))]
+    return word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
 
 
-def join(first: str, second: str) -> str:
-    """Two sentences one after the other, a full stop and a space between; a question or exclamation keeps its mark."""
-    first = first.rstrip()
-    if first.endswith(("!", "?")):
-        return f"{first} {second}"
-    return f"{first.rstrip('. ')}. {second}"
-
-
-def join_ended(first: str, second: str) -> str:
-    """The same as CLIC's released code has it: each sentence ends with a full stop, behind any other mark."""
-    return " ".join([text if text.endswith(".") else f"{text}." for text in (first.rstrip(), second.rstrip())])
-
-
-def endless(text: str) -> str:
-    """A sentence without its full stop."""
-    return text.rstrip().rstrip(".").rstrip()
-
-
-JOINS = {KEPT: join, CLIC: join_ended}
 RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": single}
 
 
-def _kinds(a: Annotation) -> list[list[Span]]:
-    """Exchangeable token spans by kind: noun chunks, verb phrases, NN, NNS, ADV, ADJ."""
-    kinds = [[s for s in a.chunks if s[1] - s[0] > 2 and _free(a, s)], [s for s in a.verbs if _free(a, s)]]
+def _exchangeable_spans(a: Annotation) -> list[list[Span]]:
+    """Return the exchangeable token spans of each kind: noun chunks, verb phrases, NN, NNS, ADV, ADJ."""
+    kinds = [[s for s in a.chunks if s[1] - s[0] > 2 and _is_bounded(a, s)], [s for s in a.verbs if _is_bounded(a, s)]]
     words: dict[str, list[Span]] = {"NN": [], "NNS": [], "ADV": [], "ADJ": []}
     for token, (tag, pos) in enumerate(zip(a.tag, a.pos, strict=True)):
         kind = words.get(tag, words.get(pos))
-        if kind is not None and edits.is_word(a, token):
+        if kind is not None and word_edits.is_word(a, token):
             kind.append((token, token + 1))
     return [*kinds, *words.values()]
 
 
-def _free(a: Annotation, span: Span) -> bool:
-    return edits.bounded(a.text, *a.chars(span))
+def _is_bounded(a: Annotation, span: Span) -> bool:
+    return word_edits.is_bounded(a.text, *a.chars(span))
 
 
-def _two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:
-    """Two spans of different words, in order, or None."""
+def _draw_two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:
+    """Draw two spans with different words, in order; None where all words are equal."""
     texts = [a.text[slice(*a.chars(s))].casefold() for s in spans]
     if len(set(texts)) < 2:
         return None
-    one = int(rng.integers(len(spans)))
-    others = [i for i, text in enumerate(texts) if text != texts[one]]
-    other = others[rng.integers(len(others))]
-    return spans[min(one, other)], spans[max(one, other)]
+    first = int(rng.integers(len(spans)))
+    candidates = [i for i, text in enumerate(texts) if text != texts[first]]
+    second = candidates[rng.integers(len(candidates))]
+    return spans[min(first, second)], spans[max(first, second)]
 
 
-def _words(a: Annotation) -> list[int]:
-    return [t for t in range(len(a)) if edits.is_word(a, t)]
+def _find_words(a: Annotation) -> list[int]:
+    return [t for t in range(len(a)) if word_edits.is_word(a, t)]
 
 
-def _by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+def _group_by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
     for token in tokens:
         if a.pos[token] not in EXCLUDED:
-            found.setdefault(a.pos[token], []).append(token)
-    return found
+            groups.setdefault(a.pos[token], []).append(token)
+    return groups
 
 
-def _own(a: Annotation, b: Annotation) -> list[int]:
-    """The words of sentence `a` that `b` lacks."""
-    said = {b.word(t).casefold() for t in range(len(b))}
-    return [t for t in _words(a) if a.word(t).casefold() not in said]
+def _words_not_in(a: Annotation, b: Annotation) -> list[int]:
+    """Return the words of sentence `a` that `b` lacks."""
+    words_of_b = {b.word(t).casefold() for t in range(len(b))}
+    return [t for t in _find_words(a) if a.word(t).casefold() not in words_of_b]
 
 
-def _common_categories(
-    a: Annotation, own_a: list[int], b: Annotation, own_b: list[int]
-) -> list[tuple[list[int], list[int]]]:
-    """The words of either sentence by category, for each category that both have."""
-    kinds_a, kinds_b = _by_category(a, own_a), _by_category(b, own_b)
-    return [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b]
-
-
-def _across(a: Annotation, x: int, b: Annotation, y: int) -> str:
-    """Sentence `a` with its word x replaced by word y of `b`."""
-    place = a.chars((x, x + 1))
-    return edits.put(a.text, place, edits.moved(b, (y, y + 1), edits.leads(a, place[0])))
+def _replace_from(a: Annotation, x: int, b: Annotation, y: int) -> str:
+    """Return sentence `a` with its word x replaced by word y of `b`."""
+    span = a.chars((x, x + 1))
+    return word_edits.replace_span(
+        a.text, span, word_edits.adapt_case(b, (y, y + 1), word_edits.leads_sentence(a, span[0]))
+    )

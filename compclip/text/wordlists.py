@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import edits
+from compclip.text import word_edits
 from compclip.text.annotation import Annotation
 
-MOST = 10_000  # words of a list
-LONGEST = 100  # characters of a word
+MAX_WORDS = 10_000  # words of a list
+MAX_LENGTH = 100  # characters of a word
 _WORD = re.compile(r"[^\W_][\w'’ -]*")
-OURS = {
+DEFAULT_WORDS = {
     "color": """red blue green yellow orange purple pink brown black white gray grey beige tan gold silver teal maroon
         navy turquoise violet magenta crimson scarlet ivory cream olive lavender indigo cyan khaki burgundy amber
         multicolored""",
@@ -52,65 +52,74 @@ OURS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class WordLists:
     """Words and phrases by kind, in lower case."""
 
     kinds: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, words: Mapping[str, Any]) -> Lists:
-        """A user's lists, or ours where there are none. Raises UserError for another kind, or what is no word."""
-        for kind, own in words.items():
-            if kind not in OURS:
-                raise unknown("kind of words", str(kind), OURS, "words")
-            if not isinstance(own, Sequence) or not 1 < len(own) <= MOST or not all(map(_is_word, own)):
-                raise UserError(f"words.{kind}: must be a list of 2 to {MOST} words or phrases; quote yes, no, on, off")
-        kinds = {kind: tuple(dict.fromkeys(" ".join(w.lower().split()) for w in own)) for kind, own in words.items()}
-        return cls(kinds) if kinds else ours()
+    def parse(cls, words: Mapping[str, Any]) -> WordLists:
+        """Check a user's lists; {} gives the default lists. Raises UserError for an unknown kind or no word."""
+        for kind, words_of_kind in words.items():
+            if kind not in DEFAULT_WORDS:
+                raise unknown("kind of words", str(kind), DEFAULT_WORDS, "words")
+            if (
+                not isinstance(words_of_kind, Sequence)
+                or not 1 < len(words_of_kind) <= MAX_WORDS
+                or not all(map(_is_word, words_of_kind))
+            ):
+                raise UserError(
+                    f"words.{kind}: must be a list of 2 to {MAX_WORDS} words or phrases; quote yes, no, on, off"
+                )
+        kinds = {
+            kind: tuple(dict.fromkeys(" ".join(w.lower().split()) for w in words_of_kind))
+            for kind, words_of_kind in words.items()
+        }
+        return cls(kinds) if kinds else default_lists()
 
     def rule(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word of the caption for another of its list; None where none is in a list."""
-        return self.of_text(annotation.text, rng)
+        return self.replace_word(annotation.text, rng)
 
-    def of_text(self, text: str, rng: np.random.Generator) -> str | None:
-        """The same of a text that was not annotated."""
-        kinds = [(words, found) for kind, words in self.kinds.items() if (found := self._places(kind, text))]
+    def replace_word(self, text: str, rng: np.random.Generator) -> str | None:
+        """Exchange one word of a text as `rule` does; the text needs no annotation."""
+        kinds = [(words, spans) for kind, words in self.kinds.items() if (spans := self._find_spans(kind, text))]
         if not kinds:
             return None
         words, places = kinds[rng.integers(len(kinds))]
-        said = {" ".join(text[slice(*place)].lower().split()) for place in places}
-        others = [word for word in words if word not in said]
-        if not others:
+        present = {" ".join(text[slice(*span)].lower().split()) for span in places}
+        absent = [word for word in words if word not in present]
+        if not absent:
             return None
-        place = places[rng.integers(len(places))]
-        new = others[rng.integers(len(others))]
-        return edits.put(text, place, new[0].upper() + new[1:] if text[place[0]].isupper() else new)
+        span = places[rng.integers(len(places))]
+        new = absent[rng.integers(len(absent))]
+        return word_edits.replace_span(text, span, new[0].upper() + new[1:] if text[span[0]].isupper() else new)
 
-    def _places(self, kind: str, text: str) -> list[tuple[int, int]]:
-        """Where words of a kind stand, whole."""
+    def _find_spans(self, kind: str, text: str) -> list[tuple[int, int]]:
+        """Find the spans of whole words of a kind."""
         spans = (match.span() for match in _pattern(self.kinds[kind]).finditer(text))
-        return [span for span in spans if edits.bounded(text, *span)]
+        return [span for span in spans if word_edits.is_bounded(text, *span)]
 
 
 def _is_word(word: object) -> bool:
-    return isinstance(word, str) and len(word) <= LONGEST and _WORD.fullmatch(word) is not None
+    return isinstance(word, str) and len(word) <= MAX_LENGTH and _WORD.fullmatch(word) is not None
 
 
 @functools.lru_cache(maxsize=32)
 def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of some words or phrases between the edges of words, the longest first."""
+    """Compile a pattern of any of the words or phrases, whole, the longest first."""
     longest = sorted(words, key=lambda word: (-len(word), word))
-    parts = [r"\s+".join(map(re.escape, word.split())) for word in longest]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE)
+    alternatives = [r"\s+".join(map(re.escape, word.split())) for word in longest]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(alternatives)})(?!\w)", re.IGNORECASE)
 
 
 @functools.cache
-def ours() -> Lists:
-    """The lists that come with the package."""
-    return Lists({kind: _entries(text) for kind, text in OURS.items()})
+def default_lists() -> WordLists:
+    """Return the lists that come with the package."""
+    return WordLists({kind: _parse_words(text) for kind, text in DEFAULT_WORDS.items()})
 
 
-def _entries(text: str) -> tuple[str, ...]:
-    """Single words until the first semicolon, then phrases between semicolons."""
+def _parse_words(text: str) -> tuple[str, ...]:
+    """Parse single words up to the first semicolon, then phrases between semicolons."""
     words, *phrases = text.split(";")
     return (*words.split(), *(" ".join(phrase.split()) for phrase in phrases))

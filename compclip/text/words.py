@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of `text`, as white space parts them."""
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of `text`, which white space separates."""
     return frozenset(text.split())

@@ -12,23 +12,27 @@ import sys
 from pathlib import Path
 
 from compclip.base.errors import entry
-from compclip.base.urls import shown, warn_of
+from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
 from compclip.track import sync
-from compclip.track.store import DEFAULT_URI, VARIABLE, store_uri
+from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
 
 def main(argv: list[str]) -> int:
     """The `track` command."""
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
-    warn_of(args.uri, "--uri", VARIABLE)
-    made = sync.source(args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.memory(uri))
-    done = (sync.rebuild if args.rebuild else sync.update)(made, uri)
-    print(f"{shown(uri)}: " + ", ".join(f"{done[k]} {k}" for k in ("added", "replaced", "unchanged")))
-    if done["skipped"]:
-        print(f"{done['skipped']} values that are not finite numbers were left out")
-    if large := sum(e.tags.get("checkpoint_uploaded") == "false" and bool(e.tags["checkpoint"]) for e in made.entries):
+    warn_of_password(args.uri, "--uri", VARIABLE)
+    project = sync.load_project(
+        args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri)
+    )
+    counts = (sync.rebuild_store if args.rebuild else sync.update_store)(project, uri)
+    print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
+    if counts["skipped"]:
+        print(f"{counts['skipped']} values that are not finite numbers were left out")
+    if large := sum(
+        e.tags.get("checkpoint_uploaded") == "false" and bool(e.tags["checkpoint"]) for e in project.entries
+    ):
         print(f"{large} checkpoints above {args.checkpoint_mib:g} MiB are named but not uploaded; see --checkpoint-mib")
     return 0
 

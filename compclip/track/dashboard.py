@@ -13,9 +13,9 @@ from typing import Any
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json
-from compclip.base.urls import shown, warn_of
-from compclip.track import reading, store, sync, view
-from compclip.track.reading import Memory
+from compclip.base.urls import mask_url, warn_of_password
+from compclip.track import run_summaries, store_writer, sync, tracking_store
+from compclip.track.run_summaries import SummaryCache
 
 PORTS = range(1, 65536)
 HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.ASCII)
@@ -24,18 +24,19 @@ HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.A
 def main(argv: list[str]) -> int:
     """The `dashboard` command: becomes the MLflow server until Ctrl-C."""
     args = _parser().parse_args(argv)
-    uri = store.store_uri(args.uri)
-    warn_of(args.uri, "--uri", store.VARIABLE)
-    if store.is_server(uri):
-        print(f"the store is a server of its own: open {view.address(shown(uri), opened(uri))}")
+    uri = tracking_store.store_uri(args.uri)
+    warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
+    if tracking_store.is_server(uri):
+        address = store_writer.view_address(mask_url(uri), default_experiment(uri))
+        print(f"the store is a server of its own: open {address}")
         return 0
-    check(uri, args.host, args.port, args.allowed_hosts)
-    for line in messages(uri, args.root, args.host, args.port):
+    check_arguments(uri, args.host, args.port, args.allowed_hosts)
+    for line in startup_messages(uri, args.root, args.host, args.port):
         print(line, flush=True)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
-    return os.execve(sys.executable, command(uri, args.host, args.port, args.allowed_hosts), environment)
+    return os.execve(sys.executable, server_command(uri, args.host, args.port, args.allowed_hosts), environment)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,14 +44,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000)
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
-    parser.add_argument("--uri", help=f"tracking URI; default: {store.VARIABLE} or {store.DEFAULT_URI}")
+    parser.add_argument(
+        "--uri", help=f"tracking URI; default: {tracking_store.VARIABLE} or {tracking_store.DEFAULT_URI}"
+    )
     parser.add_argument("--allowed-hosts", help="names by which others reach it, as gpu1.example.org:5000,gpu1:5000")
     return parser
 
 
-def check(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> None:
+def check_arguments(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> None:
     """Raise UserError where there is no store yet, the port is taken, or an argument is none."""
-    file = store.database(uri)
+    file = tracking_store.sqlite_file(uri)
     if file is not None and not file.is_file():
         raise UserError(f"{file}: no store yet; make it with `python -m compclip.track`")
     if not host.strip():
@@ -68,51 +71,55 @@ def check(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> N
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
-def messages(uri: str, root: Path, host: str, port: int) -> list[str]:
-    """What to tell before the server starts: warning, hint, address."""
+def startup_messages(uri: str, root: Path, host: str, port: int) -> list[str]:
+    """Return the lines to print before the server starts: warning, hint, address."""
     name = f"[{host}]" if ":" in host else host
     if is_local(host):
         out = [f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others"]
     else:
         out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
-    if newer := newer_runs(uri, root):
+    if newer := count_new_runs(uri, root):
         out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `python -m compclip.track`")
-    return [*out, f"{view.address(f'http://{name}:{port}', opened(uri))} over {shown(uri)}; Ctrl-C ends it"]
+    address = store_writer.view_address(f"http://{name}:{port}", default_experiment(uri))
+    return [*out, f"{address} over {mask_url(uri)}; Ctrl-C ends it"]
 
 
-def opened(uri: str) -> str:
-    """The experiment to open: the grid's, or none before the store was made."""
-    return str(_noted(store.beside(uri, "view.json")).get("experiment", ""))
+def default_experiment(uri: str) -> str:
+    """Return the experiment to open: the grid's, or none before the store was made."""
+    return str(_read_note(tracking_store.path_beside(uri, "view.json")).get("experiment", ""))
 
 
-def _noted(file: Path) -> dict[str, Any]:
-    """What `track` left beside the store; nothing of a file that is missing or damaged."""
+def _read_note(file: Path) -> dict[str, Any]:
+    """Read a file that `track` left beside the store; empty where it is missing or damaged."""
     try:
-        found = read_json(file)
+        note = read_json(file)
     except UserError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on `host`."""
+    """Return whether only this machine reaches a server that listens on `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def newer_runs(uri: str, root: Path) -> int:
-    """How many run directories are not in the store, or changed after they were logged."""
-    held = _noted(sync.stamp(uri))
-    known = Memory(sync.memory(uri))
-    return sum(held.get(reading.name(run)) != known.content(run, scores) for run, scores in reading.published(root))
+def count_new_runs(uri: str, root: Path) -> int:
+    """Count how many run directories are not in the store, or changed after they were logged."""
+    synced = _read_note(sync.synced_file(uri))
+    summaries = SummaryCache(sync.summary_cache(uri))
+    return sum(
+        synced.get(run_summaries.cell_name(run)) != summaries.content(run, scores)
+        for run, scores in run_summaries.list_published(root)
+    )
 
 
-def command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
-    """The server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
+def server_command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
+    """Return the server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    if file := store.database(uri):
+    if file := tracking_store.sqlite_file(uri):
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]
     return [*words, "--allowed-hosts", allowed_hosts] if allowed_hosts else words
 

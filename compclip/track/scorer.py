@@ -16,17 +16,17 @@ import numpy as np
 from compclip.base.errors import UserError
 
 if TYPE_CHECKING:
-    from compclip.model.backbone import Model
+    from compclip.model.clip_model import ClipModel
 
 
 class Scorer:
     """Cosine similarity of image-text pairs by one checkpoint."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ClipModel) -> None:
         self.model = model
 
     def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:
-        """Cosines [N] of the rows of a DataFrame with columns `image` (a path, or a picture file's bytes) and `text`.
+        """Return cosines [N] of a DataFrame's rows: `image` (a path, or a picture file's bytes) and `text`.
 
         Raises UserError naming the first picture that cannot be read.
         """
@@ -35,16 +35,16 @@ class Scorer:
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
-            found = embed.encode(self.model, refs, texts)
+            embeddings = embed.encode(self.model, refs, texts)
         for row, ref in enumerate(refs):
-            if ref in found.failed:
-                shown = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
-                raise UserError(f"row {row}: image {found.failed[ref]} ({shown}); give a picture's path or bytes")
-        return found.matches(refs, texts)
+            if ref in embeddings.failed:
+                source = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
+                raise UserError(f"row {row}: image {embeddings.failed[ref]} ({source}); give a picture's path or bytes")
+        return embeddings.matches(refs, texts)
 
 
 def _path(image: Any, folder: Path) -> str:
-    """A path as it is; bytes become a file of `folder`, equal ones the same file."""
+    """Return a path as it is; bytes become a file of `folder`, equal ones the same file."""
     if isinstance(image, (str, os.PathLike)):
         return os.fspath(image)
     raw = bytes(image)
@@ -54,7 +54,7 @@ def _path(image: Any, folder: Path) -> str:
 
 
 def _load_pyfunc(path: str) -> Scorer:
-    """What MLflow calls with the checkpoint's folder."""
+    """Load the scorer; MLflow calls this with the checkpoint's folder."""
     from compclip.model import backbone
 
     return Scorer(backbone.load(path))

@@ -14,42 +14,42 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.names import Name
-from compclip.base.surrogates import repaired
+from compclip.base.surrogates import replace_lone
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
-from compclip.track import overall, reading, sqlite, store, studies
-from compclip.track.entries import Presentation
-from compclip.track.reading import Memory
-from compclip.track.writer import Source, Writer
+from compclip.track import headline_scores, run_summaries, study_files, tracking_store
+from compclip.track.entries import EntryOptions
+from compclip.track.run_summaries import SummaryCache
+from compclip.track.store_writer import StoreWriter, TrackedProject
 
 CHECKPOINT_MIB = 64.0
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 
 
-def own_project(given: str = "", root: Path = Path()) -> Name:
+def name_project(given_name: str = "", root: Path = Path()) -> Name:
     """Return the first word of our experiments' names: `given`, COMPCLIP_PROJECT, or the name of the folder `root`.
 
     A folder gets its name once: its own and six random digits, so that two checkouts that log to one server differ.
     Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
-    if given or os.environ.get(PROJECT):
-        return Name(given or os.environ[PROJECT], "--project" if given else PROJECT)
+    if given_name or os.environ.get(PROJECT):
+        return Name(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
     file = root / PROJECT_FILE
-    if name := _folder_project(root):
+    if name := _read_project(root):
         return name
-    with store.lock(file.with_suffix(".lock")):
-        if name := _folder_project(root):  # of a process that was faster
+    with tracking_store.lock_store(file.with_suffix(".lock")):
+        if name := _read_project(root):  # of a process that was faster
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
         name = Name(f"{word}-{secrets.token_hex(3)}", str(file))
-        write_json(file, {"project": name, "folder": repaired(str(root.resolve()))})
+        write_json(file, {"project": name, "folder": replace_lone(str(root.resolve()))})
     print(f"{file}: the project of this folder is {name}; {PROJECT} gives another name", file=sys.stderr)
     return name
 
 
-def _folder_project(root: Path) -> Name | None:
+def _read_project(root: Path) -> Name | None:
     """Return the stored name; None where there is none yet, or where the folder is a copy of the one that was named."""
     file = root / PROJECT_FILE
     if not file.is_file():
@@ -60,109 +60,113 @@ def _folder_project(root: Path) -> Name | None:
     return None if is_copy else Name(state.get("project", ""), f"{file}: project")
 
 
-def source(
-    params_path: str | Path = read.DEFAULT, root: Path = Path(), where: Path = Path("studies"),
-    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, memory: Path | None = None,
-) -> Source:  # fmt: skip
-    """Read runs and studies; `memory`: what earlier calls read. Raises UserError where there is neither."""
-    params, known = read.load(params_path), Memory(memory)
-    cells = [known.brief(*place) for place in reading.published(root)]
-    sweeps = studies.read_all(where, known)
-    known.keep()
+def load_project(
+    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies"),
+    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, cache_file: Path | None = None,
+) -> TrackedProject:  # fmt: skip
+    """Read the runs below `root` and the studies; `cache_file` holds what earlier calls read.
+
+    Raises UserError where there is neither a run nor a study.
+    """
+    params, summaries = read.load_params(params_path), SummaryCache(cache_file)
+    cells = [summaries.summary(*location) for location in run_summaries.list_published(root)]
+    sweeps = study_files.read_studies(studies_folder, summaries)
+    summaries.save()
     if not cells and not sweeps:
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
-    project = own_project(project, root)
-    names = frozenset(c.name for c in config_grid.cells(params))
-    inside = [b.run for b in cells if b.run.cell.name in names]
-    every = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
-    experiment = track_entries.experiment(project, (), params.grid.backbones, params.grid.data)
-    columns = overall.columns(inside or every, params.report.columns)
-    how = Presentation(experiment, names, project, columns, checkpoint_mib)
-    made = track_entries.of_cells(cells, how)
-    grid = tuple((b.run, e.scores) for b, e in zip(cells, made, strict=True) if e.at_home)
-    made += [e for s in sweeps for e in track_entries.of_study(s, how)]
-    return Source(tuple(made), tuple(cells), how, tuple(params.grid.methods), True, grid)
+    project = name_project(project, root)
+    names = frozenset(c.name for c in config_grid.list_cells(params))
+    grid_runs = [b.run for b in cells if b.run.cell.name in names]
+    all_runs = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
+    experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
+    columns = headline_scores.select_columns(grid_runs or all_runs, params.report.columns)
+    options = EntryOptions(experiment, names, project, columns, checkpoint_mib)
+    entries = track_entries.make_cell_entries(cells, options)
+    grid = tuple((b.run, e.scores) for b, e in zip(cells, entries, strict=True) if e.at_home)
+    entries += [e for s in sweeps for e in track_entries.make_study_entries(s, options)]
+    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid)
 
 
-def study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
+def update_study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
-    params, address = read.load(params_path), store.store_uri(uri)
-    known = Memory(memory(address))
-    found = studies.read(folder, known)
-    known.keep()
-    columns = overall.columns([t.run.run for t in found.trials if t.run], params.report.columns)
-    how = Presentation("", frozenset(), own_project("", folder.parent.parent), columns)
-    return update(Source(tuple(track_entries.of_study(found, how)), (), how, whole=False), address)
+    params, address = read.load_params(params_path), tracking_store.store_uri(uri)
+    summaries = SummaryCache(summary_cache(address))
+    study = study_files.read_study(folder, summaries)
+    summaries.save()
+    columns = headline_scores.select_columns([t.run.run for t in study.trials if t.run], params.report.columns)
+    options = EntryOptions("", frozenset(), name_project("", folder.parent.parent), columns)
+    return update_store(
+        TrackedProject(tuple(track_entries.make_study_entries(study, options)), (), options, is_complete=False), address
+    )
 
 
-def memory(uri: str) -> Path:
-    """The file that keeps what was read of the runs."""
-    return store.beside(uri, "read.jsonl")
+def summary_cache(uri: str) -> Path:
+    """Return the path of the file that caches what was read of the runs."""
+    return tracking_store.path_beside(uri, "read.jsonl")
 
 
-def update(made: Source, uri: str, anew: bool = False) -> Counter[str]:
+def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Counter[str]:
     """Add the runs that the store lacks and replace those whose files changed; counts what was done.
 
     `anew` logs every run again and removes what the project has there besides. What others have in the store stays,
     also what they log meanwhile: the database is never replaced, only rows that carry the project's tag are deleted.
     """
-    with _writer(uri, made, _artifacts(uri)) as writer:
-        if anew and (count := sum(map(len, writer.known.values()))):
+    with _open_writer(uri, project, _artifact_folder(uri)) as writer:
+        if anew and (count := sum(map(len, writer.tracked_runs.values()))):
             print(
-                f"{made.how.project} has {count} runs there; they are removed as their files are logged again",
+                f"{project.options.project} has {count} runs there; they are removed as their files are logged again",
                 flush=True,
             )
-        done = _update(writer, made, anew)
-        _stamp(writer, made, uri)
-    return done
+        counts = _update(writer, project, anew)
+        _write_synced(writer, project, uri)
+    return counts
 
 
-def rebuild(made: Source, uri: str) -> Counter[str]:
-    """Make the project's part of the store anew from the files alone. A file that is no database is set aside."""
-    if file := store.database(uri):
-        with store.lock(file.with_suffix(".lock")):
-            sqlite.check(file)
-    return update(made, uri, anew=True)
+def rebuild_store(project: TrackedProject, uri: str) -> Counter[str]:
+    """Log all runs of the project again, from their files alone."""
+    return update_store(project, uri, anew=True)
 
 
 @contextmanager
-def _writer(uri: str, made: Source, artifacts: Path | None) -> Iterator[Writer]:
-    with store.client(uri) as client:
-        from compclip.track.models import Template
+def _open_writer(uri: str, project: TrackedProject, artifacts: Path | None) -> Iterator[StoreWriter]:
+    with tracking_store.open_client(uri) as client:
+        from compclip.track.mlflow_models import ModelTemplate
 
-        template = Template(store.beside(uri, "template").absolute())
+        template = ModelTemplate(tracking_store.path_beside(uri, "template").absolute())
         try:
-            yield Writer(client, made.how.project, artifacts, template)
+            yield StoreWriter(client, project.options.project, artifacts, template)
         finally:
             template.close()
 
 
-def _artifacts(uri: str) -> Path | None:
-    """The folder of artifacts; None for a server, which keeps them itself. Rebuilds took a new number once."""
-    if store.is_server(uri):
+def _artifact_folder(uri: str) -> Path | None:
+    """Return the folder of artifacts; None for a server, which keeps them itself. Rebuilds took a new number once."""
+    if tracking_store.is_server(uri):
         return None
-    root = store.beside(uri, "artifacts").absolute()
+    root = tracking_store.path_beside(uri, "artifacts").absolute()
     return root / f"{max((int(p.name) for p in root.glob('[0-9]*') if p.name.isdecimal()), default=1):04d}"
 
 
-def stamp(uri: str) -> Path:
-    """The file that names what the store holds: a run's name and the hash of its files."""
-    return store.beside(uri, "synced.json")
+def synced_file(uri: str) -> Path:
+    """Return the file that names what the store holds: a run's name and the hash of its files."""
+    return tracking_store.path_beside(uri, "synced.json")
 
 
-def _stamp(writer: Writer, made: Source, uri: str) -> None:
-    if made.whole:
-        write_json(store.beside(uri, "view.json"), {"experiment": writer.experiment(made.how.experiment)})
-        write_json(stamp(uri), {brief.name: brief.content for brief in made.cells})
+def _write_synced(writer: StoreWriter, project: TrackedProject, uri: str) -> None:
+    if project.is_complete:
+        write_json(
+            tracking_store.path_beside(uri, "view.json"), {"experiment": writer.experiment(project.options.experiment)}
+        )
+        write_json(synced_file(uri), {summary.name: summary.content for summary in project.cells})
 
 
-def _update(writer: Writer, made: Source, anew: bool) -> Counter[str]:
-    for entry in made.entries:
-        writer.bring(entry, anew)
+def _update(writer: StoreWriter, project: TrackedProject, anew: bool) -> Counter[str]:
+    for entry in project.entries:
+        writer.update_entry(entry, anew)
     if anew:
-        writer.clear()
-    if made.grid:
-        writer.finish(made)
-    if made.whole:
+        writer.remove_stale()
+    if project.grid:
+        writer.finish(project)
+    if project.is_complete:
         writer.drop_empty()
-    return writer.done
+    return writer.counts

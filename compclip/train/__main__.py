@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compclip.base import calm, names
+from compclip.base import names, openmp_threads
 from compclip.base.errors import UserError, entry
 from compclip.base.names import Name
-from compclip.runs import store
-from compclip.runs.store import StoredRun
+from compclip.runs import run_store
+from compclip.runs.run_store import StoredRun
 
 if TYPE_CHECKING:
     import argparse
@@ -31,75 +31,75 @@ if TYPE_CHECKING:
 PARAMS = "params.yaml"
 
 
-def bring(method: Name, params: str, root: Path = Path(".")) -> int:
-    """Every cell of a method trained and published; 1 where one failed.
+def train_method(method: Name, params: str, root: Path = Path(".")) -> int:
+    """Train and publish every cell of a method; return 1 where one failed, else 0.
 
     What is finished costs no training and none of its imports.
     """
     cells: dict[str, list[StoredRun]] = defaultdict(list)
-    for stored in store.planned(method, root):
-        cells[stored.key].append(stored)
-    todo = [same[0] for same in cells.values() if not any(stored.finished for stored in same)]
-    waiting, failed = {stored.key for stored in todo}, dict[str, str]()
-    for same in (same for key, same in cells.items() if key not in waiting):
-        failed |= _unpublished(same)
-    lost = _trained(todo, method, params, functools.partial(_land, cells, failed)) if todo else {}
+    for run in run_store.load_planned(method, root):
+        cells[run.key].append(run)
+    todo = [equal_runs[0] for equal_runs in cells.values() if not any(run.finished for run in equal_runs)]
+    waiting, failed = {run.key for run in todo}, dict[str, str]()
+    for equal_runs in (equal_runs for key, equal_runs in cells.items() if key not in waiting):
+        failed |= _publish_cells(equal_runs)
+    lost = _train_todo(todo, method, params, functools.partial(_publish_finished, cells, failed)) if todo else {}
     count = sum(map(len, cells.values()))
     print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
-    store.write_trained(method, (stored for same in cells.values() for stored in same), root)
+    run_store.write_trained(method, (run for equal_runs in cells.values() for run in equal_runs), root)
     return 1 if failed or lost else 0
 
 
-def _land(cells: Mapping[str, Sequence[StoredRun]], failed: dict[str, str], stored: StoredRun) -> None:
+def _publish_finished(cells: Mapping[str, Sequence[StoredRun]], failed: dict[str, str], run: StoredRun) -> None:
     """Publish a run that came to its end, in the place of every cell that it is."""
-    failed |= _unpublished(cells[stored.key])
+    failed |= _publish_cells(cells[run.key])
 
 
-def _unpublished(same: Sequence[StoredRun]) -> dict[str, str]:
+def _publish_cells(equal_runs: Sequence[StoredRun]) -> dict[str, str]:
     """Publish cells of one run; why those are not that could not be written."""
     failed = {}
-    for stored in same:
+    for run in equal_runs:
         try:
-            stored.publish()
+            run.publish()
         except UserError as error:
-            failed[stored.cell.name] = str(error)
+            failed[run.cell.name] = str(error)
     return failed
 
 
-def _trained(
-    todo: Sequence[StoredRun], method: str, params: str, landed: Callable[[StoredRun], None]
+def _train_todo(
+    todo: Sequence[StoredRun], method: str, params: str, on_finished: Callable[[StoredRun], None]
 ) -> dict[str, str]:
     from compclip.train import driver
 
-    return driver.train(todo, method, params, landed)
+    return driver.train_runs(todo, method, params, on_finished)
 
 
-def _one(args: argparse.Namespace) -> int:
+def _train_cell(args: argparse.Namespace) -> int:
     import json
 
     from compclip.config import grid, read
     from compclip.train import driver
 
-    stored = store.of(grid.resolve(read.load(args.params, args.overrides), args.cell))
+    run = run_store.locate_run(grid.resolve(read.load_params(args.params, args.overrides), args.cell))
     try:
-        driver.run_cell(stored)
+        driver.run_cell(run)
     except KeyboardInterrupt:
         print(f"{args.cell}: no longer waiting; its job goes on, and the same command waits again", file=sys.stderr)
         return 130
     if not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))):
-        print(json.dumps({"cell": args.cell, "run_key": stored.key}))
+        print(json.dumps({"cell": args.cell, "run_key": run.key}))
     return 0
 
 
 def main(argv: list[str]) -> int:
-    """The stage of a method, or one cell."""
-    calm.settle()
-    if method := names.alone(argv, "--method"):
-        return bring(method, PARAMS)
+    """Train the cells of a method, or one cell."""
+    os.environ.update(openmp_threads.passive_waiting(os.environ))  # before torch is loaded, which reads it
+    if method := names.parse_only_option(argv, "--method"):
+        return train_method(method, PARAMS)
     args = _arguments(argv)
-    return bring(names.given(args.method, "--method"), args.params) if args.method else _one(args)
+    return train_method(names.parse_name(args.method, "--method"), args.params) if args.method else _train_cell(args)
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -8,45 +8,54 @@ is that of one part, and the towers that are trained run forward twice.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from compclip.interface.features import Features, field_kinds, join
+from compclip.interface.views import Views
+from compclip.model.clip_model import ClipModule
 from compclip.train import distributed, encode, extras
-from compclip.train.batch import Batch, Views
+from compclip.train.batch import Batch
 from compclip.train.extras import Extras
-from compclip.train.features import Features, join, kinds
 
 Loss = Callable[[Features], dict[str, Tensor]]
 
 
-def sloped() -> list[tuple[str, str]]:
-    """The fields on which a loss leaves a slope, and the tower that makes each."""
-    return [(name, kind.tower) for name, kind in kinds().items() if kind.tower]
+def embedding_fields() -> list[tuple[str, str]]:
+    """Return the fields of features that a loss gives gradients, each with the tower that makes it."""
+    return [(name, kind.tower) for name, kind in field_kinds().items() if kind.tower]
+
+
+def sum_terms(terms: dict[str, Tensor]) -> Tensor:
+    """Return the sum of the terms, a scalar."""
+    return functools.reduce(operator.add, terms.values())
 
 
 @dataclass(frozen=True)
-class Step:
+class GradientComputer:
     """What a step computes with: model, frozen towers, precision, how many images at a time (0: all), and extras."""
 
-    clip: nn.Module
+    clip: ClipModule
     frozen: frozenset[str]
     autocast: Callable[[], AbstractContextManager]
     micro_batch: int = 0
     extras: Extras = extras.NONE
 
-    def gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
-        """The named terms of the loss over all processes' batches; `.grad` of the parameters has its slope."""
+    def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
+        """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
         if 0 < self.micro_batch < len(batch):
-            terms = self._cached(batch, views, loss)
+            terms = self._compute_in_parts(batch, views, loss)
         else:
             with self.autocast():
-                features = encode.features(self.clip, batch.to(self._device), views, self.frozen)
-                terms = self._terms(features, self._taught([batch], views), loss)
-            sum(terms.values()).backward()
+                features = encode.encode_features(self.clip, batch.to(self._device), views, self.frozen)
+                terms = self._compute_terms(features, self._encode_by_teacher([batch], views), loss)
+            sum_terms(terms).backward()
         distributed.sum_gradients(self.clip)
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
@@ -55,56 +64,71 @@ class Step:
     def _device(self) -> torch.device:
         return self.clip.logit_scale.device
 
-    def _terms(self, own: Features, taught: Features | None, loss: Loss) -> dict[str, Tensor]:
-        """The loss of the whole batch, from this process's part of it as model and teacher see it."""
-        f = self.extras.shown(distributed.whole(own), taught and distributed.whole(taught))
+    def _compute_terms(
+        self, local_features: Features, teacher_features: Features | None, loss: Loss
+    ) -> dict[str, Tensor]:
+        """Return the terms of the whole batch's loss from this process's features, as model and teacher give them."""
+        f = self.extras.extend_features(
+            distributed.gather_features(local_features),
+            teacher_features and distributed.gather_features(teacher_features),
+        )
         terms = loss(f)
         self.extras.after_loss(f)
         return terms
 
-    def _taught(self, parts: list[Batch], views: Views) -> Features | None:
-        """What the teacher makes of a batch, given in parts; None without one."""
+    def _encode_by_teacher(self, micro_batches: list[Batch], views: Views) -> Features | None:
+        """Return the teacher's features of a batch given in parts; None without a teacher."""
         if not self.extras.teacher:
             return None
         with torch.no_grad(), self.autocast():
-            return join([encode.features(self.extras.teacher, p.to(self._device), views) for p in parts])
+            return join([encode.encode_features(self.extras.teacher, p.to(self._device), views) for p in micro_batches])
 
-    def _cached(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
-        parts = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
-        seeds = torch.randint(2**62, (len(parts),)).tolist()  # of dropout, which must be the same when encoded again
+    def _compute_in_parts(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
+        micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
+        seeds = torch.randint(
+            2**62, (len(micro_batches),)
+        ).tolist()  # of dropout, which must be the same when encoded again
         with torch.no_grad(), self.autocast():
-            seen = [self._encode(part, views, seed) for part, seed in zip(parts, seeds, strict=True)]
-        leaves = self._leaves(join(seen))
+            features_of_parts = [
+                self._encode(micro_batch, views, seed) for micro_batch, seed in zip(micro_batches, seeds, strict=True)
+            ]
+        leaves = self._detach_embeddings(join(features_of_parts))
         with self.autocast():
-            terms = self._terms(leaves, self._taught(parts, views), loss)
-        sum(terms.values()).backward()
+            terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), loss)
+        sum_terms(terms).backward()
         start, concepts = 0, 0
-        for part, seed, before in zip(parts, seeds, seen, strict=True):
-            self._hand_on(part, views, seed, before, leaves, (start, concepts))
-            start, concepts = start + len(part), concepts + len(before.owner_M)
+        for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):
+            self._backpropagate_part(micro_batch, views, seed, features, leaves, (start, concepts))
+            start, concepts = start + len(micro_batch), concepts + len(features.owner_M)
         return terms
 
-    def _encode(self, part: Batch, views: Views, seed: int, seen: Features | None = None) -> Features:
+    def _encode(self, micro_batch: Batch, views: Views, seed: int, first_features: Features | None = None) -> Features:
         torch.manual_seed(seed)
-        return encode.features(self.clip, part.to(self._device), views, self.frozen, seen)
+        return encode.encode_features(self.clip, micro_batch.to(self._device), views, self.frozen, first_features)
 
-    def _leaves(self, f: Features) -> Features:
-        """The embeddings as leaves, so that the loss leaves its slope on them; scale and bias in the graph."""
+    def _detach_embeddings(self, f: Features) -> Features:
+        """Return the embeddings as leaves that collect the loss's gradient; scale and bias stay in the graph."""
         values = {name: getattr(f, name).detach().requires_grad_(tower not in self.frozen)
-                  for name, tower in sloped() if getattr(f, name) is not None}  # fmt: skip
+                  for name, tower in embedding_fields() if getattr(f, name) is not None}  # fmt: skip
         return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
 
-    def _hand_on(
-        self, part: Batch, views: Views, seed: int, seen: Features, leaves: Features, first: tuple[int, int]
+    def _backpropagate_part(
+        self,
+        micro_batch: Batch,
+        views: Views,
+        seed: int,
+        first_features: Features,
+        leaves: Features,
+        first: tuple[int, int],
     ) -> None:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
-            again = self._encode(part, views, seed, seen)
+            encoded = self._encode(micro_batch, views, seed, first_features)
         ends, slopes = [], []
-        for name, _ in sloped():
-            end, leaf = getattr(again, name), getattr(leaves, name)
+        for name, _ in embedding_fields():
+            end, leaf = getattr(encoded, name), getattr(leaves, name)
             if end is not None and end.requires_grad and leaf.grad is not None:
-                start = first[kinds()[name].row == "concept"]
+                start = first[field_kinds()[name].row == "concept"]
                 cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))
                 ends.append(end)
                 slopes.append(leaf.grad[cut])

@@ -31,24 +31,24 @@ class RandomResizedCrop:
     high: float
 
     def __call__(self, picture: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
-        """A square of `side` pixels, scaled by cubic interpolation as open_clip's training transform does."""
-        part = picture.crop(self.box(*picture.size, rng))
-        return part.resize((side, side), Image.Resampling.BICUBIC)
+        """Return a square of `side` pixels, scaled by cubic interpolation as open_clip's training transform does."""
+        cropped = picture.crop(self.draw_box(*picture.size, rng))
+        return cropped.resize((side, side), Image.Resampling.BICUBIC)
 
-    def box(self, width: int, height: int, rng: np.random.Generator) -> Box:
-        """The part that is taken."""
+    def draw_box(self, width: int, height: int, rng: np.random.Generator) -> Box:
+        """Draw the box that is cropped."""
         for _ in range(TRIES):
             area = width * height * rng.uniform(self.low, self.high)
-            ratio = math.exp(rng.uniform(*map(math.log, RATIO)))
+            ratio = math.exp(rng.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 left, upper = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
                 return left, upper, left + w, upper + h
-        return middle(width, height)
+        return central_box(width, height)
 
 
-def middle(width: int, height: int) -> Box:
-    """The whole picture, cut to the nearest ratio that is allowed, around its centre."""
+def central_box(width: int, height: int) -> Box:
+    """Return the whole picture, cut around its centre to the nearest allowed ratio."""
     w = min(width, max(1, round(height * RATIO[1])))
     h = min(height, max(1, round(width / RATIO[0])))
     left, upper = (width - w) // 2, (height - h) // 2

@@ -9,26 +9,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compclip.interface.views import Widths
 from compclip.model import t5
-from compclip.train.batch import Widths
 
 PADDING = -1
 
 
-def of(source: str, widths: Widths) -> nn.Module:
-    """A decoder by the folder of a T5, or the small one where none is named."""
-    return T5(source, widths.joint) if source else Small(widths)
+def build_decoder(source: str, widths: Widths) -> nn.Module:
+    """Return a decoder from the folder of a T5, or the small one where none is named."""
+    return T5Decoder(source, widths.joint) if source else SmallDecoder(widths)
 
 
 def log_likelihood(head: nn.Module, text_BD: Tensor, target_BL: Tensor) -> Tensor:
-    """The mean log p(y_l | y_<l, embedding) over all tokens of all targets; a scalar, 0 where there is none."""
+    """Return the mean log p(y_l | y_<l, embedding) over all tokens of all targets: a scalar, 0 where there is none."""
     logits_BLV, wanted_BL = head(text_BD, target_BL)
     there_BL = wanted_BL != PADDING
     logits_NV, wanted_N = logits_BLV[there_BL], wanted_BL[there_BL]
     return -F.cross_entropy(logits_NV, wanted_N, reduction="sum") / max(len(wanted_N), 1)
 
 
-class Small(nn.Module):
+class SmallDecoder(nn.Module):
     """One layer that looks at the embedding as at a prompt of one position; words are told by their own vectors.
 
     It learns with the towers: what it can read out of an embedding is what they put there.
@@ -54,12 +54,12 @@ class Small(nn.Module):
         return x_BLW @ self.word.weight.T, next_BL
 
 
-class T5(nn.Module):
+class T5Decoder(nn.Module):
     """A frozen T5's decoder, for which a trained linear map makes an encoder output of one position (as published)."""
 
     def __init__(self, source: str, width: int) -> None:
         super().__init__()
-        self.decoder = t5.model(source).eval().requires_grad_(False)
+        self.decoder = t5.load_decoder(source).eval().requires_grad_(False)
         self.project = nn.Linear(width, self.decoder.config.d_model, bias=False)
 
     def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,8 +68,8 @@ class T5(nn.Module):
         wanted_BL = target_BL.masked_fill(target_BL == PADDING, -100)
         return self.decoder(encoder_outputs=(seen_B1W,), labels=wanted_BL).logits, target_BL
 
-    def train(self, mode: bool = True) -> T5:
-        """The decoder stays as it is evaluated: without dropout."""
+    def train(self, mode: bool = True) -> T5Decoder:
+        """Set the mode of the projection; the frozen decoder stays in evaluation mode."""
         super().train(mode)
         self.decoder.eval()
         return self

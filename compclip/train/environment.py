@@ -12,9 +12,10 @@ import torch
 PACKAGES = ("torch", "open_clip_torch", "numpy", "pyarrow", "omegaconf")
 
 
-def facts(device: str) -> dict:
-    """Versions, device, threads, git commit and peak memory (MiB) of this process."""
+def describe_environment(device: str) -> dict:
+    """Return versions, device, threads, git commit and peak memory (MiB) of this process."""
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    on_device = {} if device == "cpu" else {"peak_device_memory_mib": torch.cuda.max_memory_allocated(device)}
     return {
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
@@ -22,17 +23,11 @@ def facts(device: str) -> dict:
         "threads": torch.get_num_threads(),
         "git_commit": commit(),
         "peak_memory_mib": round(peak_kib / 1024),
-    } | _device_memory(device)
-
-
-def _device_memory(device: str) -> dict[str, int]:
-    if device == "cpu":
-        return {}
-    return {"peak_device_memory_mib": round(torch.cuda.max_memory_allocated(device) / 2**20)}
+    } | {name: round(size / 2**20) for name, size in on_device.items()}
 
 
 def commit() -> str:
-    """The checked-out commit, with `+` behind it when tracked files differ; empty outside a repository."""
+    """Return the checked-out commit, with `+` where tracked files differ; "" outside a repository."""
     head = _git("rev-parse", "HEAD")
     return head + ("+" if head and _git("status", "--porcelain", "--untracked-files=no") else "")
 

@@ -9,32 +9,32 @@ from __future__ import annotations
 import sys
 
 from compclip.base.errors import UserError, entry
-from compclip.runs import lock, store
+from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.store import StoredRun
-from compclip.train import distributed, finish
+from compclip.runs.run_store import StoredRun
+from compclip.train import finish, process_group
 
 
-def hold_and_complete(stored: StoredRun) -> None:
+def hold_and_complete(run: StoredRun) -> None:
     """Train a run unless it is finished; of several processes the first one holds the lock."""
-    with distributed.session() as here:
+    with process_group.session() as here:
         if here.rank:
-            finish.complete(stored)
+            finish.complete_run(run)
             return
-        with lock.hold(stored.folder, Follower(stored), here.world):
-            finish.complete(stored)
+        with lock.hold(run.folder, Follower(run), here.world):
+            finish.complete_run(run)
 
 
-def key_of(argv: list[str]) -> str:
-    """The one argument of a job. Raises UserError for more, or for none."""
+def parse_key(argv: list[str]) -> str:
+    """Return the only argument of a job. Raises UserError for more, or for none."""
     if len(argv) != 1:
         raise UserError(f"job: {len(argv)} arguments; give one run key, whose folder is in the store")
     return argv[0]
 
 
 def main(argv: list[str]) -> int:
-    """Bring one run to its checkpoint."""
-    hold_and_complete(store.sent(key_of(argv)))
+    """Train one run, up to its checkpoint."""
+    hold_and_complete(run_store.load_sent_run(parse_key(argv)))
     return 0
 
 

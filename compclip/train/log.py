@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -17,15 +18,19 @@ from compclip.base.shared import open_plain
 AGAIN = "remove the run and train it again"
 
 
-class Log:
+class MetricsLog:
     """Appends one line a logging step; after a resume, lines behind the checkpoint are cut off first."""
 
-    def __init__(self, path: Path, done: int, steps: int, batch_size: int, per_epoch: int) -> None:
+    def __init__(self, path: Path, steps_done: int, steps: int, batch_size: int, per_epoch: int) -> None:
         self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
-        self.first, self.started = done, time.perf_counter()
-        self.bar = _bar(done, steps) if sys.stderr.isatty() else None
-        kept = [line for i, line in enumerate(_lines(path), 1) if _step(path, i, line) <= done]
-        write_atomic(path, "".join(line + "\n" for line in kept))
+        self.first, self.started = steps_done, time.perf_counter()
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=steps, initial=steps_done, unit="step", dynamic_ncols=True)
+        lines = [line for i, line in enumerate(_read_lines(path), 1) if _parse_step(path, i, line) <= steps_done]
+        write_atomic(path, "".join(line + "\n" for line in lines))
 
     def write(
         self,
@@ -36,7 +41,7 @@ class Log:
         norm: float,
         shares: dict[str, float] | None = None,
     ) -> None:
-        """One line: every term with its weight, their sum, learning rate, exp(logit_scale), gradient norm, speed.
+        """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed.
 
         `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
         """
@@ -57,9 +62,9 @@ class Log:
         }
         with open_plain(self.path, "a") as file:
             file.write(json.dumps(row) + "\n")
-        self._show(step, row["loss"], speed)
+        self._print_progress(step, row["loss"], speed)
 
-    def _show(self, step: int, loss: float, speed: float) -> None:
+    def _print_progress(self, step: int, loss: float, speed: float) -> None:
         if self.bar:
             self.bar.set_postfix_str(f"loss {loss:.4f}, {speed:.0f} samples/s")
             self.bar.update(step - self.bar.n)
@@ -68,28 +73,22 @@ class Log:
         print(f"step {step}/{self.steps}  loss {loss:.4f}  {speed:.0f} samples/s  ETA {eta:.0f} s", flush=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Close the progress bar."""
         if self.bar:
             self.bar.close()
 
 
-def _bar(done: int, steps: int):
-    from tqdm import tqdm
-
-    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
-
-
-def _lines(path: Path) -> list[str]:
-    """The complete lines of a log; a last line cut by a kill is not one."""
+def _read_lines(path: Path) -> list[str]:
+    """Return the complete lines of a log; a last line cut by a kill is left out."""
     if not path.exists():
         return []
     text = read_text(path)
     return text[: text.rfind("\n") + 1].splitlines()
 
 
-def _step(path: Path, number: int, line: str) -> int:
-    """The step of a line. Raises UserError where it has none: what was trained before cannot be told then."""
-    value = json_text.value(line, str(path), AGAIN, number)
+def _parse_step(path: Path, number: int, line: str) -> int:
+    """Return the step of a line. Raises UserError where it has none: the log cannot be continued then."""
+    value = json_text.parse_json(line, str(path), AGAIN, number)
     if not isinstance(value, dict) or type(value.get("step")) is not int:
         raise UserError(f"{path}: line {number} has no 'step'; {AGAIN}")
     return value["step"]

@@ -1,197 +1,135 @@
-"""The training loop: read top to bottom, plain torch."""
+"""The training loop: read top to bottom, plain torch.
+
+Logging, checkpoints and signals are an `Observer`'s (`recorder.py`): nothing here reports, or writes files.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compclip.base import plugins
-from compclip.base.errors import UserError
+from compclip.interface.views import Step, Views
 from compclip.model import towers
-from compclip.model.backbone import Model
-from compclip.train import (
-    accumulate,
-    checkpoint,
-    distributed,
-    extras,
-    loader,
-    method_loss,
-    optimiser,
-    throughput,
-    view_shares,
-)
-from compclip.train import (
-    log as train_log,
-)
-from compclip.train.batch import Views
+from compclip.model.clip_model import ClipModel
+from compclip.train import accumulate, distributed, extras, loader, optimiser
+from compclip.train.batch import Batch, View
 from compclip.train.extras import Extras
-from compclip.train.steps import Step
-from compclip.train.views import Rows
+from compclip.train.view_maker import EpochSampler
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run
+    from compclip.config.sections import Run, Train
+    from compclip.interface.features import Features
+    from compclip.interface.method import Method
 
-OnStep = Callable[[int, int, Model], None]  # optimiser steps done, of how many, and the model
-Counts = dict[str, dict[str, int]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
-# The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-
-
-def nothing(_done: int, _steps: int, _model: Model) -> None:
-    """What is done before a step where nobody looks on."""
+Terms = dict[str, Tensor]
 
 
-def train(run: Run, model: Model, rows: Rows, work: Path, on_step: OnStep = nothing) -> Counts:
-    """Train `model` in place, resuming from `work` if there is something; gives its counts, by kind.
+class InfiniteLoss(Exception):
+    """The loss of a step is no finite number. Arguments: the step, counted from 0, and the terms."""
 
-    Every process of the run calls this with its own rows; the first alone writes, and calls `on_step` before each step:
-    it may look at the model, and must leave it and the generators as they are. Raises UserError when the loss is no
-    longer finite, naming the step, and for a part of the method's views that no sample had.
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What changes while a run trains."""
+
+    model: ClipModel
+    frozen: frozenset[str]  # towers
+    adamw: torch.optim.AdamW
+    extras: Extras
+
+
+class Observer:
+    """Look on while a run trains. This one does nothing; none may change the model or torch's generators."""
+
+    def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
+        """Restore the newest checkpoint, if any; return how many of `steps` steps it has done."""
+        return 0
+
+    def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
+        """Return the terms of the method's loss; an observer may say more of an error in it."""
+        return method.loss(f, cfg, step)
+
+    def count_parts(self, rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
+        """Return counts to travel with a batch, whose first `samples` rows are its own (in a worker's process)."""
+        return {}
+
+    def before_batch(self, step: int) -> None:
+        """Look at the model before step `step`, whose batch is read next."""
+
+    def before_step(self, batch: Batch) -> None:
+        """Look at the batch that was read."""
+
+    def after_step(
+        self, step: int, batch: Batch, views: Views, terms: dict[str, Tensor], lr: float, norm: float
+    ) -> None:
+        """Record step `step` with its terms and the gradient's norm before clipping; end the run by an exception."""
+
+
+def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, observer: Observer) -> None:
+    """Train `model` in place; every process of the run calls this with its own sampler.
+
+    Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it.
     """
-    method, cfg = plugins.find(plugins.METHODS, run.method_name), run.train
-    steps, first = total_steps(cfg, rows.per_epoch), distributed.current().rank == 0
-    device = next(model.clip.parameters()).device
+    cfg, seed = run.train, run.cell.seed
+    steps, rank = total_steps(cfg, sampler.per_epoch), distributed.current_process().rank
     if cfg.precision == "bf16_weights":
         towers.cast_to_bfloat16(model.clip)
-    frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-    beside = extras.of(method, run.method, model, run.cell.seed)
-    adamw = optimiser.adamw(model.clip, cfg, beside.parameters())
-    header = _resume(work, model, adamw, beside)
-    log = (
-        train_log.Log(work / "metrics.jsonl", header["step"], steps, cfg.batch_size, rows.per_epoch) if first else None
-    )
-    counts = {kind: dict(header.get(kind, {})) if first else {} for kind in checkpoint.COUNTS}
-    step_of = accumulate.Step(model.clip, frozen, lambda: _autocast(device, cfg.precision), cfg.micro_batch, beside)
-    meter = throughput.Meter(model.clip, frozen, torch.float32 if cfg.precision == "float32" else torch.bfloat16)
+    frozen = optimiser.freeze(model.clip, cfg, seed)
+    extra_parts = extras.create_extras(method, run.method, model, seed)
+    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
+    device = next(model.clip.parameters()).device
+
+    def autocast() -> AbstractContextManager:
+        return torch.autocast(device.type, torch.bfloat16, enabled=cfg.precision == "bf16")
 
     def views_at(step: int) -> Views:
-        return method.views(run.method, Step(step, rows.per_epoch))
+        return method.views(run.method, Step(step, sampler.per_epoch))
 
-    batches = loader.batches(rows, views_at, model, range(header["step"], steps), cfg.workers)
+    gradient_computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    batches = loader.batches(sampler, views_at, model, range(first_step, steps), cfg.workers, observer.count_parts)
     model.clip.train()
-    with _stop_flag() as stop, contextlib.closing(log) if log else contextlib.nullcontext():
-        for step in range(header["step"], steps):
-            if first:
-                on_step(step, steps, model)
-            with meter.waiting():
-                batch = next(batches)
-            for kind, numbers in counts.items():
-                count(getattr(batch, kind), numbers)
-            lr = optimiser.learning_rate(step, steps, cfg)
-            adamw.zero_grad(set_to_none=True)
-            seed_dropout(run.cell.seed, step, distributed.current().rank)
-            at_step = Step(step, rows.per_epoch)
-            placed = functools.partial(method_loss.compute, method, run.method_name, run.method, at_step)
-            terms = step_of.gradients(batch, views_at(step), placed)
-            norm = _update(model, adamw, terms, lr, cfg, step, beside)
-            beside.after_step(model.clip)
-            meter.add(batch, views_at(step))
-            stopping = distributed.anywhere(stop.is_set) and step + 1 < steps
-            done, logging = step + 1, (step + 1) % cfg.log_every_steps == 0 or step + 1 == steps
-            judging = view_shares.is_due(done, cfg.batch_size, rows.per_epoch, steps)
-            if logging or judging:
-                total = _of_all(counts)
-            if logging and log:
-                shown = meter.shares() | view_shares.columns(total)
-                log.write(done, terms, lr, model.clip.logit_scale.exp().item(), norm, shown)
-            if judging:
-                view_shares.check(total, run, done % rows.per_epoch == 0 or done == steps)
-            if (step + 1) % cfg.checkpoint_every_steps == 0 or stopping or step + 1 == steps:
-                _save(work, step + 1, model, adamw, counts, beside)
-            if stopping:
-                raise SystemExit(f"stopped by a signal after step {step + 1} of {steps}; the same command goes on")
+    for step in range(first_step, steps):
+        observer.before_batch(step)
+        batch, views = next(batches), views_at(step)
+        observer.before_step(batch)
+        lr = optimiser.learning_rate(step, steps, cfg)
+        adamw.zero_grad(set_to_none=True)
+        seed_dropout(seed, step, rank)
+        loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
+        terms = gradient_computer.compute_gradients(batch, views, loss)
+        if not torch.isfinite(accumulate.sum_terms(terms)):
+            raise InfiniteLoss(step, terms)
+        norm = update(model, adamw, lr, cfg, extra_parts)
+        observer.after_step(step, batch, views, terms, lr, norm)
     model.clip.float()
-    return _of_all(counts)
-
-
-def _resume(work: Path, model: Model, adamw: torch.optim.AdamW, beside: Extras) -> dict:
-    """The newest complete checkpoint, the same one on every process."""
-    header = checkpoint.read(work, model.clip, adamw, beside=beside) if distributed.current().rank == 0 else None
-    step = distributed.agreed(header["step"] if header else 0)
-    if step and not header:
-        header = checkpoint.read(work, model.clip, adamw, step, beside)
-    return header or {"step": 0}
-
-
-def _save(work: Path, step: int, model: Model, adamw: torch.optim.AdamW, counts: Counts, beside: Extras) -> None:
-    total = _of_all(counts)
-    if distributed.current().rank == 0:
-        checkpoint.write(work, step, model.clip, adamw, total, beside)
 
 
 def seed_dropout(seed: int, step: int, rank: int) -> None:
-    """Let torch draw, as patch dropout does, by seed, step and process alone: a resumed run draws the same."""
+    """Seed torch's generators, which patch dropout draws from, so that a resumed run draws the same."""
     torch.manual_seed(int(np.random.default_rng((seed, step, rank)).integers(2**63)))
 
 
-def count(new: dict[str, int], into: dict[str, int]) -> None:
-    """Add counts by reason."""
-    for reason, number in new.items():
-        into[reason] = into.get(reason, 0) + number
-
-
-def _of_all(counts: Counts) -> Counts:
-    """The counts of all processes together."""
-    total: Counts = {kind: {} for kind in counts}
-    for process_counts in distributed.of_all(counts):
-        for kind, numbers in process_counts.items():
-            count(numbers, total[kind])
-    return total
-
-
-def total_steps(cfg, per_epoch: int) -> int:
-    """Optimiser steps of a run: whole batches of `epochs`, or `max_steps` where it is given."""
+def total_steps(cfg: Train, per_epoch: int) -> int:
+    """Return the optimiser steps of a run: whole batches of `epochs`, or `max_steps` where it is given."""
     return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
 
 
-def _autocast(device: torch.device, precision: str):
-    enabled = precision == "bf16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
-
-
-def _update(
-    model: Model, adamw: torch.optim.AdamW, terms: dict[str, Tensor], lr: float, cfg, step: int, beside: Extras
-) -> float:
-    """One optimiser step by the gradients that are there; gives their norm before clipping."""
-    loss = sum(terms.values())
-    if not torch.isfinite(loss):
-        shown = method_loss.describe_infinite(terms)
-        raise UserError(
-            f"train: the loss is {loss.item()} at step {step + 1}: {shown}; lower train.lr={cfg.lr}, or mend that term"
-        )
+def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
+    """Take one optimiser step along the gradients that are there; return their norm before clipping."""
     for group in adamw.param_groups:
         group["lr"] = lr
-    beside_clip = (p for _, p in beside.parameters())
-    trained = [p for p in (*model.clip.parameters(), *beside_clip) if p.grad is not None]
+    parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
+    trained = [p for p in parameters if p.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
     adamw.step()
     optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
+    extra_parts.after_step(model.clip)
     return norm.item()
-
-
-class _Stop:
-    is_set = False
-
-
-@contextlib.contextmanager
-def _stop_flag() -> Iterator[_Stop]:
-    """Signals set a flag; the loop saves between steps and leaves."""
-    stop = _Stop()
-
-    def handle(_signum, _frame) -> None:
-        stop.is_set = True
-
-    before = {s: signal.signal(s, handle) for s in STOP_SIGNALS}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING
-
-from compclip.base.lazy import functional as F
-from compclip.base.lazy import torch
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,14 +22,18 @@ ATTENTION = ("minmax", "minmax_sparse", "softmax")
 
 def _in_full_precision(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(function)
-    def wrapped(*args, **kwargs) -> Tensor:
+    def wrapped(*args: Any, **kwargs: Any) -> Tensor:
+        import torch
+
         with torch.autocast(args[0].device.type, enabled=False):
             return function(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
 
     return wrapped
 
 
-def _widen(value):
+def _widen(value: Any) -> Any:
+    import torch
+
     half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if half else value
 
@@ -46,6 +47,9 @@ def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | 
 
     Keys where `valid_N` is False are left out. Unit vectors; keys beyond the first B are only ever wrong ones.
     """
+    import torch
+    from torch.nn import functional as F
+
     logits_BN = scale * query_BD @ key_ND.T
     if valid_N is not None:
         logits_BN = logits_BN.masked_fill(~valid_N, -torch.inf)
@@ -58,6 +62,9 @@ def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor
 
     0 with a gradient of 0 where none is.
     """
+    import torch
+    from torch.nn import functional as F
+
     logits_BN = (scale * query_BD @ key_ND.T).masked_fill(~valid_N, -torch.inf)
     logits_BN = torch.where(valid_B[:, None], logits_BN, torch.zeros_like(logits_BN))
     own_B = torch.arange(len(query_BD), device=query_BD.device)
@@ -66,13 +73,13 @@ def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor
 
 @_in_full_precision
 def similarities(query_BD: Tensor, key_ND: Tensor, scale: Tensor) -> Tensor:
-    """[B, N] logits s q·k of unit vectors."""
+    """Return logits s q·k [B, N] of unit vectors."""
     return scale * query_BD @ key_ND.T
 
 
 @_in_full_precision
 def squared_distance(a_D: Tensor, b_D: Tensor) -> Tensor:
-    """‖a − b‖² over the last dimension, of any others."""
+    """Return ‖a − b‖² over the last dimension."""
     return (a_D - b_D).square().sum(dim=-1)
 
 
@@ -88,6 +95,8 @@ def negclip(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Te
 
     Texts are told from images as in CLIP: negatives have no image. Without a valid negative it is `clip`.
     """
+    import torch
+
     key_ND = torch.cat([text_BD, negative_BKD.flatten(0, 1)])
     valid_N = torch.cat([mask_BK.new_ones(len(text_BD)), mask_BK.flatten()])
     return (matching(image_BD, key_ND, scale, valid_N) + matching(text_BD, image_BD, scale)) / 2
@@ -104,7 +113,9 @@ def analogy(image_BD: Tensor, text_BD: Tensor, positive_BPD: Tensor, positive_ma
 
 
 def first_valid(given_BPD: Tensor, mask_BP: Tensor, otherwise_BD: Tensor) -> Tensor:
-    """[B, D] the first of each row's vectors whose mask is True, and another vector where there is none."""
+    """Return [B, D], the first of each row's vectors whose mask is True, or another vector where there is none."""
+    import torch
+
     all_BCD = torch.cat([given_BPD, otherwise_BD[:, None]], dim=1)
     valid_BC = torch.cat([mask_BP, mask_BP.new_ones(len(all_BCD), 1)], dim=1)
     first_B = valid_BC.int().argmax(dim=1)  # the first of equal maxima
@@ -118,6 +129,8 @@ def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False
     mean_i [LSE(image i with all texts ∪ all images with bag i) − LSE(image i with bag i)]. The own bag is in both sets,
     so that the least value is log 2; `own_once` takes one copy of it away.
     """
+    import torch
+
     x_BBM = scale * torch.einsum("id,jmd->ijm", image_BD, bag_BMD)
     own_BM = torch.diagonal(x_BBM, dim1=0, dim2=1).T
     columns_BBM = x_BBM.transpose(0, 1)
@@ -134,12 +147,16 @@ def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False
 @_in_full_precision
 def candidate_scores(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, scale: Tensor) -> Tensor:
     """[B, 1 + K] scores s v_i·(t_i, n_i1 … n_iK) of unit vectors (FSC-CLIP Eq. 3)."""
+    import torch
+
     text_BCD = torch.cat([text_BD[:, None], negative_BKD], dim=1)
     return scale * torch.einsum("bd,bcd->bc", image_BD, text_BCD)
 
 
 def with_original(mask_BK: Tensor) -> Tensor:
-    """[B, 1 + K] mask of the candidates: the original always counts."""
+    """Return the candidates' mask [B, 1 + K]: the original always counts."""
+    import torch
+
     return torch.cat([mask_BK.new_ones(len(mask_BK), 1), mask_BK], dim=1)
 
 
@@ -152,6 +169,8 @@ def focal_smoothed(logits_BC: Tensor, mask_BC: Tensor, gamma: float, epsilon: fl
     where none is left the value is 0, with a gradient of 0.
     Departure from the released code: masked negatives leave the softmax (there they stay, with logit 0).
     """
+    import torch
+
     mask_BC = with_original(mask_BC[:, 1:])
     log_p_BC = logits_BC.masked_fill(~mask_BC, -torch.inf).log_softmax(dim=1).masked_fill(~mask_BC, 0.0)
     counted_BC = mask_BC.to(logits_BC.dtype)
@@ -176,7 +195,7 @@ def s_neg(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Tens
 
 @_in_full_precision
 def masked_mean(values_N: Tensor, mask_N: Tensor) -> Tensor:
-    """The mean of the values whose mask is True; 0 with a gradient of 0 where none is."""
+    """Return the mean of the values whose mask is True; 0 with a gradient of 0 where none is."""
     return values_N.masked_fill(~mask_N, 0.0).sum() / mask_N.sum().clamp_min(1)
 
 
@@ -187,11 +206,14 @@ def masked_mean(values_N: Tensor, mask_N: Tensor) -> Tensor:
 def local_similarity(
     patch_BPD: Tensor, token_BTD: Tensor, token_mask_BT: Tensor, scale: Tensor, attention: str
 ) -> Tensor:
-    """[B] local scores S_l of image i with text i (FSC-CLIP Eq. 6–8) from raw patches and tokens.
+    """Return local scores S_l [B] of image i with text i (FSC-CLIP Eq. 6–8) from raw patches and tokens.
 
     Also takes several texts an image: tokens [B, K, T, D] with masks [B, K, T] give scores [B, K]. `token_mask_BT` is
     True on a text's own tokens and its end token; a text with none scores −inf.
     """
+    import torch
+    from torch.nn import functional as F
+
     flat_BTD = token_BTD.reshape(len(token_BTD), -1, token_BTD.shape[-1])
     with torch.no_grad():
         weight_BTP = attention_weights(flat_BTD @ patch_BPD.mT, attention)
@@ -202,10 +224,12 @@ def local_similarity(
 
 
 def attention_weights(map_BTP: Tensor, attention: str) -> Tensor:
-    """Weights over patches, summing to 1 for each token, from the similarity map T Vᵀ (FSC-CLIP Eq. 6).
+    """Return weights over patches, summing to 1 for each token, from the similarity map T Vᵀ (FSC-CLIP Eq. 6).
 
     A constant map gives uniform min–max weights; the released code divides 0 by 0 there.
     """
+    import torch
+
     if attention == "softmax":
         return map_BTP.softmax(dim=-1)
     low_BT1, high_BT1 = map_BTP.amin(dim=-1, keepdim=True), map_BTP.amax(dim=-1, keepdim=True)
@@ -239,6 +263,9 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
     pooled vectors [B, N, D] are never made: with attention a and map m = V'c, v̂·c = aᵀm / √(aᵀ V'V'ᵀ a), so that
     memory grows with B·N·P instead.
     """
+    import torch
+    from torch.nn import functional as F
+
     from compclip.train.squared_length import SquaredLength  # a class of torch's: importing it imports torch
 
     patch_BPD = F.normalize(patch_BPD, dim=-1)
@@ -251,5 +278,8 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:
+    import torch
+    from torch.nn import functional as F
+
     owns_BN = torch.arange(len(logits_BN), device=owner_N.device)[:, None] == owner_N
     return -F.logsigmoid(torch.where(owns_BN, logits_BN, -logits_BN)).sum() / max(len(owner_N), 1)

@@ -11,36 +11,39 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.train.features import Features
+from compclip.interface.features import Features
+from compclip.interface.method import Method
 
 
-def compute(method: ModuleType, name: str, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
-    """The named terms of a method's loss. Raises UserError where the loss fails or gives something else."""
+def compute_loss(method: Method, cfg: Any, step: int, f: Features) -> dict[str, Tensor]:
+    """Return the named terms of a method's loss. Raises UserError where the loss fails or gives something else."""
     try:
         terms = method.loss(f, cfg=cfg, step=step)
     except (UserError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         why = one_line(f"{type(error).__name__}: {error}")
-        raise UserError(f"{_own_place(error, method)}: {why}; mend the loss of method {name!r}") from error
-    if fault := _fault(terms):
+        raise UserError(
+            f"{_locate_error(error, method.module)}: {why}; mend the loss of method {method.name!r}"
+        ) from error
+    if fault := _find_fault(terms):
         first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-        raise UserError(f"{method.__file__}:{first_line}: {fault}; mend the loss of method {name!r}")
+        raise UserError(f"{method.module.__file__}:{first_line}: {fault}; mend the loss of method {method.name!r}")
     return terms
 
 
-def _own_place(error: Exception, method: ModuleType) -> str:
-    """File and line of the innermost call in the method's module or in others of its package."""
+def _locate_error(error: Exception, method: ModuleType) -> str:
+    """Return file and line of the innermost call in the method's module or in others of its package."""
     package = method.__name__.rpartition(".")[0] or method.__name__
-    place = str(method.__file__)
+    location = str(method.__file__)
     for frame, line in traceback.walk_tb(error.__traceback__):
         if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}."):
-            place = f"{frame.f_code.co_filename}:{line}"
-    return place
+            location = f"{frame.f_code.co_filename}:{line}"
+    return location
 
 
-def _fault(terms: Any) -> str:
-    """What is wrong with the terms; nothing with a dict of single numbers."""
+def _find_fault(terms: Any) -> str:
+    """Return what is wrong with the terms; "" for a dict of single numbers."""
     if not isinstance(terms, dict):
         return f"gives a {type(terms).__name__}; it must be a dict of named terms"
     for term, value in terms.items():
@@ -52,6 +55,6 @@ def _fault(terms: Any) -> str:
 
 
 def describe_infinite(terms: dict[str, Tensor]) -> str:
-    """The terms that are not finite, with their values."""
+    """Return the terms that are not finite, with their values."""
     values = {name: term.item() for name, term in terms.items() if not torch.isfinite(term)}
     return ", ".join(f"{name}={value}" for name, value in values.items()) or "the sum of finite terms"

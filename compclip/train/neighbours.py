@@ -18,58 +18,60 @@ from compclip.base import names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.names import Name
-from compclip.config import planned
+from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.runs import store
-from compclip.runs.folder import NEAR_MADE, Inputs, near_made
+from compclip.runs import run_store
+from compclip.runs.run_folder import NEIGHBOURS_RECORD, Inputs, read_neighbours_record
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
 
 
-def bring(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
+def write_missing(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
-    known, done = near_made(root), []
+    records, new_pairs = read_neighbours_record(root), []
     for data, backbone in pairs:
-        given = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
-        wanted = {"inputs": store.inputs(given).all, "code": code}
-        if not given.near.is_file() or not wanted.items() <= known.get(given.pair, {}).items():
-            known[given.pair] = wanted | _make(given)
-            update_json(root / NEAR_MADE, known)
-            done.append(given.pair)
-    update_json(root / NEAR_MADE, known)
-    return done
+        inputs = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
+        identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}
+        if not inputs.neighbours.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
+            records[inputs.pair] = identity | _write_neighbours(inputs)
+            update_json(root / NEIGHBOURS_RECORD, records)
+            new_pairs.append(inputs.pair)
+    update_json(root / NEIGHBOURS_RECORD, records)
+    return new_pairs
 
 
-def _make(given: Inputs) -> dict[str, Any]:
+def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
     import numpy as np
 
-    from compclip.data.prepared import Prepared
+    from compclip.data.prepared_dataset import PreparedDataset
     from compclip.model import backbone
     from compclip.train import distributed, nearest
 
-    data = Prepared(given.data)
-    near_NK, unreadable = nearest.of(
-        backbone.load(given.backbone, device=distributed.device()), data, given.root / SPOOL
+    data = PreparedDataset(inputs.data)
+    near_NK, unreadable = nearest.compute_neighbours(
+        backbone.load(inputs.backbone, device=distributed.process_device()), data, inputs.root / SPOOL
     )
-    with atomic(given.near) as tmp, open(tmp, "wb") as file:
+    with atomic(inputs.neighbours) as tmp, open(tmp, "wb") as file:
         np.save(file, near_NK)
     return {"samples": len(data), "unreadable": unreadable}
 
 
-def _planned(root: Path) -> tuple[list[tuple[Name, Name]], str]:
-    """What the plan asks for, and with which code."""
-    path = root / planned.FOLDER / STAGE / f"{STAGE}.json"
+def _read_plan(root: Path) -> tuple[list[tuple[Name, Name]], str]:
+    """Return the planned pairs of data and backbone, and the hash of the code that makes them."""
+    path = root / plan.FOLDER / STAGE / f"{STAGE}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
-    with planned.undamaged(path):
-        found = read_mapping(path)
-        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in found["pairs"]], found["code"]
+    with plan.reading(path):
+        content = read_mapping(path)
+        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in content["pairs"]], content[
+            "code"
+        ]
 
 
 def main(argv: list[str]) -> int:
-    """The stage `neighbours`, or one pair of data and backbone."""
+    """Run the stage `neighbours`, or make one pair of data and backbone."""
     parser = argparse.ArgumentParser(prog="python -m compclip.train.neighbours", description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="with --backbone: of this data set, whatever the grid asks for")
     parser.add_argument("--backbone")
@@ -77,13 +79,11 @@ def main(argv: list[str]) -> int:
     if bool(args.data) != bool(args.backbone):
         raise UserError("--data and --backbone: belong together; give both or neither")
     if args.data:
-        from compclip.config import plan
-
-        pair = names.given(args.data, "--data"), names.given(args.backbone, "--backbone")
-        done = bring([pair], plan.code_of(STAGE))
+        pair = names.parse_name(args.data, "--data"), names.parse_name(args.backbone, "--backbone")
+        new_pairs = write_missing([pair], plan.hash_stage_code(STAGE))
     else:
-        done = bring(*_planned(Path()))
-    print(f"{', '.join(done) or 'nothing'} made")
+        new_pairs = write_missing(*_read_plan(Path()))
+    print(f"{', '.join(new_pairs) or 'nothing'} made")
     return 0
 
 

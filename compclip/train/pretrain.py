@@ -27,30 +27,30 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.sections import Pretrain
-from compclip.data.scenes import web
 from compclip.model import backbone, towers
-from compclip.model.backbone import Model
+from compclip.model.clip_model import ClipModel
+from compclip.scenes import web_pictures
 from compclip.train import losses
 
 PARTS = 6  # of a step's texts, by length
 
 
-def batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
-    """Pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
+def draw_batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], list[str]]:
+    """Draw pictures [H, W, 3] and alt-texts of one step: a function of (seed, step)."""
     rng = np.random.default_rng((seed, 2, step))
     if step >= cfg.steps:
-        return web.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
-    return web.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
+        return web_pictures.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
+    return web_pictures.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
-def pixels(pictures: list[np.ndarray], model: Model) -> Tensor:
-    """Normalised pictures, float32 [B, 3, H, W]."""
+def pixels(pictures: list[np.ndarray], model: ClipModel) -> Tensor:
+    """Return normalised pictures, float32 [B, 3, H, W]."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     return (torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255 - mean) / std
 
 
-def rate(cfg: Pretrain, step: int) -> float:
-    """The learning rate of a step: rises, stays, and falls to nothing in the last share of `steps`; then once more."""
+def learning_rate(cfg: Pretrain, step: int) -> float:
+    """Return a step's learning rate: it rises, stays, and falls to 0 in the last share of `steps`; then once more."""
     if step >= cfg.steps:
         cfg, step = replace(cfg, lr=cfg.unbound_lr, steps=cfg.unbound_steps), step - cfg.steps
     rise = (step + 1) / cfg.warmup_steps if cfg.warmup_steps else 1.0
@@ -58,7 +58,7 @@ def rate(cfg: Pretrain, step: int) -> float:
     return cfg.lr * min(1.0, rise, fall)
 
 
-def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
+def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
     """Train from random weights, or go on where a training of the same numbers was stopped.
 
     The steps whose texts bind nothing begin anew with what half precision keeps of the weights: they can be had again
@@ -67,53 +67,53 @@ def train(model: Model, cfg: Pretrain, seed: int, weights: Path) -> None:
     """
     torch.set_num_threads(cfg.threads)
     model.clip.train()
-    adamw = _adamw(model, cfg)
-    start, lines = _resumed(model, adamw, _state(weights), _numbers(cfg, seed))
+    adamw = _build_optimiser(model, cfg)
+    start, lines = _resume(model, adamw, _state_path(weights), _settings_text(cfg, seed))
     started = time.perf_counter()
     for step in range(start, cfg.steps + cfg.unbound_steps):
         if step == cfg.steps:
-            adamw = _anew(model, cfg)
+            adamw = _restart_from_halves(model, cfg)
         for group in adamw.param_groups:
-            group["lr"] = rate(cfg, step)
-        loss = _step(model, adamw, batch(cfg, seed, step), cfg)
+            group["lr"] = learning_rate(cfg, step)
+        loss = _train_step(model, adamw, draw_batch(cfg, seed, step), cfg)
         if (step + 1) % 10 == 0:
             speed = (step + 1 - start) * cfg.batch_size / (time.perf_counter() - started)
             lines.append(json.dumps({"step": step + 1, "loss": round(loss, 4), "samples_per_second": round(speed)}))
             print(lines[-1], flush=True)
         if (step + 1) % cfg.save_every_steps == 0:
-            about = {"numbers": _numbers(cfg, seed), "step": step + 1, "lines": lines}
-            _save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, _state(weights))
+            about = {"numbers": _settings_text(cfg, seed), "step": step + 1, "lines": lines}
+            _save_state({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, _state_path(weights))
     write_atomic(weights.with_suffix(".log.jsonl"), "".join(line + "\n" for line in lines))
 
 
-def _state(weights: Path) -> Path:
+def _state_path(weights: Path) -> Path:
     return weights.with_suffix(".state.pt")
 
 
-def _save(state: dict, path: Path) -> None:
+def _save_state(state: dict, path: Path) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomic(path, buffer.getvalue())
 
 
-def _resumed(model: Model, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
-    """The step to go on from and the log until then."""
+def _resume(model: ClipModel, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
+    """Restore the saved state, if any; return the step to go on from and the log until then."""
     if not path.exists():
         return 0, []
-    held = torch.load(path, weights_only=True)
-    if held["numbers"] != numbers:
+    state = torch.load(path, weights_only=True)
+    if state["numbers"] != numbers:
         raise UserError(f"{path}: is of a training with other numbers; remove it to begin anew")
-    model.clip.load_state_dict(held["model"])
-    adamw.load_state_dict(held["adamw"])
-    return held["step"], held["lines"]
+    model.clip.load_state_dict(state["model"])
+    adamw.load_state_dict(state["adamw"])
+    return state["step"], state["lines"]
 
 
-def _numbers(cfg: Pretrain, seed: int) -> str:
-    """All that a step depends on; the number of threads and of steps between two saves are not."""
+def _settings_text(cfg: Pretrain, seed: int) -> str:
+    """Return all settings that a step depends on, as JSON; threads and the interval of saves are not among them."""
     return json.dumps({**asdict(cfg), "threads": 0, "save_every_steps": 0, "seed": seed}, sort_keys=True)
 
 
-def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
+def _build_optimiser(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
     groups = [
         {"params": [p for p in model.clip.parameters() if p.ndim >= 2], "weight_decay": cfg.weight_decay},
         {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -121,20 +121,20 @@ def _adamw(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
-def _anew(model: Model, cfg: Pretrain) -> torch.optim.AdamW:
-    """The weights as half precision has them, and an optimizer that knows of no step."""
-    model.clip.load_state_dict(_halves(model))
-    return _adamw(model, cfg)
+def _restart_from_halves(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
+    """Round the weights to half precision in place; return a new optimiser."""
+    model.clip.load_state_dict(_half_weights(model))
+    return _build_optimiser(model, cfg)
 
 
-def _halves(model: Model) -> dict[str, Tensor]:
+def _half_weights(model: ClipModel) -> dict[str, Tensor]:
     return {k: v.half().contiguous() for k, v in model.clip.state_dict().items()}
 
 
-def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: Pretrain) -> float:
-    pictures, texts = made
-    image_BD, _ = towers.image(model.clip, pixels(pictures, model))
-    text_BD = _texts(model, texts)
+def _train_step(model: ClipModel, adamw: torch.optim.AdamW, samples: tuple[list, list], cfg: Pretrain) -> float:
+    pictures, texts = samples
+    image_BD, _ = towers.encode_images(model.clip, pixels(pictures, model))
+    text_BD = _embed_texts(model, texts)
     loss = losses.clip(image_BD, text_BD, model.clip.logit_scale.exp())
     adamw.zero_grad(set_to_none=True)
     loss.backward()
@@ -145,17 +145,17 @@ def _step(model: Model, adamw: torch.optim.AdamW, made: tuple[list, list], cfg: 
     return loss.item()
 
 
-def _texts(model: Model, texts: list[str]) -> Tensor:
-    """Unit embeddings [B, D], short texts apart from long ones: the tower runs to the end of the longest."""
+def _embed_texts(model: ClipModel, texts: list[str]) -> Tensor:
+    """Return unit embeddings [B, D]; short texts run apart from long ones, since the tower runs to the longest end."""
     text_BL = model.tokenize(texts)
     order_B = text_BL.argmax(-1).argsort(stable=True)
-    parts = [towers.text(model.clip, part)[0] for part in text_BL[order_B].chunk(PARTS)]
-    return torch.cat(parts)[order_B.argsort()]
+    vectors = [towers.encode_texts(model.clip, texts_BL)[0] for texts_BL in text_BL[order_B].chunk(PARTS)]
+    return torch.cat(vectors)[order_B.argsort()]
 
 
-def pack(model: Model, path: Path) -> None:
+def write_half_weights(model: ClipModel, path: Path) -> None:
     """Write the weights in half precision: what is shipped."""
-    write_atomic(path, save(_halves(model)))
+    write_atomic(path, save(_half_weights(model)))
 
 
 def main(argv: list[str]) -> int:
@@ -164,7 +164,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backbone", default="scenes")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    params = read.load(args.params)
+    params = read.load_params(args.params)
     if args.backbone not in params.backbones:
         raise unknown("backbone", args.backbone, params.backbones, "backbones")
     spec, world = params.backbones[args.backbone], params.scenes
@@ -173,11 +173,11 @@ def main(argv: list[str]) -> int:
             f"backbones.{args.backbone}.weights={spec.weights!r}: are somebody's; name a file that ends with "
             f"{backbone.SHIPPED} to write"
         )
-    made = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    model = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
     weights = Path(spec.weights)
-    train(made, world.pretrain, world.seed, weights)
-    pack(made, weights)
-    _state(weights).unlink(missing_ok=True)
+    train(model, world.pretrain, world.seed, weights)
+    write_half_weights(model, weights)
+    _state_path(weights).unlink(missing_ok=True)
     print(f"{weights}: written; `dvc repro backbone` takes them over")
     return 0
 

@@ -7,7 +7,7 @@ import numpy as np
 BLOCK = 4096
 
 
-class Ranked:
+class RankedSamples:
     """The places of an array of truths that hold `value`, rising."""
 
     def __init__(self, truths: np.ndarray, value: bool) -> None:
@@ -23,12 +23,12 @@ class Ranked:
         if not 0 <= rank < len(self):
             raise IndexError(f"place {rank} of {len(self)}")
         block = int(np.searchsorted(self._before, rank, side="right")) - 1
-        return block * BLOCK + int(np.flatnonzero(self._held(block, BLOCK))[rank - self._before[block]])
+        return block * BLOCK + int(np.flatnonzero(self._matches(block, BLOCK))[rank - self._before[block]])
 
-    def rank(self, place: int) -> int:
-        """How many of the places lie before this one."""
-        block, within = divmod(place, BLOCK)
-        return int(self._before[block]) + int(np.count_nonzero(self._held(block, within)))
+    def rank(self, index: int) -> int:
+        """Return how many matching places lie before `index`."""
+        block, offset = divmod(index, BLOCK)
+        return int(self._before[block]) + int(np.count_nonzero(self._matches(block, offset)))
 
-    def _held(self, block: int, length: int) -> np.ndarray:
+    def _matches(self, block: int, length: int) -> np.ndarray:
         return self.truths[block * BLOCK : block * BLOCK + length] == self.value

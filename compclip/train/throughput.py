@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compclip.base import lean
+from compclip.interface.views import Views
+from compclip.model.clip_model import ClipModule
 from compclip.train import encode
-from compclip.train.accumulate import sloped
-from compclip.train.batch import Batch, Views
+from compclip.train.accumulate import embedding_fields
+from compclip.train.batch import Batch
 
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5
@@ -23,13 +22,13 @@ SAMPLES = 2  # whose operations are counted
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second of a large matrix product, the best of a few, at the threads now set."""
+    """Return floating-point operations a second of a large matrix product, the best of a few."""
     side = SIDES.get(device.type, 1024)
     a = torch.ones(side, side, device=device, dtype=dtype)
-    return 2 * side**3 / min(_timed(lambda: a @ a, device) for _ in range(REPEATS))
+    return 2 * side**3 / min(_time_call(lambda: a @ a, device) for _ in range(REPEATS))
 
 
-def _timed(work: Callable[[], object], device: torch.device) -> float:
+def _time_call(work: Callable[[], object], device: torch.device) -> float:
     started = time.perf_counter()
     work()
     if device.type == "cuda":
@@ -44,52 +43,53 @@ class Meter:
     caching does twice counts once, and the losses' own products are left out.
     """
 
-    def __init__(self, clip: nn.Module, frozen: frozenset[str], dtype: torch.dtype) -> None:
+    def __init__(self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype) -> None:
         self._clip, self._frozen = clip, frozen
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
-        self._done, self._waited, self._started = 0.0, 0.0, time.perf_counter()
+        self._done, self._waited = 0.0, 0.0
+        self._started = self._wait_started = time.perf_counter()
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time spent inside is waiting for data."""
-        started = time.perf_counter()
-        yield
-        self._waited += time.perf_counter() - started
+    def begin_wait(self) -> None:
+        """Begin to measure the wait for a batch."""
+        self._wait_started = time.perf_counter()
+
+    def end_wait(self) -> None:
+        """Count the time since `begin_wait` as waiting for data."""
+        self._waited += time.perf_counter() - self._wait_started
 
     def add(self, batch: Batch, views: Views) -> None:
-        """A step on this batch was done. Its gradients are gone by now: counting makes others."""
-        kind = _kind(views)
+        """Count a finished step on this batch. Its gradients are gone by now: counting makes others."""
+        kind = _work_kind(views)
         if kind not in self._a_sample:
-            before = time.perf_counter()
-            self._a_sample[kind] = flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
-            self._started += time.perf_counter() - before
+            started = time.perf_counter()
+            self._a_sample[kind] = count_flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
+            self._started += time.perf_counter() - started
         self._done += self._a_sample[kind] * len(batch)
 
     def shares(self) -> dict[str, float]:
-        """Of the matrix rate, and of the time."""
+        """Return the used share of the matrix rate, and the share of the time that waited for data."""
         elapsed = time.perf_counter() - self._started
         used, waited = self._done / elapsed / self.rate, self._waited / elapsed
         return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
 
 
-def _kind(views: Views) -> tuple[int, int, Views]:
-    """What decides a step's work: how many rules there are, not which; a method may make its rules in every step."""
+def _work_kind(views: Views) -> tuple[int, int, Views]:
+    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
     bare = replace(views, negatives=(), positives=(), bag_rule=None)
     return len(views.negatives), len(views.positives), bare
 
 
-@lean.eager()
-def flops(clip: nn.Module, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
-    """Operations of the towers, forward and backward, on a batch's first two images and their texts.
+def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
+    """Count operations of the towers, forward and backward, on a batch's first two images and their texts.
 
     Their gradients are dropped. Attention is counted as its plain products.
     """
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        made = encode.features(clip, first, views, frozen)
-        ends = [e for name, _ in sloped() if (e := getattr(made, name)) is not None and e.requires_grad]
+        features = encode.encode_features(clip, first, views, frozen)
+        ends = [e for name, _ in embedding_fields() if (e := getattr(features, name)) is not None and e.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)

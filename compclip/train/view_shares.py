@@ -13,32 +13,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
-from compclip.runs.folder import SHARE
-from compclip.train.batch import View, Views
+from compclip.interface.views import Views
+from compclip.runs.run_folder import SHARE
+from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
     from compclip.config.sections import Run
 
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
-PARTNER, FURTHER = "partners", "positives/further"
+NAMES_IN_METRICS = {  # modules of rules; metric names do not change
+    "clove_replace": "clove",
+    "masked_words": "masked",
+    "stored_texts": "stored",
+}
 Counts = Mapping[str, Mapping[str, int]]  # samples that were `asked` for each part, and that `had` it
 
 
-def tally(rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
+def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
     """Count for each part the views that were `asked` for it, and those that `had` it.
 
     The first `samples` rows are the batch's own; the others are their neighbours.
     """
-    asked: dict[str, int] = {"neighbours": samples * views.neighbours} if views.neighbours else {}
+    asked_counts: dict[str, int] = {"neighbours": samples * views.neighbours} if views.neighbours else {}
     had = {"neighbours": len(rows) - samples} if views.neighbours else {}
     for row in rows:
-        for part, present in _parts(row, views):
-            asked[part] = asked.get(part, 0) + 1
-            had[part] = had.get(part, 0) + present
-    return {"asked": asked, "had": had}
+        for name, present in _name_parts(row, views):
+            asked_counts[name] = asked_counts.get(name, 0) + 1
+            had[name] = had.get(name, 0) + present
+    return {"asked": asked_counts, "had": had}
 
 
-def _parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
+def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
     """Name each part that a view was asked for, as often as it was asked, and say whether it is there."""
     negatives, positives = _text_names(views)
     yield "captions", bool(row.caption)
@@ -58,7 +63,7 @@ def _parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
 
 @functools.lru_cache(maxsize=64)
 def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a view's negatives and positives, in their order."""
+    """Return the names of a view's negatives and positives, in their order."""
     if views.composite:
         further = (FURTHER,) * (views.composite - 2)
         return ("negatives/composite",), ("positives/second", *further)[: views.composite - 1]
@@ -73,31 +78,32 @@ def rule_name(rule: Callable) -> str:
     """Name a rule by its module and function, in characters that MLflow takes in a metric's name."""
     function = rule.func if isinstance(rule, functools.partial) else rule
     name = getattr(rule, "__name__", getattr(function, "__name__", type(function).__name__))
-    name = f"{function.__module__.rpartition('.')[2]}.{name}"
+    module = function.__module__.rpartition(".")[2]
+    name = f"{NAMES_IN_METRICS.get(module, module)}.{name}"
     return re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
 
 
 def shares(counts: Counts) -> dict[str, float]:
     """Divide the samples that had a part by those that were asked for it."""
     had = counts["had"]
-    return {part: round(had.get(part, 0) / number, 6) for part, number in sorted(counts["asked"].items()) if number}
+    return {name: round(had.get(name, 0) / number, 6) for name, number in sorted(counts["asked"].items()) if number}
 
 
-def columns(counts: Counts) -> dict[str, float]:
+def metric_columns(counts: Counts) -> dict[str, float]:
     """Name the shares as a line of metrics.jsonl has them."""
-    return {SHARE + part: share for part, share in shares(counts).items()}
+    return {SHARE + name: share for name, share in shares(counts).items()}
 
 
-def is_due(done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
+def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
     """Whether parts are judged after so many steps: after every CHECKED samples, each epoch, and the whole run."""
-    return done % -(-CHECKED // batch_size) == 0 or done % per_epoch == 0 or done == steps
+    return steps_done % -(-CHECKED // batch_size) == 0 or steps_done % per_epoch == 0 or steps_done == steps
 
 
-def check(counts: Counts, run: Run, epoch_ended: bool) -> None:
+def check_parts(counts: Counts, run: Run, epoch_ended: bool) -> None:
     """Raise UserError for a part that no sample had; within an epoch only after CHECKED samples."""
-    for part, number in sorted(counts["asked"].items()):
-        if not counts["had"].get(part) and number >= (1 if epoch_ended else CHECKED):
+    for name, number in sorted(counts["asked"].items()):
+        if not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
             raise UserError(
-                f"methods.{run.cell.method}: {part}: none of the first {number:,} samples of data.{run.cell.data} had "
+                f"methods.{run.cell.method}: {name}: none of the first {number:,} samples of data.{run.cell.data} had "
                 "one; train without this part, or on data that has it"
             )

@@ -42,17 +42,17 @@ def files(folder: Path) -> dict[str, str]:
 def test_a_file_is_linked(tree, tmp_path, no_clones):
     """The same file in both places; a place that holds it already is left alone."""
     target = tmp_path / "new" / "a.txt"
-    links.place(tree / "a.txt", target)
+    links.link_or_copy(tree / "a.txt", target)
     assert target.samefile(tree / "a.txt")
     before = target.parent.stat().st_mtime_ns
-    links.place(tree / "a.txt", target)
+    links.link_or_copy(tree / "a.txt", target)
     assert target.parent.stat().st_mtime_ns == before
 
 
 def test_a_clone_comes_before_a_link(tree, tmp_path, monkeypatch):
     """Blocks that two files share are safer than one file in two places: an edit of one leaves the other."""
     monkeypatch.setattr(links, "_clone", lambda source, target: target.write_bytes(source.read_bytes()))
-    links.place(tree / "a.txt", tmp_path / "clone")
+    links.link_or_copy(tree / "a.txt", tmp_path / "clone")
     assert not (tmp_path / "clone").samefile(tree / "a.txt")
     assert (tmp_path / "clone").read_text() == "a.txt"
 
@@ -69,10 +69,10 @@ def test_a_clone_that_is_refused_leaves_nothing(tree, tmp_path):
 
 def test_a_copy_is_the_last_resort_and_said_once(tree, tmp_path, no_clones, monkeypatch, capsys):
     """Once for all files between two file systems."""
-    monkeypatch.setattr(links, "_told", set())
+    monkeypatch.setattr(links, "_noted_pairs", set())
     monkeypatch.setattr(links.os, "link", refused)
     for name in ("one", "two"):
-        links.place(tree, tmp_path / name)
+        links.link_or_copy(tree, tmp_path / name)
         assert files(tmp_path / name) == files(tree)
         assert not (tmp_path / name / "a.txt").samefile(tree / "a.txt")
     [line] = capsys.readouterr().err.splitlines()
@@ -85,16 +85,16 @@ def test_a_tree_is_replaced_whole(tree, tmp_path, no_clones):
     for name in ("old.txt", "sub/b.txt"):
         (tmp_path / "places" / "target" / name).write_text("old")
     target = tmp_path / "places" / "target"
-    links.place(tree, target)
+    links.link_or_copy(tree, target)
     assert files(target) == files(tree)
     assert all((target / name).samefile(tree / name) for name in files(tree))
     assert [p.name for p in target.parent.iterdir()] == ["target"]
     kept = target.stat().st_ino
-    links.place(tree, target)
+    links.link_or_copy(tree, target)
     assert target.stat().st_ino == kept
     (tree / "sub" / "b.txt").unlink()
     (tree / "sub" / "b.txt").write_text("new")
-    links.place(tree, target)
+    links.link_or_copy(tree, target)
     assert files(target) == files(tree)
 
 
@@ -109,7 +109,7 @@ def test_what_stood_there_gives_way(tree, tmp_path, source, old):
         "file": target.touch,
         "link": lambda: target.symlink_to(aside),
     }[old]()
-    links.place(tree / source, target)
+    links.link_or_copy(tree / source, target)
     assert target.is_dir() == (source == ".") and not target.is_symlink()
     assert files(aside) == {"kept.txt": "kept"}
 
@@ -118,7 +118,7 @@ def test_what_stood_there_gives_way(tree, tmp_path, source, old):
 def test_a_failure_leaves_the_old_and_nothing_else(tree, tmp_path, monkeypatch, source):
     """A disk that fills up on the way: one line that names the place, the old files whole, no rest of the new ones."""
     target = tmp_path / "places" / "target"
-    links.place(tree / source, target)
+    links.link_or_copy(tree / source, target)
     before = files(target.parent)
     (tree / "a.txt").unlink()
     (tree / "a.txt").write_text("new")
@@ -127,9 +127,9 @@ def test_a_failure_leaves_the_old_and_nothing_else(tree, tmp_path, monkeypatch, 
         new.write_text("ne")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(links, "_linked", full)
+    monkeypatch.setattr(links, "_clone_link_or_copy", full)
     with pytest.raises(UserError, match=f"{target}: cannot write: No space left on device; free space"):
-        links.place(tree / source, target)
+        links.link_or_copy(tree / source, target)
     assert files(target.parent) == before
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_put_there_leaves_the_old(tree, tmp_path, monkeypatch, so
 
     monkeypatch.setattr(links.os, "replace", refuse)
     with pytest.raises(UserError, match=f"{target}: cannot write: "):
-        links.place(tree / source, target)
+        links.link_or_copy(tree / source, target)
     assert files(target.parent) == {"target/old.txt": "old"}
 
 
@@ -158,7 +158,7 @@ def test_many_may_put_one_folder_there_at_once(tree, tmp_path):
 
     def publish(mine: Path) -> None:
         for turn in range(rounds):
-            links.place(tree if turn % 2 else mine, target)
+            links.link_or_copy(tree if turn % 2 else mine, target)
 
     with ThreadPoolExecutor(4) as pool:
         others = [pool.submit(publish, mine) for mine in trees]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.names import LONGEST, Name, alone
+from compclip.base.names import LONGEST, Name, parse_only_option
 
 
 @pytest.mark.parametrize("text", ["clic", "fsc_clip.local", "ViT-B-32", "1e-5", "größe", "a+b", "x" * LONGEST])
@@ -50,7 +50,7 @@ def test_a_name_is_one_part_of_a_path_and_one_word(text):
 @pytest.mark.parametrize("given", ["clic", "train@clic"])
 def test_a_stage_needs_no_parser(given):
     """The name behind an option that is all a command is given."""
-    assert alone(["--method", given], "--method") == "clic"
+    assert parse_only_option(["--method", given], "--method") == "clic"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_a_stage_needs_no_parser(given):
 )
 def test_anything_else_is_for_the_parser(argv):
     """Which has words for it."""
-    assert alone(argv, "--method") is None
+    assert parse_only_option(argv, "--method") is None
 
 
 def test_a_stage_s_name_is_checked():
     """As the parser's."""
     with pytest.raises(UserError, match="--method '../x': must be letters"):
-        alone(["--method", "../x"], "--method")
+        parse_only_option(["--method", "../x"], "--method")

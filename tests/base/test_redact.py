@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compclip.base import errors, redact, secret
 from compclip.base.errors import UserError
-from compclip.base.redact import hidden, redacted
+from compclip.base.redact import hide_known, redact_secrets
 
 VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=20)
 
@@ -37,7 +37,7 @@ def forgotten(monkeypatch):
     ],
 )  # fmt: skip
 def test_what_looks_like_a_secret(said, shown):
-    assert redacted(said) == shown
+    assert redact_secrets(said) == shown
     assert str(UserError(said)) == shown
 
 
@@ -51,7 +51,7 @@ def test_what_looks_like_a_secret(said, shown):
     ],
 )
 def test_what_does_not(said):
-    assert redacted(said) == said
+    assert redact_secrets(said) == said
 
 
 @given(
@@ -63,24 +63,24 @@ def test_what_does_not(said):
 @example(user="user1234", password="p/w@?#:&=%", before="", after="/db")
 def test_no_password_of_any_url(user, password, before, after):
     """Whatever it is made of."""
-    shown = redacted(f"{before}postgresql://{user}:{password}@the-host{after}")
+    shown = redact_secrets(f"{before}postgresql://{user}:{password}@the-host{after}")
     assert password not in shown and "the-host" in shown
 
 
 @given(key=VISIBLE | st.text(min_size=8, max_size=20).map(str.strip).filter(lambda key: len(key) >= 8))
 def test_no_form_of_what_was_read(key):
     """As it is, in a URL, in JSON, in Python's own words, on one line."""
-    redact.remember(key)
+    redact.remember_secret(key)
     for form in (key, quote(key, safe=""), json.dumps(key), repr(key), " ".join(key.split())):
-        assert key not in redacted(f"said <{form}>") and form.strip("\"'") not in redacted(f"said <{form}>")
+        assert key not in redact_secrets(f"said <{form}>") and form.strip("\"'") not in redact_secrets(f"said <{form}>")
     redact._known.clear()
 
 
 def test_a_word_that_stands_in_for_a_key_is_a_word():
     """Local servers take any key, and captions have these words."""
-    redact.remember("test")
-    redact.remember("")
-    assert hidden("a test of a dog") == "a test of a dog"
+    redact.remember_secret("test")
+    redact.remember_secret("")
+    assert hide_known("a test of a dog") == "a test of a dog"
 
 
 def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeypatch):
@@ -88,22 +88,22 @@ def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeyp
     with pytest.raises(
         UserError, match=r"^\$KEY: holds a line break or another control character; set it to one line$"
     ):
-        secret.resolve("KEY")
-    assert redacted("first-line, second-line, first-line second-line") == "***, ***, ***"
+        secret.read_secret("KEY")
+    assert redact_secrets("first-line, second-line, first-line second-line") == "***, ***, ***"
 
 
 def test_a_variable_is_read_when_it_is_used(monkeypatch):
     monkeypatch.delenv("KEY", raising=False)
-    assert secret.resolve("KEY") == ""
+    assert secret.read_secret("KEY") == ""
     monkeypatch.setenv("KEY", " a-long-key\n")
-    assert secret.resolve("KEY") == "a-long-key"
+    assert secret.read_secret("KEY") == "a-long-key"
     assert str(UserError("it said a-long-key")) == "it said ***"
 
 
 def test_a_traceback_shows_none_of_its_causes(monkeypatch, capsys):
     """As a command that ends in an error which is no user's shows it."""
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    redact.remember("a-long-key")
+    redact.remember_secret("a-long-key")
 
     def main(argv):
         try:

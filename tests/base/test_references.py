@@ -12,7 +12,7 @@ WANTED = "must be a mapping"
 
 def plain(text: str) -> dict:
     """A text's values, as a command gets them."""
-    return yaml_text.plain(yaml_text.parsed(text, "f.yaml", WANTED), "f.yaml")
+    return yaml_text.to_plain(yaml_text.parse_yaml(text, "f.yaml", WANTED), "f.yaml")
 
 
 def chain(levels: int, line: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.urls import checked, hidden, shown, warn_of
+from compclip.base.urls import check_url, mask_message, mask_url, warn_of_password
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
     "x9".__add__
@@ -35,19 +35,19 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
     ],
 )
 def test_what_is_shown(given, expected):
-    assert shown(given) == expected
+    assert mask_url(given) == expected
 
 
 @given(user=st.text(max_size=5), password=TEXT, scheme=st.sampled_from(["postgresql+psycopg", "http", "mysql"]))
 def test_a_password_is_never_shown(user, password, scheme):
     """Quoted or not, whatever it holds."""
     for written in (password, quote(password, safe="")):
-        assert "x9" not in shown(f"{scheme}://{user}:{written}@host:5432/db?timeout=5")
+        assert "x9" not in mask_url(f"{scheme}://{user}:{written}@host:5432/db?timeout=5")
 
 
 @given(TEXT)
 def test_an_option_s_secret_is_never_shown(password):
-    assert "x9" not in shown(f"postgresql://me@host/db?password={quote(password, safe='')}&connect_timeout=5")
+    assert "x9" not in mask_url(f"postgresql://me@host/db?password={quote(password, safe='')}&connect_timeout=5")
 
 
 @given(TEXT)
@@ -59,7 +59,7 @@ def test_what_libraries_say_is_without_it(password):
         f"http://{quote(password, safe='')}@host/",
     ):
         for said in (uri, password, repr(password), quote(password, safe="")):
-            assert "x9" not in hidden(f"cannot connect with {said}: refused", uri)
+            assert "x9" not in mask_message(f"cannot connect with {said}: refused", uri)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_libraries_say_is_without_it(password):
 def test_an_address_whose_parts_cannot_be_told_is_refused(uri):
     """Libraries differ in where the password ends, and would say a part of it."""
     with pytest.raises(UserError, match="uri='.*write / as %2F") as told:
-        checked(uri, "uri")
+        check_url(uri, "uri")
     assert "ss@" not in str(told.value) and "pa" not in str(told.value).split(";")[0].replace("pass@", "")
 
 
@@ -82,12 +82,12 @@ def test_an_address_whose_parts_cannot_be_told_is_refused(uri):
     ["sqlite:////home/me@work/my files/x.db", "postgresql://me:p%2Fss@db:5432/mlflow?sslmode=require", "http://t:5000"],
 )
 def test_other_addresses_stay(uri):
-    assert checked(uri, "uri") == uri
+    assert check_url(uri, "uri") == uri
 
 
 def test_a_secret_on_a_command_line_is_warned_of(capsys):
-    warn_of("postgresql://me:pw@db/x", "--uri", "MLFLOW_TRACKING_URI")
-    warn_of("postgresql://me@db/x", "--uri", "MLFLOW_TRACKING_URI")
-    warn_of(None, "--uri", "MLFLOW_TRACKING_URI")
+    warn_of_password("postgresql://me:pw@db/x", "--uri", "MLFLOW_TRACKING_URI")
+    warn_of_password("postgresql://me@db/x", "--uri", "MLFLOW_TRACKING_URI")
+    warn_of_password(None, "--uri", "MLFLOW_TRACKING_URI")
     [line] = capsys.readouterr().err.splitlines()
     assert line == "warning: --uri holds a password, which `ps` shows to others; give it as MLFLOW_TRACKING_URI"

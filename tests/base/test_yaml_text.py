@@ -16,11 +16,11 @@ BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] *
 def test_a_mapping_and_what_its_interpolations_stand_for(monkeypatch):
     """Values as YAML has them; aliases and interpolations are written out."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
-    found = yaml_text.parsed(
+    found = yaml_text.parse_yaml(
         "a: &a {lr: 1e-5, seeds: [0, 1]}\nb: *a\nc: ${a.lr}\nd: ${oc.env:NO_SUCH,none}", "f", WANTED
     )
     one = {"lr": 1e-5, "seeds": [0, 1]}
-    assert yaml_text.plain(found, "f") == {"a": one, "b": one, "c": 1e-5, "d": "none"}
+    assert yaml_text.to_plain(found, "f") == {"a": one, "b": one, "c": 1e-5, "d": "none"}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_mapping_and_what_its_interpolations_stand_for(monkeypatch):
 def test_what_is_refused(text, message):
     """Depth, size, aliases that grow, and what is no YAML: one line, and no library's traceback."""
     with pytest.raises(UserError, match=message) as error:
-        yaml_text.parsed(text, "f.yaml", WANTED)
+        yaml_text.parse_yaml(text, "f.yaml", WANTED)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
 
@@ -70,7 +70,7 @@ def test_what_is_refused(text, message):
 def test_values_that_cannot_be(text, message):
     """What interpolations cannot give, and texts that no path and no command can hold, name their key."""
     with pytest.raises(UserError, match=message) as error:
-        yaml_text.plain(yaml_text.parsed(text, "f.yaml", WANTED), "f.yaml")
+        yaml_text.to_plain(yaml_text.parse_yaml(text, "f.yaml", WANTED), "f.yaml")
     assert "\n" not in str(error.value)
 
 
@@ -78,7 +78,7 @@ def test_values_that_cannot_be(text, message):
 def test_any_text(text):
     """Plain values or one line."""
     try:
-        found = yaml_text.plain(yaml_text.parsed(text, "f", WANTED), "f")
+        found = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
     else:
@@ -100,11 +100,11 @@ def test_no_variable_is_part_of_a_url(monkeypatch, text):
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "SOME_KEY,SOME_URL")
     monkeypatch.setenv("SOME_KEY", "very-secret")
     monkeypatch.setenv("SOME_URL", "https://u:very-secret@host")
-    found = yaml_text.parsed(text, "f", WANTED)
+    found = yaml_text.parse_yaml(text, "f", WANTED)
     with pytest.raises(
         UserError, match=r"^f: d.options.url: is a URL with something of \$\{oc.env:...\} in it"
     ) as error:
-        yaml_text.plain(found, "f")
+        yaml_text.to_plain(found, "f")
     assert "very-secret" not in str(error.value)
 
 
@@ -114,7 +114,7 @@ def test_a_variable_may_be_a_path_or_a_number(monkeypatch):
     monkeypatch.setenv("SCRATCH", "/scratch/somebody")
     monkeypatch.setenv("SOME_PORT", "8000")
     text = "a: ${oc.env:SCRATCH}/x\nb: sqlite:///${oc.env:SCRATCH}/s.db\nc: ${oc.decode:${oc.env:SOME_PORT}}\nd: http://h:8000"
-    found = yaml_text.plain(yaml_text.parsed(text, "f", WANTED), "f")
+    found = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
     assert found == {
         "a": "/scratch/somebody/x",
         "b": "sqlite:////scratch/somebody/s.db",

@@ -16,7 +16,7 @@ from compclip.base import plugins
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.embeddings import Embeddings
 
-NAMES = plugins.names(plugins.BENCHMARKS)
+NAMES = plugins.list_plugins(plugins.BENCHMARKS)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def picture(tmp_path: Path) -> Callable[[str], Path]:
 def declared_metrics(request, monkeypatch):
     """Whatever a test file of one benchmark scores, its module declares: `config check` refuses columns by that."""
     name = request.path.stem.removeprefix("test_")
-    declared = getattr(plugins.find(plugins.BENCHMARKS, name), "METRICS") if name in NAMES else None  # noqa: B009
+    declared = getattr(plugins.load_plugin(plugins.BENCHMARKS, name), "METRICS") if name in NAMES else None  # noqa: B009
     score = Benchmark.score
 
     def checked(self, *args, **kwargs):

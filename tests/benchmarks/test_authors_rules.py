@@ -20,14 +20,14 @@ def scores(*shape: int):
 @given(scores(5, 2, 2))
 def test_bivlc_s_seven(scores_N22):
     """`evaluate_BiVLC`: caption c and picture i are C<c>_I<i>."""
-    found = bivlc.outcomes(scores_N22)
+    result = bivlc.outcomes(scores_N22)
     for n, ((c0_i0, c0_i1), (c1_i0, c1_i1)) in enumerate(scores_N22):
         image_pos, image_neg = c0_i0 > c1_i0, c1_i1 > c0_i1
         text_pos, text_neg = c0_i0 > c0_i1, c1_i1 > c1_i0
         i2t, t2i = image_pos and image_neg, text_pos and text_neg
         expected = {"i2t": i2t, "t2i": t2i, "group": i2t and t2i, "image_pos": image_pos, "image_neg": image_neg,
                     "text_pos": text_pos, "text_neg": text_neg}  # fmt: skip
-        assert {name: bool(values[n]) for name, values in found.items()} == expected
+        assert {name: bool(values[n]) for name, values in result.items()} == expected
 
 
 @given(scores(2, 2))
@@ -45,23 +45,23 @@ def test_vismin_s_metric(scores_22):
     """`compute_contrastive_accuracy` of the present release: `T<t>_I<i>` are the scores of the rows as they stand."""
     ours = metrics.winoground_outcomes(scores_22[None])
     for name, outcome in (("Text", ours["text"]), ("Image", ours["image"])):
-        parts = (relation.split(" > ") for relation in vismin.STRAIGHT[name].split(" & "))
-        values = [[scores_22[int(one[1]), int(one[4])] for one in pair] for pair in parts]
+        relations = (relation.split(" > ") for relation in vismin.STRAIGHT[name].split(" & "))
+        values = [[scores_22[int(cell[1]), int(cell[4])] for cell in pair] for pair in relations]
         assert bool(outcome[0]) == all(a > b for a, b in values)
 
 
 @given(scores(3, 6))
 def test_half_truths_two_rates(scores_3N):
-    found = half_truths.outcomes(*scores_3N)
-    assert found[""].tolist() == [float(short > half) for short, half, _ in scores_3N.T]
-    assert found["_ordered"].tolist() == [float(full > short > half) for short, half, full in scores_3N.T]
+    result = half_truths.outcomes(*scores_3N)
+    assert result[""].tolist() == [float(short > half) for short, half, _ in scores_3N.T]
+    assert result["_ordered"].tolist() == [float(full > short > half) for short, half, full in scores_3N.T]
 
 
 @given(scores(4), st.integers(0, 3))
 def test_negbench_s_first_of_the_best(scores_4, answer):
     """`argmax` over the captions in the table's order; ours stands in front, `answer` wrong ones ahead of it."""
     ours = np.array(_choice.match_first(scores_4.tolist(), answer))
-    right, tied = _choice.decided(ours, np.array([4]), np.array([answer]), first=True)
+    right, tied = _choice.decide(ours, np.array([4]), np.array([answer]), first=True)
     assert bool(right[0]) == (int(np.argmax(scores_4)) == answer)
-    strict, _ = _choice.decided(ours, np.array([4]), np.array([answer]))
+    strict, _ = _choice.decide(ours, np.array([4]), np.array([answer]))
     assert bool(strict[0]) == (right[0] and not tied[0])

@@ -10,9 +10,9 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import bivlc
 
 
-def row(number: int, kind: str, **more) -> dict:
+def row(number: int, kind: str, **overrides) -> dict:
     return {"image": f"{number}.jpg", "negative_image": f"n{number}.png", "caption": "x", "negative_caption": "y",
-            "type": kind, "subtype": "obj"} | more  # fmt: skip
+            "type": kind, "subtype": "obj"} | overrides  # fmt: skip
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.config import columns
-from compclip.config.how import Benchmark as Section
-from compclip.evaluate import census
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.evaluate import benchmark_module, census
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.boxes import boxed
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.items import COMPOSITION, RETRIEVAL
+from compclip.evaluate.picture_references import with_box
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 
 OUTSIDE = "../outside/o.png"
 
@@ -59,7 +60,7 @@ FILES = {  # of each module: file, content with the picture's name, and what els
 
 
 @pytest.fixture
-def place(tmp_path, picture):
+def picture_root(tmp_path, picture):
     """A picture in the section's folder and one beside it."""
     picture("images/a.png")
     picture("outside/o.png")
@@ -67,38 +68,42 @@ def place(tmp_path, picture):
     return tmp_path
 
 
-def section(place, dump, module, name, **more):
+def section(picture_root, dump, module, name, **overrides):
     """A benchmark's section whose file names this picture."""
     file, content, split = FILES[module](name)
     path = dump(f"b/{file}", content)
     path = path if module in ("retrieval", "eqben") else path.parent
-    return Section(module, str(path), str(place / "images"), split, **more)
+    return Section(module, str(path), str(picture_root / "images"), split, **overrides)
 
 
 @pytest.mark.parametrize("module", FILES)
 @pytest.mark.parametrize("name", [OUTSIDE, "link.png", "{}/outside/o.png"])
-def test_a_picture_outside_is_refused(place, dump, module, name):
+def test_a_picture_outside_is_refused(picture_root, dump, module, name):
     """By `..`, through a link, or from the root; unless the section says that it may be there."""
     if module == "imagecode" and name == "link.png":  # names folders, as these do
-        (place / "images" / "link.png").unlink()
-        (place / "images" / "link.png").symlink_to("../outside")
-    asked = section(place, dump, module, name.format(place))
+        (picture_root / "images" / "link.png").unlink()
+        (picture_root / "images" / "link.png").symlink_to("../outside")
+    refused_section = section(picture_root, dump, module, name.format(picture_root))
     with pytest.raises(
         UserError, match=r"b.*: record '\S+': picture '.*' lies outside of images=\S+; .*images_outside: true"
     ):
-        census.load("x", asked)
-    allowed = census.load("x", section(place, dump, module, name.format(place), images_outside=True))
+        benchmark_module.load_benchmark("x", refused_section)
+    allowed = benchmark_module.load_benchmark(
+        "x", section(picture_root, dump, module, name.format(picture_root), images_outside=True)
+    )
     assert len(allowed)
 
 
 @pytest.mark.parametrize("module", FILES)
-def test_a_picture_inside_is_taken(place, dump, module):
+def test_a_picture_inside_is_taken(picture_root, dump, module):
     """Also where the user's folder is a link, and through a link that stays inside."""
-    (place / "images" / "inside.png").symlink_to("a.png")
-    (place / "linked").symlink_to("images")
-    asked = section(place, dump, module, "inside.png")
-    assert len(census.load("x", asked)) == len(
-        census.load("x", Section(module, asked.path, str(place / "linked"), asked.split))
+    (picture_root / "images" / "inside.png").symlink_to("a.png")
+    (picture_root / "linked").symlink_to("images")
+    inside_section = section(picture_root, dump, module, "inside.png")
+    assert len(benchmark_module.load_benchmark("x", inside_section)) == len(
+        benchmark_module.load_benchmark(
+            "x", Section(module, inside_section.path, str(picture_root / "linked"), inside_section.split)
+        )
     )
 
 
@@ -106,67 +111,76 @@ def test_a_picture_inside_is_taken(place, dump, module):
 def read(monkeypatch):
     """What `load` makes of records, whatever module read them."""
 
-    def load(records, images="images", **more):
-        found = Benchmark(tuple(records), (), lambda records, embeddings: {}, kind=COMPOSITION, **more)
-        module = SimpleNamespace(load=lambda path, images, split: found)
-        monkeypatch.setattr(census.plugins, "find", lambda *_: module)
-        return census.load("x", Section("x", "b.json", images))
+    def load(records, images="images", **overrides):
+        result = Benchmark(tuple(records), (), lambda records, embeddings: {}, kind=COMPOSITION, **overrides)
+        module = SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: result)
+        monkeypatch.setattr(plugins, "load_plugin", lambda *_: module)
+        return benchmark_module.load_benchmark("x", Section("x", "b.json", images))
 
     return load
 
 
 def test_halves_of_surrogate_pairs_in_texts_are_repaired_and_counted(read):
     """No tokenizer takes them; the good texts are the same objects as before."""
-    found = read([Record("s", "0", ("images/a.png",), ("a \ud800 dog", "a cat")), Record("s", "1", (), ("\udfff",))])
-    assert [record.texts for record in found.records] == [("a \ufffd dog", "a cat"), ("\ufffd",)]
-    assert found.dropped == {"repaired_texts": 2}
-    assert json.dumps(found.texts, ensure_ascii=False).encode()
+    result = read([Record("s", "0", ("images/a.png",), ("a \ud800 dog", "a cat")), Record("s", "1", (), ("\udfff",))])
+    assert [record.texts for record in result.records] == [("a \ufffd dog", "a cat"), ("\ufffd",)]
+    assert result.dropped == {"repaired_texts": 2}
+    assert json.dumps(result.texts, ensure_ascii=False).encode()
 
 
 def test_good_benchmarks_pass_as_they_are(read):
     assert read([Record("s", "ä", ("images/a.png",), ("ü",))]).dropped == {}
 
 
-def test_options_reach_the_module_that_has_them(place, dump):
+def test_options_reach_the_module_that_has_them(picture_root, dump):
     """And one that it does not have, or a module without any, is refused in the section's words."""
     dump("b/d.json", [{"image": "a.png", "caption": ["A dog."]}])
-    given = lambda module, **options: Section(module, str(place / "b/d.json"), str(place), options=options)  # noqa: E731
-    assert census.load("x", given("retrieval", clean="clic")).texts == ["a dog"]
+
+    def section_with(module, **options):
+        return Section(module, str(picture_root / "b/d.json"), str(picture_root), options=options)
+
+    assert benchmark_module.load_benchmark("x", section_with("retrieval", clean="clic")).texts == ["a dog"]
     with pytest.raises(UserError, match=r"benchmarks.x.options: unknown key 'cleen'; did you mean 'clean'"):
-        census.load("x", given("retrieval", cleen="clic"))
+        benchmark_module.load_benchmark("x", section_with("retrieval", cleen="clic"))
     with pytest.raises(UserError, match=r"benchmarks.x.options.clean: unknown cleaning 'clik'"):
-        census.load("x", given("retrieval", clean="clik"))
+        benchmark_module.load_benchmark("x", section_with("retrieval", clean="clik"))
     with pytest.raises(UserError, match=r"benchmarks.x.options: benchmark 'valse' has no options; remove them"):
-        census.load("x", given("valse", clean="clic"))
+        benchmark_module.load_benchmark("x", section_with("valse", clean="clic"))
 
 
-@pytest.mark.parametrize("more", [{}, {"groups": {"s": {"\ud800": frozenset()}}}])
-def test_a_name_that_no_result_file_takes_is_refused(read, more):
+@pytest.mark.parametrize("overrides", [{}, {"groups": {"s": {"\ud800": frozenset()}}}])
+def test_a_name_that_no_result_file_takes_is_refused(read, overrides):
     with pytest.raises(UserError, match=r"^b.json: id '\\ud800': holds half a surrogate pair"):
-        read([Record("s", "1" if more else "\ud800", (), ("x",))], **more)
+        read([Record("s", "1" if overrides else "\ud800", (), ("x",))], **overrides)
 
 
 @given(
-    parts=st.lists(st.sampled_from(["..", ".", "a", "/", "\0", "\ud800", "x" * 300, "#box=", "1,2,3,4"]), max_size=6),
+    path_parts=st.lists(
+        st.sampled_from(["..", ".", "a", "/", "\0", "\ud800", "x" * 300, "#box=", "1,2,3,4"]), max_size=6
+    ),
     is_boxed=st.booleans(),
 )
-def test_any_name_is_taken_or_refused_in_a_line(parts, is_boxed):
+def test_any_name_is_taken_or_refused_in_a_line(path_parts, is_boxed):
     """And counted without a traceback."""
-    ref = boxed(f"images/{'/'.join(parts)}", (1, 2, 3, 4) if is_boxed else None)
-    found = Benchmark((Record("s", "0", (ref,), ("x",)),), (), lambda records, embeddings: {}, kind=COMPOSITION)
+    ref = with_box(f"images/{'/'.join(path_parts)}", (1, 2, 3, 4) if is_boxed else None)
+    result = Benchmark((Record("s", "0", (ref,), ("x",)),), (), lambda records, embeddings: {}, kind=COMPOSITION)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(census.plugins, "find", lambda *_: SimpleNamespace(load=lambda path, images, split: found))
+        patch.setattr(
+            plugins,
+            "load_plugin",
+            lambda *_: SimpleNamespace(METRICS=(), HEADLINE=(), load=lambda path, images, split: result),
+        )
         try:
-            benchmark = census.load("x", Section("x", "b.json", "images"))
+            benchmark = benchmark_module.load_benchmark("x", Section("x", "b.json", "images"))
         except UserError as error:
             assert "lies outside of images=images" in str(error)
         else:
-            assert census.census(benchmark)["missing_images"] == 1
+            assert census.count_benchmark(benchmark)["missing_images"] == 1
 
 
 def test_an_unusable_box_is_counted_by_its_own_name():
     """Beside the other reasons, and only where there is one."""
-    record = Record("s", "0", (boxed("a.png", (0, 0, 0, 0)),), ("x",))
+    record = Record("s", "0", (with_box("a.png", (0, 0, 0, 0)),), ("x",))
     benchmark = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
     nothing = np.zeros((0, 2), np.float32)
     counts = [
@@ -192,17 +206,23 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
     (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1"]}}))
     section = Section("sugarcrepe", str(tmp_path), str(tmp_path), "swap_att")
     have = ["swap_att", "swap_att/rare", "swap_att.local/rare"]
-    assert census.take("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
-    for wanted, near in (("swap_att/rar", "sc/swap_att/rare"), ("swap_obj", "sc/swap_att"), ("swap", "sc/swap_att")):
+    assert census.write_census("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
+    for column, suggestion in (
+        ("swap_att/rar", "sc/swap_att/rare"),
+        ("swap_obj", "sc/swap_att"),
+        ("swap", "sc/swap_att"),
+    ):
         with pytest.raises(
-            UserError, match=f"not in the files of sc: unknown column 'sc/{wanted}'; did you mean '{near}"
+            UserError, match=f"not in the files of sc: unknown column 'sc/{column}'; did you mean '{suggestion}"
         ):
-            census.take("sc", section, tmp_path, [wanted])
+            census.write_census("sc", section, tmp_path, [column])
 
 
 def test_metrics_are_named_without_scoring():
     """Both ways of retrieval, and what a column that is their mean needs."""
     items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
-    names = census.metrics(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
+    names = census.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
     assert sorted(names) == sorted(retrieval.METRICS)
-    assert columns.absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == ["mean_recall_at_7"]
+    assert columns.list_absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == [
+        "mean_recall_at_7"
+    ]

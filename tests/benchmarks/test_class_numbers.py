@@ -25,13 +25,15 @@ from tests.data import tar_files
 ORDERS: dict[str, list[int]] = json.loads((Path(__file__).parent / "elevater_orders.json").read_text())
 WORDED = {"caltech101": {"off-center face": "Faces", "airplane": "airplanes"}, "fgvc_aircraft": {"F-16A/B": "F-16A-B"},
           "cars": {"Ram C/V Cargo Van Minivan 2012": "Ram C V Cargo Van Minivan 2012"}}  # fmt: skip
-FOOD = sorted(_class_sets.get("food101").names, key=lambda name: name.replace(" ", ""))  # Hugging Face's order
+FOOD = sorted(
+    _class_sets.load_class_set("food101").names, key=lambda name: name.replace(" ", "")
+)  # Hugging Face's order
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def release_names(title: str) -> list[str]:
     """The names of ELEVATER's numbers, some worded as releases word them."""
-    names = _class_sets.get(title).names
+    names = _class_sets.load_class_set(title).names
     return [WORDED.get(title, {}).get(names[i], names[i].replace(" ", "_")) for i in ORDERS[title]]
 
 
@@ -43,8 +45,8 @@ def accuracy(embeddings) -> Callable[..., float]:
         one_hot = np.eye(len(class_set.names))
         texts = {template.replace("{c}", name): one_hot[i]
                  for i, name in enumerate(class_set.names) for template in class_set.templates}  # fmt: skip
-        seen = embeddings(dict(zip(benchmark.images, one_hot[list(truth)], strict=True)), texts)
-        return benchmark.score(seen).metrics["top_1"]
+        embedded = embeddings(dict(zip(benchmark.images, one_hot[list(truth)], strict=True)), texts)
+        return benchmark.score(embedded).metrics["top_1"]
 
     return score
 
@@ -68,7 +70,7 @@ def index(dump) -> Callable[..., Path]:
                                               ("fgvc_aircraft", 80.0), ("food101", 98.0)])  # fmt: skip
 def test_elevaters_numbers_are_mapped_by_its_labels(index, accuracy, title, share):
     """By number alone a perfect model would be right about `share` of the classes."""
-    order, class_set = ORDERS[title], _class_sets.get(title)
+    order, class_set = ORDERS[title], _class_sets.load_class_set(title)
     assert 100 * np.mean(np.array(order) == np.arange(len(order))) == pytest.approx(share, abs=0.05)
     benchmark = zeroshot.load(index(len(order), release_names(title)), split="test.txt", options=Config(title))
     assert accuracy(benchmark, order, class_set) == 1.0
@@ -85,14 +87,17 @@ def test_numbers_in_another_order_without_names_are_refused(index, title):
 
 @pytest.mark.parametrize("title", ["eurosat", "fer2013", "pets", "gtsrb", "country211", "imagenet"])
 def test_sets_that_elevater_numbers_as_we_do_need_no_names(index, accuracy, title):
-    class_set = _class_sets.get(title)
-    whole = range(len(class_set.names))
+    class_set = _class_sets.load_class_set(title)
+    all_numbers = range(len(class_set.names))
     if len(set(class_set.names)) == len(class_set.names):
         assert (
-            accuracy(zeroshot.load(index(len(whole)), split="test.txt", options=Config(title)), whole, class_set) == 1
+            accuracy(
+                zeroshot.load(index(len(all_numbers)), split="test.txt", options=Config(title)), all_numbers, class_set
+            )
+            == 1
         )
-    labels = zeroshot.load(index(len(whole)), split="test.txt", options=Config(title)).evaluate.keywords["labels"]
-    assert list(labels.values()) == list(whole)
+    labels = zeroshot.load(index(len(all_numbers)), split="test.txt", options=Config(title)).evaluate.keywords["labels"]
+    assert list(labels.values()) == list(all_numbers)
 
 
 def test_labels_of_another_wording_are_accepted_where_the_order_is_known(index):
@@ -119,7 +124,7 @@ def test_every_label_is_one_class(index, changed, message):
 
 
 def test_categories_of_a_json_index_by_their_names(dump, accuracy):
-    class_set = _class_sets.get("resisc45")
+    class_set = _class_sets.load_class_set("resisc45")
     release = [name.replace(" ", "_") for name in reversed(class_set.names)]
     content = {"images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(45)],
                "annotations": [{"image_id": i, "category_id": i + 1} for i in range(45)],
@@ -146,18 +151,18 @@ def table(folder: Path, names: object, column: str = "label", count: int = 101, 
 
 def test_numbers_of_a_table_are_mapped_by_its_schema(tmp_path, accuracy):
     """Hugging Face's food101 has cheesecake before cheese plate: 98 % by number alone."""
-    truth = [_class_sets.get("food101").names.index(name) for name in FOOD]
+    truth = [_class_sets.load_class_set("food101").names.index(name) for name in FOOD]
     assert 100 * np.mean(np.array(truth) == np.arange(101)) == pytest.approx(98.0, abs=0.05)
     folder = table(tmp_path / "p", [name.replace(" ", "_") for name in FOOD])
     benchmark = zeroshot.load(folder, options=Config("food101"))
-    assert accuracy(benchmark, truth, _class_sets.get("food101")) == 1.0
+    assert accuracy(benchmark, truth, _class_sets.load_class_set("food101")) == 1.0
 
 
 def test_numbers_of_an_arrow_stream_are_mapped_by_its_schema(tmp_path):
     parquet = table(tmp_path / "p", [name.replace(" ", "_") for name in FOOD]) / "test.parquet"
-    whole = pq.read_table(parquet)
-    with pa.ipc.new_stream(tmp_path / "p/data-00000-of-00001.arrow", whole.schema) as stream:
-        stream.write_table(whole)
+    full_table = pq.read_table(parquet)
+    with pa.ipc.new_stream(tmp_path / "p/data-00000-of-00001.arrow", full_table.schema) as stream:
+        stream.write_table(full_table)
     parquet.unlink()
     labels = zeroshot.load(tmp_path / "p", options=Config("food101")).evaluate.keywords["labels"]
     assert [labels["17/16"], labels["16/17"]] == [17, 16]
@@ -194,9 +199,9 @@ def test_a_set_that_numbers_itself_needs_no_names(tmp_path):
 
 def test_imagenets_names_as_the_hub_has_them(tmp_path):
     """Every synonym of each synset: most are no name of ours, and none says that the order is another."""
-    synonyms = io.StringIO(_class_sets._within("timm", "data/_info/imagenet_synset_to_lemma.txt").read_text())
+    synonyms = io.StringIO(_class_sets._package_file("timm", "data/_info/imagenet_synset_to_lemma.txt").read_text())
     of_synset = dict(line.rstrip("\n").split("\t", 1) for line in synonyms)
-    folder = table(tmp_path / "p", [of_synset[s] for s in _class_sets.get("imagenet").synsets], count=5)
+    folder = table(tmp_path / "p", [of_synset[s] for s in _class_sets.load_class_set("imagenet").synsets], count=5)
     labels = zeroshot.load(folder, options=Config("imagenet")).evaluate.keywords["labels"]
     assert list(labels.values()) == list(range(5))
 
@@ -206,7 +211,7 @@ def test_imagenets_names_as_the_hub_has_them(tmp_path):
 
 def test_tars_are_mapped_by_the_names_of_their_builder(dump, tmp_path):
     """`vtab/caltech101` read as `caltech101`: its first class is the accordion, whose number here is 5."""
-    dump("w/classnames.txt", "\n".join(_class_sets.get("caltech101_vtab").names))
+    dump("w/classnames.txt", "\n".join(_class_sets.load_class_set("caltech101_vtab").names))
     tar_files.write(tmp_path / "w/test/0.tar", [("s.webp", tar_files.picture(8, 8, "WEBP", 9)), ("s.cls", b"0")])
     benchmark = zeroshot.load(tmp_path / "w", split="test", options=Config("caltech101"))
     assert [record.id for record in benchmark.records] == ["5/0/s"] and len(benchmark.files) == 2
@@ -229,7 +234,7 @@ def test_the_folders_of_caltech101(picture, tmp_path):
     for name in CALTECH:
         picture(f"c/{name}/image_0001.png")
     labels = zeroshot.load(tmp_path, tmp_path / "c", options=Config("caltech101")).evaluate.keywords["labels"]
-    names = [_class_sets.get("caltech101").names[label] for label in labels.values()]
+    names = [_class_sets.load_class_set("caltech101").names[label] for label in labels.values()]
     assert names == ["background", "off-center face", "centered face", "leopard", "motorbike", "accordion", "airplane",
                      "yin and yang symbol"]  # fmt: skip
 
@@ -246,7 +251,7 @@ def test_the_folders_of_eurosat(picture, tmp_path):
 def test_names_that_differ_in_more_than_spelling_differ():
     """Of every known set the plain names and aliases are one class each, but ImageNet's two pairs of twins."""
     for title in _class_sets.names():
-        class_set = _class_sets.get(title)
+        class_set = _class_sets.load_class_set(title)
         plain = [_class_numbers.plain(name) for name in class_set.names if name]
         assert len(plain) - len(set(plain)) <= 2 * title.startswith("imagenet"), title
         aliases = {_class_numbers.plain(alias): name for alias, name in class_set.aliases.items()}

@@ -12,8 +12,14 @@ from compclip.benchmarks import coco_counterfactuals
 FILE = "c/examples.jsonl"
 
 
-def line(key: str, zero: str = "a dog", one: str = "a cat") -> dict:
-    return {"id": key, "image_0": f"{key}_img_0", "image_1": f"{key}_img_1", "caption_0": zero, "caption_1": one}
+def line(key: str, caption_0: str = "a dog", caption_1: str = "a cat") -> dict:
+    return {
+        "id": key,
+        "image_0": f"{key}_img_0",
+        "image_1": f"{key}_img_1",
+        "caption_0": caption_0,
+        "caption_1": caption_1,
+    }
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def test_all_pictures_and_captions_are_one_pool(dump_lines, embeddings):
 
 
 def test_a_line_separator_in_a_caption_ends_no_line(dump):
-    folder = dump(FILE, json.dumps(line("1_0", one="a\u2028cat"), ensure_ascii=False)).parent
+    folder = dump(FILE, json.dumps(line("1_0", caption_1="a\u2028cat"), ensure_ascii=False)).parent
     assert coco_counterfactuals.load(folder).texts == ["a dog", "a\u2028cat"]
 
 
@@ -67,9 +73,9 @@ def test_half_a_pair_stays_where_the_other_picture_is_missing(dump_lines, embedd
 
 def test_a_part_of_the_pairs_is_spread_over_the_file_and_the_rest_counted(dump_lines):
     folder = dump_lines(*(line(f"{key}_0") for key in range(7)))
-    part = coco_counterfactuals.load(folder, split="3")
-    assert [record.id for record in part.records] == ["0_0_0", "0_0_1", "2_0_0", "2_0_1", "4_0_0", "4_0_1"]
-    assert part.dropped == {"not_drawn": 8}
+    sampled = coco_counterfactuals.load(folder, split="3")
+    assert [record.id for record in sampled.records] == ["0_0_0", "0_0_1", "2_0_0", "2_0_1", "4_0_0", "4_0_1"]
+    assert sampled.dropped == {"not_drawn": 8}
     assert (
         coco_counterfactuals.load(folder).dropped == {"not_drawn": 0} and len(coco_counterfactuals.load(folder)) == 14
     )

@@ -12,13 +12,13 @@ TEXTS = {"x": [1.0, 0.0], "y": [0.0, 1.0], "z": [0.6, 0.8]}
 VECTORS = {"x.png": [1.0, 0.0], "y.png": [0.0, 1.0], "z.png": [0.6, 0.8]}
 
 
-def pair(subset: str, one: str = "y.png", caption: str = "y") -> dict:
+def pair(subset: str, second_image: str = "y.png", caption: str = "y") -> dict:
     """A sample that is all right, unless the second image or caption is another."""
-    return {"image0": f"{subset}/x.png", "image1": f"{subset}/{one}", "caption0": "x", "caption1": caption}
+    return {"image0": f"{subset}/x.png", "image1": f"{subset}/{second_image}", "caption0": "x", "caption1": caption}
 
 
-def crossed(subset: str, number: int, image: int, caption: int, one: str = "y") -> dict:
-    return {"image": f"{subset}/{('x', one)[image]}.png", "caption": ("x", one)[caption],
+def crossed(subset: str, number: int, image: int, caption: int, second: str = "y") -> dict:
+    return {"image": f"{subset}/{('x', second)[image]}.png", "caption": ("x", second)[caption],
             "private_info": {"dataset": subset, "sample_cnt": number, "name": f"c{caption}i{image}"}}  # fmt: skip
 
 
@@ -34,8 +34,8 @@ def scored(embeddings):
 
 def test_three_scores_and_their_means_over_five_data_sets(dump, scored):
     samples = [pair(subset) for subset in eqben.SUBTASKS] + [
-        pair("eqbensd", one="z.png"),  # y is the nearer caption of z.png, and z.png the nearer image of y
-        pair("eqbenkubric_cnt", one="x.png"), pair("eqbenkubric_cnt", caption="x"),
+        pair("eqbensd", second_image="z.png"),  # y is the nearer caption of z.png, and z.png the nearer image of y
+        pair("eqbenkubric_cnt", second_image="x.png"), pair("eqbenkubric_cnt", caption="x"),
     ]  # fmt: skip
     result = scored(dump(SUBSET, samples))
     assert result.metrics["eqbensd_group"] == 1.0
@@ -57,7 +57,9 @@ def test_text_and_image_score_differ(dump, scored):
 
 
 def test_the_shuffled_file_gives_whole_samples_in_their_order(dump, scored):
-    records = [crossed("eqbensd", n, i, c, one) for n, one in ((9, "z"), (4, "y")) for i in (1, 0) for c in (1, 0)]
+    records = [
+        crossed("eqbensd", n, i, c, second) for n, second in ((9, "z"), (4, "y")) for i in (1, 0) for c in (1, 0)
+    ]
     file = dump(FULL, records)
     assert [record.id for record in eqben.load(file.parent).records] == ["4", "9"]
     first = eqben.load(file).records[0]
@@ -76,8 +78,8 @@ def test_sub_tasks_by_name_have_no_mean(dump, scored):
 
 def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored):
     file = dump(SUBSET, [pair("eqbenag")] * 7 + [pair("eqbensd")] * 2)
-    whole = scored(file, options=eqben.Config(cap=0))
-    assert len(whole.items["eqbenag_group"].ids) == 7 and whole.counts["over_the_cap"] == 0
+    uncapped = scored(file, options=eqben.Config(cap=0))
+    assert len(uncapped.items["eqbenag_group"].ids) == 7 and uncapped.counts["over_the_cap"] == 0
     with pytest.raises(UserError, match=r"cap=-1: must be >= 0"):
         eqben.Config(cap=-1)
     result = scored(file, options=eqben.Config(cap=3))
@@ -86,25 +88,25 @@ def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored):
 
 
 def test_a_sample_needs_both_images(dump, scored):
-    file = dump(SUBSET, [pair("eqbenag"), pair("eqbenag", one="z.png")])
+    file = dump(SUBSET, [pair("eqbenag"), pair("eqbenag", second_image="z.png")])
     result = scored(file, failed=[file.parent / "eqbenag/z.png"])
     assert result.items["eqbenag_group"].ids == ("0",) and result.counts["missing_image"] == 1
 
 
 def test_arrays_are_read_as_the_pictures_made_of_them(dump, picture):
     file = dump(SUBSET, [{**pair("eqbenyoucook2"), "image0": "eqbenyoucook2/a.npy", "image1": "eqbenyoucook2/b.npy"}])
-    made = picture("e/eqbenyoucook2/a.jpg")
-    assert eqben.load(file).images == [str(made), str(file.parent / "eqbenyoucook2/b.png")]
+    output = picture("e/eqbenyoucook2/a.jpg")
+    assert eqben.load(file).images == [str(output), str(file.parent / "eqbenyoucook2/b.png")]
     picture("e/eqbenyoucook2/a.png")
-    assert eqben.load(file).images[0] == str(made.with_suffix(".png"))
+    assert eqben.load(file).images[0] == str(output.with_suffix(".png"))
 
 
 def test_the_light_set_names_its_jpegs_png(dump, picture):
     file = dump("e/all_select.json", [pair("eqbengebc")])
-    made = picture("e/images/eqbengebc/x.jpg")
-    assert eqben.load(file.parent).images == [str(made), str(made.with_name("y.png"))]
-    named = picture("e/images/eqbengebc/x.png")
-    assert eqben.load(file.parent).images[0] == str(named)
+    output = picture("e/images/eqbengebc/x.jpg")
+    assert eqben.load(file.parent).images == [str(output), str(output.with_name("y.png"))]
+    png = picture("e/images/eqbengebc/x.png")
+    assert eqben.load(file.parent).images[0] == str(png)
 
 
 FRAME = {"image0": "v.mp4/1.png", "image1": "v.mp4/2.png", "caption0": ["x", "never"], "caption1": ["y"]}

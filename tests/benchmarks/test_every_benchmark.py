@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives
 from compclip.evaluate.benchmark import Benchmark
-from compclip.runs.items import COMPOSITION, KINDS, Items
+from compclip.evaluate.benchmark_module import load_module
+from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
 
-NAMES = plugins.names(plugins.BENCHMARKS)
+NAMES = plugins.list_plugins(plugins.BENCHMARKS)
 
 
-def made(module):
+def benchmark_calls(module):
     """The calls of Benchmark(...) in a module."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call)]
     return [call for call in calls if getattr(call.func, "id", "") == "Benchmark"]
@@ -27,8 +29,8 @@ def made(module):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_declares_what_it_measures(name):
     """With a kind that the report knows."""
-    module = plugins.find(plugins.BENCHMARKS, name)
-    (call,) = made(module)
+    module = plugins.load_plugin(plugins.BENCHMARKS, name)
+    (call,) = benchmark_calls(module)
     (kind,) = [word.value.id for word in call.keywords if word.arg == "kind"]
     assert getattr(module, kind) in KINDS
 
@@ -36,10 +38,10 @@ def test_it_declares_what_it_measures(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_loaded_from_a_path_with_pictures_and_a_split(name):
     """The three arguments that params.yaml gives, and its own options where it has any; these check themselves."""
-    module = plugins.find(plugins.BENCHMARKS, name)
-    own = ["options"] if hasattr(module, "Config") else []
-    assert list(inspect.signature(module.load).parameters) == ["path", "images", "split", *own]
-    if own:
+    module = plugins.load_plugin(plugins.BENCHMARKS, name)
+    options_parameter = ["options"] if hasattr(module, "Config") else []
+    assert list(inspect.signature(module.load).parameters) == ["path", "images", "split", *options_parameter]
+    if options_parameter:
         assert module.Config.__dataclass_params__.frozen and module.Config() is not None
     assert inspect.getdoc(module) and inspect.getdoc(module.load)
 
@@ -47,24 +49,64 @@ def test_it_is_loaded_from_a_path_with_pictures_and_a_split(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_says_where_it_is_from_and_what_was_compared_with_the_authors_code(name):
     """So that nobody takes for checked what was not."""
-    told = " ".join(inspect.getdoc(plugins.find(plugins.BENCHMARKS, name)).split())
-    assert "Source: " in told and "Compared" in told and "Not compared: " in told
-    assert re.search("MIT|CC BY|Apache|BSD|[Ll]icence", told)
+    documentation = " ".join(inspect.getdoc(plugins.load_plugin(plugins.BENCHMARKS, name)).split())
+    assert "Source: " in documentation and "Compared" in documentation and "Not compared: " in documentation
+    assert re.search("MIT|CC BY|Apache|BSD|[Ll]icence", documentation)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_declares_its_metrics(name):
     """Each once, its means and what they are made of among them."""
-    module = plugins.find(plugins.BENCHMARKS, name)
+    module = plugins.load_plugin(plugins.BENCHMARKS, name)
     assert module.METRICS and len(set(module.METRICS)) == len(module.METRICS)
     for mean, members in getattr(module, "MEANS", {}).items():
         assert {mean, *members} <= set(module.METRICS)
 
 
-def benchmark(**told):
+HEADLINES = {
+    "aro": ("average",), "crepe": ("average",), "imagecode": ("average",), "spec": ("average",),
+    "svo_probes": ("average",), "whatsup": ("average",), "sugarcrepe": ("average_kinds",),
+    "vl_checklist": ("average_kinds",), "valse": ("average_phenomena",), "zeroshot": ("top_1",),
+} | dict.fromkeys(
+    ("retrieval", "coco_counterfactuals", "docci", "imageinwords", "sharegpt4v", "urban1k"),
+    ("i2t_recall_at_1", "t2i_recall_at_1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_declares_its_headline(name):
+    """FSC-CLIP's average where it has one of its own; the others have none, and Comp takes the columns shown."""
+    assert load_module(name).headline == HEADLINES.get(name, ())
+
+
+@pytest.mark.parametrize(
+    ("hooks", "fault"),
+    [
+        ({"HEADLINES": ("a",)}, "unknown hook 'HEADLINES'; did you mean 'HEADLINE'"),
+        ({"HEADLINE": ("a",), "config": None}, "unknown hook 'config'; did you mean 'Config'"),
+        ({"HEADLINE": ("c",)}, "HEADLINE: unknown metric 'c'"),
+    ],
+)
+def test_a_misspelt_hook_and_an_unknown_headline_are_refused(monkeypatch, hooks, fault):
+    module = SimpleNamespace(METRICS=("a", "b"), load=lambda path, images, split: None, **hooks)
+    monkeypatch.setattr(plugins, "load_plugin", lambda *_: module)
+    with pytest.raises(UserError, match=f"benchmark 'x': {fault}"):
+        load_module("x")
+
+
+def test_a_headline_that_was_not_measured_is_none():
+    """With some subsets left out there is no mean of them all, and no other number stands for it."""
+    with_headline = benchmark(kind=COMPOSITION, headline=("a", "b"))
+    assert with_headline.declared(["a", "b", "a/rare"])["headline"] == ["a", "b"]
+    assert with_headline.declared(["a"])["headline"] == []
+
+
+def benchmark(**declarations):
     """A benchmark of two metrics, one of them in a group."""
     items = {"a": Items(("1", "2"), np.array([1.0, 0.0]), "all"), "b": Items(("1",), np.array([0.5]))}
-    return Benchmark((), (), lambda records, embeddings: items, groups={"all": {"rare": frozenset({"1"})}}, **told)
+    return Benchmark(
+        (), (), lambda records, embeddings: items, groups={"all": {"rare": frozenset({"1"})}}, **declarations
+    )
 
 
 def test_a_kind_must_be_given_and_known():
@@ -75,8 +117,8 @@ def test_a_kind_must_be_given_and_known():
 
 
 def test_what_is_declared_of_a_metric_holds_for_its_groups():
-    found = benchmark(kind=COMPOSITION, lower=("a",), scores=("b",)).declared(["a", "a/rare", "b"])
-    assert found == {"kind": "composition", "lower": ["a", "a/rare"], "scores": ["b"]}
+    result = benchmark(kind=COMPOSITION, lower=("a",), scores=("b",)).declared(["a", "a/rare", "b"])
+    assert result == {"kind": "composition", "lower": ["a", "a/rare"], "scores": ["b"], "headline": []}
 
 
 def test_hard_positives_say_which_of_their_metrics_are_lower_and_which_are_scores():

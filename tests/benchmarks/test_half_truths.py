@@ -25,7 +25,11 @@ def folder(dump, picture):
 def test_accuracy_order_and_kinds(folder, embeddings):
     benchmark = half_truths.load(folder)
     scores = {0: (2, 1, 3), 1: (2, 1, 2), 2: (1, 2, 3)}  # anchor, half, full: right and ordered, right, wrong
-    texts = {f"{name} {n}": [s, 0] for n, own in scores.items() for name, s in zip(half_truths.TEXTS, own, strict=True)}
+    texts = {
+        f"{name} {n}": [s, 0]
+        for n, text_scores in scores.items()
+        for name, s in zip(half_truths.TEXTS, text_scores, strict=True)
+    }
     result = benchmark.score(embeddings({image: [1, 0] for image in benchmark.images}, texts))
     assert result.items["coco_qwen"].values.tolist() == [1, 1, 0]
     assert result.items["coco_qwen_ordered"].values.tolist() == [1, 0, 0]  # the second's right detail is a tie

@@ -10,8 +10,14 @@ from compclip.benchmarks import hard_positives
 TEXTS = {"c": [0.8, 0.1], "p": [0.6, 0.1], "n": [0.4, 0.1], "low": [0.2, 0.1]}
 
 
-def row(caption: str, negative: str = "n", **more: object) -> dict:
-    return {"image_id": "1", "true_caption": caption, "false_caption": negative, "image_path": "data/VG/1.png", **more}
+def row(caption: str, negative: str = "n", **overrides: object) -> dict:
+    return {
+        "image_id": "1",
+        "true_caption": caption,
+        "false_caption": negative,
+        "image_path": "data/VG/1.png",
+        **overrides,
+    }
 
 
 @pytest.fixture
@@ -59,10 +65,10 @@ def test_the_layout_and_the_boxes_of_the_released_files(dump, picture, embedding
     assert result.metrics["swap_augmented"] == 1.0
 
 
-@pytest.mark.parametrize("place", ["", "images", "VG_100K", "VG_100K_2"])
-def test_one_folder_of_pictures_for_replace_and_swap(dump, picture, place):
+@pytest.mark.parametrize("subfolder", ["", "images", "VG_100K", "VG_100K_2"])
+def test_one_folder_of_pictures_for_replace_and_swap(dump, picture, subfolder):
     """REPLACE names `data/VG_100K_2/1.jpg`, SWAP a bare file name: ARO's `images`, or Visual Genome's own folders."""
-    swapped, replaced = picture(f"vg/{place}/7.jpg"), picture("vg/VG_100K_2/1.jpg")
+    swapped, replaced = picture(f"vg/{subfolder}/7.jpg"), picture("vg/VG_100K_2/1.jpg")
     for name, image in (("replace_attributes", "data/VG_100K_2/1.jpg"), ("swap", "7.jpg")):
         dump(f"hp2/{name}.json", [{**row("c"), "image_path": image}])
         folder = dump(f"hp2/{name}_hard_positive.json", [{**row("p"), "image_path": image}]).parent

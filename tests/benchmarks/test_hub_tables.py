@@ -14,10 +14,10 @@ from PIL import Image
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import _table
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import census
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate import benchmark_module
+from compclip.evaluate.picture_references import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 ROWS = {  # of each module: its table, the columns of pictures, the others
@@ -41,11 +41,11 @@ def module(request):
 
 
 @pytest.fixture
-def place(tmp_path, module):
+def table_folder(tmp_path, module):
     """A folder with the table in `data`."""
-    stem, places, told = ROWS[module]
-    row = {name: picture(colour) for name, colour in zip(places, COLOURS, strict=False)} | told
-    schema = pa.schema([(name, PICTURE if name in places else pa.infer_type([row[name]])) for name in row])
+    stem, columns, fields = ROWS[module]
+    row = {name: picture(colour) for name, colour in zip(columns, COLOURS, strict=False)} | fields
+    schema = pa.schema([(name, PICTURE if name in columns else pa.infer_type([row[name]])) for name in row])
     (tmp_path / "h/data").mkdir(parents=True)
     table = pa.Table.from_pylist([row], schema)
     if module == "vismin":  # as the package datasets saves it
@@ -58,22 +58,22 @@ def place(tmp_path, module):
     return tmp_path / "h"
 
 
-def test_the_records_of_a_table_with_pictures_inside(place, module, tmp_path):
-    section = Section(benchmark=module, path=str(place), images=str(tmp_path / "unpacked"))
-    (record,) = census.load(module, section).records
-    shown = [images.load(unboxed(ref)[0]).getpixel((4, 4)) for ref in record.images]
-    assert shown == [(255, 0, 0), (0, 0, 255)][: len(shown)] and record.texts[:2] == ("x", "y")
+def test_the_records_of_a_table_with_pictures_inside(table_folder, module, tmp_path):
+    section = Section(benchmark=module, path=str(table_folder), images=str(tmp_path / "unpacked"))
+    (record,) = benchmark_module.load_benchmark(module, section).records
+    colours = [images.load_image(parse_reference(ref)[0]).getpixel((4, 4)) for ref in record.images]
+    assert colours == [(255, 0, 0), (0, 0, 255)][: len(colours)] and record.texts[:2] == ("x", "y")
 
 
-def test_the_same_as_from_files(place, module, picture, tmp_path):
+def test_the_same_as_from_files(table_folder, module, picture, tmp_path):
     """But for the pictures' places."""
-    stem, places, told = ROWS[module]
-    names = dict(zip(places, ("r.png", "b.png"), strict=False))
+    stem, columns, fields = ROWS[module]
+    names = dict(zip(columns, ("r.png", "b.png"), strict=False))
     for name in names.values():
         picture(f"f/images/{name}")
-    (tmp_path / f"f/{stem}.json").write_text(json.dumps([names | told]))
-    load = plugins.find(plugins.BENCHMARKS, module).load
-    ours, theirs = load(place, tmp_path / "unpacked").records, load(tmp_path / "f").records
+    (tmp_path / f"f/{stem}.json").write_text(json.dumps([names | fields]))
+    load = plugins.load_plugin(plugins.BENCHMARKS, module).load
+    ours, theirs = load(table_folder, tmp_path / "unpacked").records, load(tmp_path / "f").records
     assert [(r.subset, r.id, r.texts) for r in ours] == [(r.subset, r.id, r.texts) for r in theirs]
     assert theirs[0].images[0] == str(tmp_path / "f/images/r.png")
 
@@ -82,14 +82,14 @@ def test_no_table(tmp_path, module):
     (tmp_path / "e").mkdir()
     (tmp_path / "e/other.parquet").write_bytes(b"")
     with pytest.raises(UserError, match=r"expected one file .*\.jsonl or "):
-        plugins.find(plugins.BENCHMARKS, module).load(tmp_path / "e")
+        plugins.load_plugin(plugins.BENCHMARKS, module).load(tmp_path / "e")
 
 
 def test_a_picture_of_a_file_is_found_at_the_end_of_its_path(picture, tmp_path):
     at = picture("p/val2017/1.jpg").parent.parent
-    found = str(at / "val2017/1.jpg")
+    result = str(at / "val2017/1.jpg")
     assert [_table.picture(at, name) for name in ("val2017/1.jpg", "data/coco/val2017/1.jpg", "/a/val2017/1.jpg")] == [
-        found
+        result
     ] * 3
     assert _table.picture(at, "nowhere/2.jpg") == str(at / "2.jpg")
     assert _table.picture(at, "../p/val2017/1.jpg") == str(at / "../p/val2017/1.jpg")  # is judged where it enters
@@ -97,17 +97,17 @@ def test_a_picture_of_a_file_is_found_at_the_end_of_its_path(picture, tmp_path):
 
 
 @pytest.mark.parametrize("module", ["vismin"])
-def test_a_damaged_stream(place, module, tmp_path):
-    (table,) = place.rglob("*.arrow")
+def test_a_damaged_stream(table_folder, module, tmp_path):
+    (table,) = table_folder.rglob("*.arrow")
     table.write_bytes(table.read_bytes()[:-200])
     with pytest.raises(UserError, match=r"arrow: cannot be read as arrow \(.*; fetch it again"):
-        plugins.find(plugins.BENCHMARKS, module).load(place, tmp_path / "unpacked")
+        plugins.load_plugin(plugins.BENCHMARKS, module).load(table_folder, tmp_path / "unpacked")
 
 
-def test_equal_scores_are_wrong_and_counted(place, module, tmp_path, embeddings):
+def test_equal_scores_are_wrong_and_counted(table_folder, module, tmp_path, embeddings):
     """As with all authors of these, who compare strictly."""
-    benchmark = plugins.find(plugins.BENCHMARKS, module).load(place, tmp_path / "unpacked")
-    seen = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
+    benchmark = plugins.load_plugin(plugins.BENCHMARKS, module).load(table_folder, tmp_path / "unpacked")
+    embedded = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
     for ties in ("wrong", "first"):
-        result = benchmark.score(replace(seen, ties=ties))
+        result = benchmark.score(replace(embedded, ties=ties))
         assert set(result.metrics.values()) == {0.0} and result.counts["tied"] == 1

@@ -12,7 +12,7 @@ TEXTS = {"third": [0.6, 0.8], "first": [1.0, 0.0], "nowhere": [-1.0, 0.0]}
 ANNOTATIONS = {STATIC: {"3": "third "}, VIDEO: {"0": "first", "7": "third", "3": "first"}}
 
 
-def shown(number: int) -> list[float]:
+def image_vector(number: int) -> list[float]:
     return {0: [1.0, 0.0], 3: [0.6, 0.8]}.get(number, [0.0, -1.0])
 
 
@@ -28,9 +28,9 @@ def scored(folder, embeddings):
         places = {
             (name, i): folder / "image-sets" / name / f"img{i}.jpg" for name in (STATIC, VIDEO) for i in range(10)
         }
-        images = {at: shown(i) for (name, i), at in places.items() if (name, i) not in failed}
-        missing = {places[key]: "missing" for key in failed}
-        return imagecode.load(folder).score(embeddings(images, TEXTS, missing))
+        images = {at: image_vector(i) for (name, i), at in places.items() if (name, i) not in failed}
+        failures = {places[key]: "missing" for key in failed}
+        return imagecode.load(folder).score(embeddings(images, TEXTS, failures))
 
     return score
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _elevater, zeroshot
 from compclip.benchmarks.zeroshot import Config
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import census
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate import benchmark_module, census
+from compclip.evaluate.picture_references import parse_reference
 from tests.data import tar_files
 
 RED, GREEN = (tar_files.picture(8, 8, "WEBP", colour) for colour in (250, 0))
@@ -49,10 +49,15 @@ def test_clip_benchmarks_tars_are_read_where_they_lie(names, embeddings):
     tar_files.write(folder / "test/10.tar", sample("s0000003", 1, GREEN))
     tar_files.write(folder / "test/2.tar", sample("s0000002", 0))
     (folder / "test/nshards.txt").write_text("3\n")
-    benchmark = census.load("x", Section("zeroshot", str(folder), str(folder), "test"))
+    benchmark = benchmark_module.load_benchmark("x", Section("zeroshot", str(folder), str(folder), "test"))
     assert [r.id for r in benchmark.records] == ["0/0/s0000000", "1/0/s0000001", "0/2/s0000002", "1/10/s0000003"]
-    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0, 1, 0]
-    assert census.census(benchmark)["missing_images"] == 0
+    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [
+        1,
+        0,
+        1,
+        0,
+    ]
+    assert census.count_benchmark(benchmark)["missing_images"] == 0
     result = benchmark.score(embeddings(dict.fromkeys(benchmark.images, [1, 0]), {"red": [1, 0], "green": [0, 1]}))
     assert result.items["top_1"].values.tolist() == [1, 0, 1, 0]
 
@@ -118,9 +123,9 @@ def test_parquet_with_a_picture_and_a_label_a_row(names, tmp_path):
     rows = [{"image": {"bytes": raw, "path": None}, "label": label} for raw, label in ((RED, 0), (GREEN, 1))]
     table(folder / "data/test-00000-of-00001.parquet", rows)
     table(folder / "data/train-00000-of-00001.parquet", rows[:1])
-    benchmark = census.load("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
+    benchmark = benchmark_module.load_benchmark("x", Section("zeroshot", str(folder), str(tmp_path / "images"), "test"))
     assert benchmark.evaluate.keywords["labels"] == {"0/0": 0, "1/1": 1}
-    assert [images.load(unboxed(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
+    assert [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images] == [1, 0]
     assert [file.name for file in benchmark.files][-1] == "test-00000-of-00001.parquet"
 
 
@@ -173,12 +178,12 @@ def test_damaged_index_files(names, dump, content, message):
 
 def coco(**changed: object) -> dict:
     """Of kitti-distance's form: categories count from 1, in any order."""
-    whole = {
+    document = {
         "images": [{"id": 1, "file_name": "x/1.png", "zip_file": "test.zip"}, {"id": 2, "file_name": "2.png"}],
         "annotations": [{"image_id": 2, "category_id": 1}, {"image_id": 1, "category_id": 2}],
         "categories": [{"id": 2, "name": "far"}, {"id": 1, "name": "near"}],
     }
-    return whole | changed
+    return document | changed
 
 
 def test_elevaters_index_files_like_cocos(names, dump, picture):
@@ -220,12 +225,12 @@ def test_a_packed_archive_is_to_be_unpacked(names, dump):
 
 def test_every_known_set_is_whole():
     """Names that differ but for ImageNet's, at most one empty, templates with a place for them; 21 are ELEVATER's."""
-    counts = {name: _class_sets.get(name) for name in _class_sets.names()}
-    assert len(counts) == 32 and sum(bool(one.metric) for one in counts.values()) == 21
-    for name, one in counts.items():
-        assert one.templates and all("{c}" in template for template in one.templates), name
-        assert len(set(one.names)) == len(one.names) or name.startswith("imagenet"), name
-        assert one.names.count("") <= 1 and one.metric in ("", *zeroshot.ELEVATER), name
+    counts = {name: _class_sets.load_class_set(name) for name in _class_sets.names()}
+    assert len(counts) == 32 and sum(bool(class_set.metric) for class_set in counts.values()) == 21
+    for name, class_set in counts.items():
+        assert class_set.templates and all("{c}" in template for template in class_set.templates), name
+        assert len(set(class_set.names)) == len(class_set.names) or name.startswith("imagenet"), name
+        assert class_set.names.count("") <= 1 and class_set.metric in ("", *zeroshot.ELEVATER), name
     sizes = {"caltech101": 102, "cars": 196, "cifar100": 100, "country211": 211, "dtd": 47, "eurosat": 10,
              "fer2013": 7, "fgvc_aircraft": 100, "flowers": 102, "food101": 101, "gtsrb": 43, "imagenet": 1000,
              "imagenet_a": 200, "imagenet_r": 200, "pets": 37, "resisc45": 45, "sun397": 397, "ucf101": 101,
@@ -238,9 +243,9 @@ def test_imagenet_from_its_folders_of_synsets(picture, tmp_path):
     for synset in ("n01440764", "n02124075", "n15075141"):
         picture(f"val/{synset}/ILSVRC2012_val_1.JPEG.png")
     benchmark = zeroshot.load(tmp_path, tmp_path, "val", Config("imagenet"))
-    known = _class_sets.get("imagenet")
+    class_set = _class_sets.load_class_set("imagenet")
     labels = benchmark.evaluate.keywords["labels"]
-    assert [known.names[label] for label in labels.values()] == ["tench", "Egyptian Mau", "toilet paper"]
+    assert [class_set.names[label] for label in labels.values()] == ["tench", "Egyptian Mau", "toilet paper"]
     assert list(labels.values()) == [0, 285, 999] and len(benchmark.texts) == 998 * 80
     assert benchmark.texts[0] == "a bad photo of a tench." and benchmark.means == {"elevater": ("top_1",)}
 
@@ -260,8 +265,8 @@ def test_flat_pictures_are_told_to_be_sorted(picture, tmp_path):
 
 def test_one_class_may_have_an_empty_name(names, embeddings):
     """CLEVR's distances have one in CLIP_benchmark's own file; folders go by number then."""
-    known = _class_sets.get("clevr_closest_object_distance")
-    assert known.names[3] == "" and known.templates == ("{c} shapes.",)
+    class_set = _class_sets.load_class_set("clevr_closest_object_distance")
+    assert class_set.names[3] == "" and class_set.templates == ("{c} shapes.",)
     folder = names("near", "", "far")
     tar_files.write(folder / "0.tar", [*sample("a", 1), *sample("b", 2)])
     benchmark = zeroshot.load(folder)
@@ -272,7 +277,7 @@ def test_one_class_may_have_an_empty_name(names, embeddings):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"classes": "cifar"}, r"unknown set of classes 'cifar'; did you mean 'cifar10"),
         ({"classes": "../x"}, r"unknown set of classes '../x'"),
@@ -281,9 +286,9 @@ def test_one_class_may_have_an_empty_name(names, embeddings):
         ({"metric": "top1"}, r"unknown metric 'top1'; did you mean 'top_1'"),
     ],
 )
-def test_options_that_cannot_be_meant(given, message):
+def test_options_that_cannot_be_meant(options, message):
     with pytest.raises(UserError, match=message):
-        Config(**given)
+        Config(**options)
 
 
 # --- draws ----------------------------------------------------------------------------------------------------
@@ -298,7 +303,7 @@ def test_a_seeded_draw_is_the_same_for_everyone(names, picture):
     places = list(range(20))
     np.random.shuffle(places)
     benchmark = zeroshot.load(folder, options=Config(sample=7))
-    assert [r.id for r in benchmark.records] == [everything[place] for place in sorted(places[:7])]
+    assert [r.id for r in benchmark.records] == [everything[index] for index in sorted(places[:7])]
     assert len(benchmark) == 7 and benchmark.dropped["not_drawn"] == 13
     assert zeroshot.load(folder, options=Config(sample=7, seed=2)).records != benchmark.records
     assert len(zeroshot.load(folder, options=Config(sample=99))) == 20
@@ -310,8 +315,8 @@ def test_a_seeded_draw_is_the_same_for_everyone(names, picture):
 def test_the_area_under_the_curve_of_two_classes(names, picture, embeddings):
     """Pictures of class 1 score .9 and .4, of class 0 .4 and .1: three pairs and a half of four."""
     folder = names("meme", "hate")
-    shown = {"0/a.png": 0.4, "0/b.png": 0.1, "1/c.png": 0.9, "1/d.png": 0.4}
-    at = {str(picture(f"z/{name}")): [1 - score, score] for name, score in shown.items()}
+    score_by_picture = {"0/a.png": 0.4, "0/b.png": 0.1, "1/c.png": 0.9, "1/d.png": 0.4}
+    at = {str(picture(f"z/{name}")): [1 - score, score] for name, score in score_by_picture.items()}
     benchmark = zeroshot.load(folder, options=Config(metric="roc_auc"))
     result = benchmark.score(embeddings(at, {"meme": [1, 0], "hate": [0, 1]}))
     assert result.items["roc_auc"].values.tolist() == [1.0, 0.75] and result.items["roc_auc"].ids == (
@@ -321,8 +326,8 @@ def test_the_area_under_the_curve_of_two_classes(names, picture, embeddings):
     assert result.metrics["roc_auc"] == result.metrics["elevater"] == 3.5 / 4
     assert result.metrics["top_1"] == 3 / 4
     lone = {at_: v for at_, v in at.items() if "/1/" in at_}
-    missing = {at_: "missing" for at_ in at if "/0/" in at_}
-    assert "roc_auc" not in benchmark.score(embeddings(lone, {"meme": [1, 0], "hate": [0, 1]}, missing)).metrics
+    failures = {at_: "missing" for at_ in at if "/0/" in at_}
+    assert "roc_auc" not in benchmark.score(embeddings(lone, {"meme": [1, 0], "hate": [0, 1]}, failures)).metrics
 
 
 def test_pictures_of_several_classes_are_ranked(names, dump, picture, embeddings):
@@ -333,8 +338,10 @@ def test_pictures_of_several_classes_are_ranked(names, dump, picture, embeddings
     for name in "123":
         picture(f"z/{name}.png")
     vectors = {"1.png": [0.9, 0.1, 0], "2.png": [0.5, 0.5, 0], "3.png": [0.2, 0.1, 0.7]}
-    seen = embeddings({folder / k: v for k, v in vectors.items()}, {"a": [1, 0, 0], "b": [0, 1, 0], "never": [0, 0, 1]})
-    result = zeroshot.load(folder, split="test.txt", options=Config(metric="map_11")).score(seen)
+    embedded = embeddings(
+        {folder / k: v for k, v in vectors.items()}, {"a": [1, 0, 0], "b": [0, 1, 0], "never": [0, 0, 1]}
+    )
+    result = zeroshot.load(folder, split="test.txt", options=Config(metric="map_11")).score(embedded)
     a = (1 + 5 * 1 + 5 * 2 / 3) / 11  # recall 0 to .5, and from .6 on
     assert result.items["map_11"].ids == ("0", "1")
     assert result.items["map_11"].values == pytest.approx([a, 1.0])
@@ -345,8 +352,8 @@ def by_counting(score_N: list[float], shown_N: list[bool]) -> float:
     """The same by its definition: at each recall the best precision of any threshold that reaches it."""
     curve = []
     for threshold in score_N:
-        taken = [shown for score, shown in zip(score_N, shown_N, strict=True) if score >= threshold]
-        curve.append((sum(taken) / sum(shown_N), sum(taken) / len(taken)))
+        selected = [is_shown for score, is_shown in zip(score_N, shown_N, strict=True) if score >= threshold]
+        curve.append((sum(selected) / sum(shown_N), sum(selected) / len(selected)))
     points = np.linspace(1, 0, 11)[:-1]
     return (1 + sum(max(precision for recall, precision in curve if recall >= point) for point in points)) / 11
 
@@ -356,7 +363,7 @@ SCORED = st.lists(
 )
 
 
-@given(SCORED.filter(lambda items: any(shown for _, shown in items)))
+@given(SCORED.filter(lambda items: any(is_shown for _, is_shown in items)))
 def test_average_precision_is_what_counting_gives(items):
     score_N, shown_N = map(list, zip(*items, strict=True))
     assert _elevater.precision_11(np.array(score_N), np.array(shown_N)) == pytest.approx(by_counting(score_N, shown_N))
@@ -365,10 +372,10 @@ def test_average_precision_is_what_counting_gives(items):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.lists(st.integers(0, 5), min_size=1, max_size=20))
 def test_the_area_is_the_share_of_pairs_in_order(positive, negative):
     pairs = [(p > n) + (p == n) / 2 for p in positive for n in negative]
-    found = _elevater.above_negatives(np.array(positive), np.array(negative))
-    assert found.mean() == pytest.approx(np.mean(pairs)) and len(found) == len(positive)
+    result = _elevater.above_negatives(np.array(positive), np.array(negative))
+    assert result.mean() == pytest.approx(np.mean(pairs)) and len(result) == len(positive)
 
 
 def test_probabilities_do_not_overflow():
-    found = _elevater.probabilities(np.array([[1.0, -1.0, 1.0], [50.0, 0.0, 0.0]]))
-    assert found.sum(1) == pytest.approx([1, 1]) and found[0, 0] == found[0, 2] and found[1, 0] == 1.0
+    result = _elevater.probabilities(np.array([[1.0, -1.0, 1.0], [50.0, 0.0, 0.0]]))
+    assert result.sum(1) == pytest.approx([1, 1]) and result[0, 0] == result[0, 2] and result[1, 0] == 1.0

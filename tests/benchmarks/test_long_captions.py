@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _sentences, docci, imageinwords, sharegpt4v, urban1k
+from compclip.benchmarks import _flair, docci, imageinwords, sharegpt4v, urban1k
 
 
 def line(key: str, split: str = "test", text: str = "A toilet. Towels hang.\nLight.") -> dict:
@@ -25,12 +25,12 @@ def turns(text: str, picture: str = "sam/images/sa_1.jpg") -> dict:
 
 
 def test_sentences_by_flairs_rule():
-    assert _sentences.split("A 1.5 m wall.\n\n\nIt is red! </s> And") == ["A 1", "5 m wall", "It is red!", "And"]
+    assert _flair.split_sentences("A 1.5 m wall.\n\n\nIt is red! </s> And") == ["A 1", "5 m wall", "It is red!", "And"]
 
 
 @given(st.text(alphabet=" .\nab</s>"))
 def test_sentences_hold_every_letter_and_no_end(text):
-    pieces = _sentences.split(text)
+    pieces = _flair.split_sentences(text)
     assert all(piece == piece.strip() and "." not in piece and "\n" not in piece for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(text.replace("</s>", "").replace(".", "").split())
 
@@ -69,8 +69,8 @@ def test_flairs_own_sentences(dump):
     benchmark = docci.load(dump("f/test_annotations.json", {"annotations": rows}))
     assert [(record.id, record.texts) for record in benchmark.records] == [("4", ("one", "two"))]
     assert benchmark.dropped == {"image_without_caption": 1}
-    same = imageinwords.load(dump("f/finegrained_annotations.json", {"annotations": rows}), images="there")
-    assert same.images == ["there/a.jpg"]
+    by_image_name = imageinwords.load(dump("f/finegrained_annotations.json", {"annotations": rows}), images="there")
+    assert by_image_name.images == ["there/a.jpg"]
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ def test_pairs_their_prompts_and_places(folder):
 
 def test_a_pair_is_right_where_each_statement_chooses_its_picture(folder, embeddings):
     benchmark = mmvp_vlm.load(folder)
-    right, half, other = benchmark.records
+    right, half, third = benchmark.records
     images = {right.images[0]: [1, 0], right.images[1]: [0, 1], half.images[0]: [1, 0], half.images[1]: [1, 2],
-              other.images[0]: [1, 0], other.images[1]: [0, 1]}  # fmt: skip
+              third.images[0]: [1, 0], third.images[1]: [0, 1]}  # fmt: skip
     texts = {text: [1 - i, i] for record in benchmark.records for i, text in enumerate(record.texts)}
     result = benchmark.score(embeddings(images, texts))
     # of `half`, statement 1 gets 1 from both pictures: a tie

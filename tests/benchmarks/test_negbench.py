@@ -91,7 +91,7 @@ def test_damaged_files(folder, dump, name, content, message):
 
 def test_the_authors_give_a_tie_to_the_first_caption(folder, embeddings):
     benchmark = negbench.load(folder, split="coco_mcq")
-    seen = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
-    first = benchmark.score(replace(seen, ties="first"))
+    embedded = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
+    first = benchmark.score(replace(embedded, ties="first"))
     assert first.items["coco_mcq"].values.tolist() == [1, 0, 0] and first.counts["tied"] == 3
-    assert benchmark.score(seen).metrics["coco_mcq"] == 0.0
+    assert benchmark.score(embedded).metrics["coco_mcq"] == 0.0

@@ -12,10 +12,10 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _parquet, coco_counterfactuals, winoground
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import census
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate import benchmark_module, census
+from compclip.evaluate.picture_references import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -26,8 +26,8 @@ def picture(colour: str) -> dict:
     return {"bytes": raw.getvalue(), "path": f"{colour}.png"}
 
 
-def row(key: int, zero: str = "red", one: str = "blue") -> dict:
-    return {"id": key, "image_0": picture(zero), "image_1": picture(one), "caption_0": f"x{key}", "caption_1": "y",
+def row(key: int, colour_0: str = "red", colour_1: str = "blue") -> dict:
+    return {"id": key, "image_0": picture(colour_0), "image_1": picture(colour_1), "caption_0": f"x{key}", "caption_1": "y",
             "tag": "Adjective"}  # fmt: skip
 
 
@@ -44,24 +44,24 @@ def table(tmp_path: Path) -> Path:
 
 
 def colour(ref: str) -> tuple:
-    return images.load(unboxed(ref)[0]).getpixel((4, 4))
+    return images.load_image(parse_reference(ref)[0]).getpixel((4, 4))
 
 
 def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
-    found = _parquet.rows(table, tmp_path / "unpacked")
-    assert [(r["id"], r["caption_0"]) for r in found] == [(7, "x7"), (8, "x8")]
-    assert [colour(r["image_0"]) for r in found] == [(255, 0, 0), (0, 128, 0)]
-    assert colour(found[1]["image_1"]) == (255, 0, 0)
-    assert all(_parquet.is_reference(r["image_0"]) for r in found)
+    result = _parquet.rows(table, tmp_path / "unpacked")
+    assert [(r["id"], r["caption_0"]) for r in result] == [(7, "x7"), (8, "x8")]
+    assert [colour(r["image_0"]) for r in result] == [(255, 0, 0), (0, 128, 0)]
+    assert colour(result[1]["image_1"]) == (255, 0, 0)
+    assert all(_parquet.is_reference(r["image_0"]) for r in result)
     assert sorted(p.suffix for p in (tmp_path / "unpacked").iterdir()) == [".pictures", ".rows"]
 
 
 def test_unpacked_once_until_the_table_changes(table, tmp_path):
     to = tmp_path / "unpacked"
     first = _parquet.rows(table, to)
-    made = {p: p.stat().st_mtime_ns for p in to.iterdir()}
+    output = {p: p.stat().st_mtime_ns for p in to.iterdir()}
     assert _parquet.rows(table, to) == first
-    assert {p: p.stat().st_mtime_ns for p in to.iterdir()} == made
+    assert {p: p.stat().st_mtime_ns for p in to.iterdir()} == output
     next(to.glob("*.rows")).unlink()
     assert _parquet.rows(table, to) == first, "what was removed is made again"
     pq.write_table(pa.Table.from_pylist([row(9, "white", "black")], SCHEMA), table)
@@ -74,19 +74,19 @@ def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
     rows[0]["image_0"] = {"bytes": None, "path": "a.png"}
     rows[1]["image_0"] = {"bytes": b"", "path": None}
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
-    found = _parquet.rows(path)
-    assert _parquet.picture(Path("images"), found[0]["image_0"], ".png") == "images/a.png"
-    for name in (found[1]["image_0"], found[2]["image_1"]):
+    result = _parquet.rows(path)
+    assert _parquet.picture(Path("images"), result[0]["image_0"], ".png") == "images/a.png"
+    for name in (result[1]["image_0"], result[2]["image_1"]):
         with pytest.raises(images.ImageError) as error:
-            images.load(_parquet.picture(tmp_path, name, ".png"))
+            images.load_image(_parquet.picture(tmp_path, name, ".png"))
         assert error.value.reason == "missing"
 
 
 def test_splits_are_folders_or_the_first_word_of_a_name(table):
-    other = table.parent / "train-00000-of-00001.parquet"
-    other.write_bytes(table.read_bytes())
+    train_table = table.parent / "train-00000-of-00001.parquet"
+    train_table.write_bytes(table.read_bytes())
     assert _parquet.tables(table.parent, "test") == [table] and len(_parquet.tables(table.parent)) == 2
-    assert _parquet.tables(table.parent.parent, "data") == [table, other]
+    assert _parquet.tables(table.parent.parent, "data") == [table, train_table]
     with pytest.raises(UserError, match=r"w: no \*.parquet of split 'val' there"):
         _parquet.rows(table.parent.parent, split="val")
 
@@ -95,9 +95,9 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
     """Through the door of all benchmarks: pictures lie within `images`, and are counted as there."""
     for module, size in (("winoground", 2), ("coco_counterfactuals", 4)):
         section = Section(module, str(table.parent.parent), str(tmp_path / "images"))
-        benchmark = census.load("x", section)
+        benchmark = benchmark_module.load_benchmark("x", section)
         assert len(benchmark) == size and benchmark.files == (table,)
-        assert census.census(benchmark)["missing_images"] == 0
+        assert census.count_benchmark(benchmark)["missing_images"] == 0
     both = winoground.load(table, tmp_path / "images").records[0]
     assert (both.id, both.texts, [colour(ref) for ref in both.images]) == ("7", ("x7", "y"), [(255, 0, 0), (0, 0, 255)])
     assert coco_counterfactuals.load(table.parent, tmp_path / "images", "1").dropped == {"not_drawn": 2}
@@ -106,15 +106,20 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
 def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, monkeypatch):
     """They are known by their bytes."""
     from compclip.base.names import Name
-    from compclip.data import overlap
+    from compclip.prepare import benchmark_overlap
 
     monkeypatch.chdir(tmp_path)
-    census.take(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
-    known = overlap.read(Path("data/benchmarks/w.arrow"))
+    census.write_census(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
+    benchmark_images = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])
-    assert overlap._identity(str(alone)).sha256 in known.sha256s and len(known.sha256s) == 3
-    assert overlap._identity(str(alone)).bytes in known.bytes and not known.coco_ids
+    assert (
+        benchmark_overlap._read_identity(str(alone)).sha256 in benchmark_images.sha256s
+        and len(benchmark_images.sha256s) == 3
+    )
+    assert (
+        benchmark_overlap._read_identity(str(alone)).bytes in benchmark_images.bytes and not benchmark_images.coco_ids
+    )
 
 
 @pytest.mark.parametrize(

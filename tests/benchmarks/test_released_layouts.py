@@ -23,7 +23,7 @@ def flair(*rows: tuple[int, str, str]) -> dict:
 
 
 def all_there(benchmark) -> bool:
-    return bool(benchmark.records) and not census.census(benchmark)["missing_images"]
+    return bool(benchmark.records) and not census.count_benchmark(benchmark)["missing_images"]
 
 
 # --- DOCCI ----------------------------------------------------------------------------------------------------
@@ -64,10 +64,12 @@ def test_two_files_of_docci_are_a_choice(dump, tmp_path):
 def test_the_hubs_csv_of_docci(dump, docci_images, tmp_path, name):
     """With all splits and a column that says which, or a file for each."""
     text = io.StringIO()
-    whole = name != "test.csv"
-    rows = [(key, f"{key}.jpg", description, *([split] if whole else [])) for key, split, description in ROWS
-            if whole or split == "test"]  # fmt: skip
-    csv.writer(text).writerows([["example_id", "image_file", "description", *(["split"] if whole else [])], *rows])
+    has_split_column = name != "test.csv"
+    rows = [(key, f"{key}.jpg", description, *([split] if has_split_column else [])) for key, split, description in ROWS
+            if has_split_column or split == "test"]  # fmt: skip
+    csv.writer(text).writerows(
+        [["example_id", "image_file", "description", *(["split"] if has_split_column else [])], *rows]
+    )
     dump(f"d/{name}", text.getvalue())
     benchmark = docci.load(tmp_path / "d")
     assert [record.id for record in benchmark.records] == ["test_00000", "test_00001"]
@@ -80,7 +82,7 @@ def test_the_hubs_tables_of_docci(tmp_path):
     struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     for split in ("train", "test"):
         rows = [{"image": {"bytes": tar_files.picture(8, 8, "PNG", 9), "path": None}, "example_id": key, "description": d}
-                for key, own, d in ROWS if own == split]  # fmt: skip
+                for key, row_split, d in ROWS if row_split == split]  # fmt: skip
         schema = pa.schema([("image", struct), ("example_id", pa.string()), ("description", pa.string())])
         (tmp_path / "d/data").mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / f"d/data/{split}-00000-of-00001.parquet")
@@ -156,12 +158,12 @@ def test_flairs_tree_of_urban1k(dump, picture, tmp_path, path):
 
 
 @pytest.mark.parametrize("name", ["sa_000000/images/sa_1.jpg", "sam/images/sa_1.jpg"])
-@pytest.mark.parametrize("place", ["sa_000000/images/sa_1.jpg", "sa_000000/sa_1.jpg", "images/sa_1.jpg"])
-def test_pictures_of_sharegpt4v_in_the_folders_of_sa_1b(dump, picture, tmp_path, name, place):
+@pytest.mark.parametrize("picture_path", ["sa_000000/images/sa_1.jpg", "sa_000000/sa_1.jpg", "images/sa_1.jpg"])
+def test_pictures_of_sharegpt4v_in_the_folders_of_sa_1b(dump, picture, tmp_path, name, picture_path):
     """LoTLIP's and FLAIR's list names the folder of SA-1B, the authors' does not; the tars have `images` or not."""
     conversation = [{"value": "Describe."}, {"value": "A long caption."}]
     dump(f"s/{sharegpt4v.FILES[1]}", [{"image": name, "conversations": conversation}])
-    at = picture(f"s/{place}")
+    at = picture(f"s/{picture_path}")
     benchmark = sharegpt4v.load(tmp_path / "s", split="1")
     assert [Path(image) for image in benchmark.images] == [at]
 
@@ -170,7 +172,7 @@ def test_a_picture_of_sharegpt4v_that_is_nowhere_is_missing(dump, picture, tmp_p
     conversation = [{"value": "Describe."}, {"value": "A long caption."}]
     dump(f"s/{sharegpt4v.FILES[0]}", [{"image": "sam/images/sa_2.jpg", "conversations": conversation}])
     picture("s/sa_000000/sa_1.jpg")
-    assert census.census(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
+    assert census.count_benchmark(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
 
 
 # --- NegBench ---------------------------------------------------------------------------------------------------

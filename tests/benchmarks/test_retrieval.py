@@ -6,10 +6,10 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
-from compclip.config.how import Benchmark as Section
+from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import census
-from compclip.evaluate.boxes import unboxed
+from compclip.evaluate import benchmark_module
+from compclip.evaluate.picture_references import parse_reference
 from tests.data import tar_files
 
 KARPATHY = {
@@ -123,10 +123,12 @@ def test_clip_benchmarks_tars_of_captions(tmp_path):
         ("s2.txt", b" "),
     ]
     tar = tar_files.write(tmp_path / "wds/test/0.tar", members)
-    benchmark = census.load("x", Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test"))
+    benchmark = benchmark_module.load_benchmark(
+        "x", Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test")
+    )
     assert [(record.id, record.texts) for record in benchmark.records] == [("0/s0", ("a1", "a2, \u00fc"))]
     assert benchmark.dropped == {"no_captions": 1, "empty_caption": 1, "image_without_caption": 1}
-    assert images.load(unboxed(benchmark.images[0])[0]).size == (8, 8) and benchmark.files == ()
+    assert images.load_image(parse_reference(benchmark.images[0])[0]).size == (8, 8) and benchmark.files == ()
     tar_files.write(tar, [("s0.jpg", raw), ("s0.txt", b"\xff")])
     with pytest.raises(UserError, match=r"test: 0/s0.txt: not UTF-8 at byte 0; fetch the tar again"):
         retrieval.load(tmp_path / "wds", split="test")
@@ -148,7 +150,7 @@ LONG = "word " * 40
 
 
 @pytest.mark.parametrize(
-    ("written", "cleaned"),
+    ("caption", "cleaned"),
     [
         ("A man's dog; it (Rex) runs, fast.", "a man's dog it rex runs, fast"),
         (LONG, " ".join(["word"] * 30)),
@@ -156,10 +158,10 @@ LONG = "word " * 40
         ("well-known? yes/no", "well-known? yes/no"),
     ],
 )
-def test_captions_as_clic_prepares_them(dump, written, cleaned):
-    file = dump("r/x.json", [{"image": "a.png", "caption": [written]}])
+def test_captions_as_clic_prepares_them(dump, caption, cleaned):
+    file = dump("r/x.json", [{"image": "a.png", "caption": [caption]}])
     assert retrieval.load(file, options=retrieval.Config("clic")).texts == [cleaned]
-    assert retrieval.load(file).texts == [written]
+    assert retrieval.load(file).texts == [caption]
 
 
 def test_a_caption_of_marks_alone_is_dropped_and_an_unknown_cleaning_refused(dump):

@@ -78,8 +78,8 @@ def test_a_missing_picture_is_counted_and_some_subsets_have_no_average(folder, s
         ([{"query": "left", "keys": ["a", "b"]}], r"count/text2image.json: record 0: no field 'label'"),
         ([TO_IMAGE, choice("left", ["a", "b"], 2)], r"record 1: label 2 of 2 candidates"),
         ([choice("left", ["a", "b"], -1)], r"record 0: label -1 of 2 candidates"),
-        ([choice("left", ["a"])], r"record 0: 'keys' is \['a'\], not two texts or more"),
-        ([choice("left", ["a", 3])], r"record 0: 'keys' is \['a', 3\], not two texts or more"),
+        ([choice("left", ["a"])], r"record 0: field 'keys' is \['a'\], not two texts or more"),
+        ([choice("left", ["a", 3])], r"record 0: field 'keys' is \['a', 3\], not two texts or more"),
         ({"0": TO_IMAGE}, r"text2image.json: expected a list of records, not dict"),
     ],
 )

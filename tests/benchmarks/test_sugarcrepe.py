@@ -122,10 +122,10 @@ def test_missing_file_and_unknown_subset(folder):
 
 
 def test_fingerprint_follows_the_records(folder, dump):
-    before = sugarcrepe.load(folder).fingerprint()
-    assert sugarcrepe.load(folder).fingerprint() == before
+    fingerprint_before = sugarcrepe.load(folder).fingerprint()
+    assert sugarcrepe.load(folder).fingerprint() == fingerprint_before
     dump("sc/add_obj.json", {"0": LOST})
-    assert sugarcrepe.load(folder).fingerprint() != before
+    assert sugarcrepe.load(folder).fingerprint() != fingerprint_before
 
 
 def test_the_official_files(shared_data):

@@ -77,7 +77,7 @@ def test_each_metric_says_how_many_of_its_subset_s_records_were_scored(tmp_path,
     dump("a/swap_obj.json", rows[1:2])
     benchmark = sugarcrepe_pp.load(tmp_path / "a", images="pictures", split="swap_att,swap_obj")
     texts = {"p1": [1.0, 0.0], "p2": [0.9, 0.1], "n": [0.0, 1.0]}
-    found = benchmark.score(embeddings({f"pictures/{i}.png": [1.0, 0.0] for i in (0, 1, 2)}, texts))
-    assert found.coverage == {
+    result = benchmark.score(embeddings({f"pictures/{i}.png": [1.0, 0.0] for i in (0, 1, 2)}, texts))
+    assert result.coverage == {
         "swap_att_itt": (2, 4), "swap_att_tot": (3, 4), "swap_obj_itt": (1, 1), "swap_obj_tot": (1, 1),
     }  # fmt: skip

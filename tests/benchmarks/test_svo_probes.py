@@ -21,32 +21,32 @@ def write(dump):
 
 
 @pytest.fixture
-def seen(tmp_path, embeddings):
+def embedded(tmp_path, embeddings):
     images = {tmp_path / f"svo/{i}.jpg": vector for i, vector in ((1, [0.9, 0.1]), (2, [0.4, 0.1]), (3, [0.9, 0.3]))}
     return embeddings(images, {"A man, on a horse.": [1, 0]}, {tmp_path / "svo/4.jpg": "missing"})
 
 
-def test_kinds_and_their_mean(write, seen):
+def test_kinds_and_their_mean(write, embedded):
     folder = write(
         row(SUBJECT), row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3), row(OBJECT, 2, 1), row(OBJECT)
     )
-    result = svo_probes.load(folder).score(seen)
+    result = svo_probes.load(folder).score(embedded)
     assert (result.metrics["subj_neg"], result.metrics["verb_neg"], result.metrics["obj_neg"]) == (1, 0.25, 0.5)
     assert result.items["verb_neg"].values.tolist() == [1, 0, 0, 0], "the last is a tie, which is wrong"
     assert result.items["verb_neg"].ids == ("1", "2", "3", "4"), "the place in the table"
     assert result.metrics["average"] == pytest.approx((1 + 0.25 + 0.5) / 3)
 
 
-def test_rows_that_differ_in_no_part_or_several_are_counted_and_left_out(write, seen):
+def test_rows_that_differ_in_no_part_or_several_are_counted_and_left_out(write, embedded):
     folder = write(row(SUBJECT), row("True,True,False"), row("False,False,False"), row("TRUE,FALSE,FALSE", 2, 1))
-    result = svo_probes.load(folder).score(seen)
+    result = svo_probes.load(folder).score(embedded)
     assert result.items["subj_neg"].ids == ("0", "3") and result.metrics == {"subj_neg": 0.5}
     assert (result.counts["records"], result.counts["not_one_kind"]) == (2, 2)
 
 
-def test_missing_pictures_are_counted(write, seen):
+def test_missing_pictures_are_counted(write, embedded):
     folder = write(row(SUBJECT), row(SUBJECT, 4, 1), row(SUBJECT, 1, 4))
-    result = svo_probes.load(folder).score(seen)
+    result = svo_probes.load(folder).score(embedded)
     assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (3, 1, 2)
 
 

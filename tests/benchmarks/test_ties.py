@@ -15,8 +15,8 @@ from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import aro, coco_counterfactuals, crepe, retrieval, zeroshot
 from compclip.config import read
-from compclip.config.how import Benchmark as Section
-from compclip.config.how import How
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
@@ -85,7 +85,7 @@ def scored(name, files, split, dump, ties):
     for file, content in files.items():
         dump(f"{name}/{file}", content)
     folder = dump(f"{name}/none.txt", "").parent
-    benchmark = plugins.find(plugins.BENCHMARKS, name).load(folder, split=split).counted(ties)
+    benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(folder, split=split).counted(ties)
     return benchmark.score(equal(benchmark, ties))
 
 
@@ -162,11 +162,11 @@ def twins(dump, picture):
 
 def test_classes_of_one_name_are_one(twins):
     """Their pictures are right where the name is; they tie with the cat no more than with themselves."""
-    given = replace(equal(twins), text_TD=np.array([[1, 0.2], [1, 0.2], [0, 1], [0, 1]], np.float32))
-    result = twins.score(given)
+    embedded = replace(equal(twins), text_TD=np.array([[1, 0.2], [1, 0.2], [0, 1], [0, 1]], np.float32))
+    result = twins.score(embedded)
     assert result.metrics["top_1"] == pytest.approx(2 / 3) and result.metrics["mean_per_class"] == pytest.approx(2 / 3)
     assert result.counts["tied"] == 0
-    first = twins.score(replace(given, ties="first"))
+    first = twins.score(replace(embedded, ties="first"))
     assert first.items["top_1"].values.tolist() == [1, 0, 0], (
         "as the authors': the first class of the name has them all"
     )
@@ -184,9 +184,9 @@ def test_equal_classes_have_equal_scores_to_the_last_bit():
     texts = [f"c{i}" for i in range(37)]
     prompts = [(texts[i % 37],) for i in range(41)]
     vectors = (rng.normal(size=(n, 512)).astype(np.float32) for n in (5, 37))
-    seen = Embeddings(*vectors, {str(i): i for i in range(5)}, {t: i for i, t in enumerate(texts)}, {})
+    embedded = Embeddings(*vectors, {str(i): i for i in range(5)}, {t: i for i, t in enumerate(texts)}, {})
     pictures = [Record("all", str(i), (str(i),), ()) for i in range(5)]
-    scores_NC = zeroshot._scores(pictures, seen, prompts)
+    scores_NC = zeroshot._scores(pictures, embedded, prompts)
     assert scores_NC.shape == (5, 41) and np.array_equal(scores_NC[:, :4], scores_NC[:, 37:])
 
 
@@ -196,17 +196,20 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
     folder = str(dump("aro/images/none.txt", "").parent.parent)
     section = {"aro": Section(path=folder, images=folder, split="coco_order")}
     for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
-        loaded = score.load(section, ["aro"], How(ties=ties))
-        seen = equal(loaded.benchmarks["aro"])
-        monkeypatch.setattr(score.embed, "encode_all", lambda *_, given=seen: [given])
-        (found,) = score.outcomes_of_all([None], loaded.benchmarks, loaded.how)
-        assert (found["aro"].counts["records"], found["aro"].items["coco_order"].values.tolist()) == (records, outcomes)
+        loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
+        embedded = equal(loaded.benchmarks["aro"])
+        monkeypatch.setattr(score.embed, "encode_all", lambda *_, embeddings=embedded: [embeddings])
+        (result,) = score.score_models([None], loaded.benchmarks, loaded.how)
+        assert (result["aro"].counts["records"], result["aro"].items["coco_order"].values.tolist()) == (
+            records,
+            outcomes,
+        )
 
 
 def test_another_rule_for_ties_is_refused():
     with pytest.raises(UserError, match=r"evaluate.ties: unknown ties 'frist'; did you mean 'first'"):
-        read.load(ROOT / "params.yaml", ["evaluate.ties=frist"])
-    assert read.load(ROOT / "params.yaml", ["evaluate.ties=first"]).evaluate.how.ties == "first"
+        read.load_params(ROOT / "params.yaml", ["evaluate.ties=frist"])
+    assert read.load_params(ROOT / "params.yaml", ["evaluate.ties=first"]).evaluate.scoring.ties == "first"
 
 
 def test_tied_items_are_scored_and_no_warning():

@@ -10,23 +10,23 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
-from compclip.config.how import USUAL
-from compclip.evaluate import kept, score, units
-from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.boxes import boxed, within
+from compclip.config.sections import DEFAULT_SCORING
+from compclip.evaluate import result_store, score
+from compclip.evaluate.benchmark import Benchmark, Record, number_units
 from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.picture_references import bytes_of_file, with_box
 from compclip.report import tables
-from compclip.runs import results
-from compclip.runs.items import COMPOSITION, Items
+from compclip.runs import result_files
+from compclip.runs.item_outcomes import COMPOSITION, Items
 from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
 
 
 def records(*images, subset="s"):
-    return tuple(Record(subset, str(key), shown, ("x", "y")) for key, shown in enumerate(images))
+    return tuple(Record(subset, str(key), record_images, ("x", "y")) for key, record_images in enumerate(images))
 
 
 def numbers(*images, **options):
-    return list(units.number(records(*images), **options).values())
+    return list(number_units(records(*images), **options).values())
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,11 @@ def numbers(*images, **options):
         ([("a",), ("b",), ("a",)], [0, 1, 0]),
         ([("a",), ("b",)], []),  # each a unit by itself
         ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
-        ([(boxed("a", (0, 0, 1, 1)),), (boxed("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
-        ([(within("t.tar", 512, 9),), (within("t.tar", 1024, 9),), (within("t.tar", 512, 9),)], [0, 1, 0]),
+        ([(with_box("a", (0, 0, 1, 1)),), (with_box("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
+        (
+            [(bytes_of_file("t.tar", 512, 9),), (bytes_of_file("t.tar", 1024, 9),), (bytes_of_file("t.tar", 512, 9),)],
+            [0, 1, 0],
+        ),
         ([(), (), ("a",), ("a",)], [0, 1, 2, 2]),  # without a picture
     ],
 )
@@ -53,9 +56,9 @@ def test_the_real_files_show_a_fifth_as_many_pictures(module, pictures, shared_d
     """7,511 and 4,757 records, numbered through in each file."""
     benchmark = module.load(shared_data / module.__name__.rpartition(".")[2])
     assert len(set(benchmark.units.values())) == pictures == len(benchmark.images)
-    shown = {}
+    unit_of_images = {}
     for record in benchmark.records:
-        assert shown.setdefault(record.images, benchmark.units[record.subset, record.id]) == \
+        assert unit_of_images.setdefault(record.images, benchmark.units[record.subset, record.id]) == \
             benchmark.units[record.subset, record.id]  # fmt: skip
 
 
@@ -88,12 +91,12 @@ def test_no_benchmark_s_items_lack_their_record_s_unit(name, dump, tmp_path):
     files, split = (STRICT | TO_THE_FIRST)[name][:2]
     for file, content in files.items():
         dump(file, content)
-    benchmark = plugins.find(plugins.BENCHMARKS, name).load(tmp_path, split=split)
+    benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(tmp_path, split=split)
     vars(benchmark)["units"] = {(record.subset, record.id): n for n, record in enumerate(benchmark.records)}
     subsets = {record.subset for record in benchmark.records}
-    found = benchmark.score(alike(benchmark)).items
-    assert found and all(items.units for items in found.values() if items.subset in subsets)
-    assert any(items.units for items in found.values())
+    result = benchmark.score(alike(benchmark)).items
+    assert result and all(items.units for items in result.values() if items.subset in subsets)
+    assert any(items.units for items in result.values())
 
 
 def test_svo_s_wrong_pictures_join_nothing(dump, tmp_path):
@@ -106,8 +109,8 @@ def test_svo_s_wrong_pictures_join_nothing(dump, tmp_path):
 def test_captions_of_a_record_have_its_unit():
     two = records(("a",), ("a",), ("b",))
     captions = Items(("0#0", "0#1", "1#0", "2#0"), np.ones(4), "s")
-    others = Items(("left", "right"), np.ones(2), "pairs")
-    benchmark = Benchmark(two, (), lambda *_: {"t2i": captions, "pairs": others}, kind=COMPOSITION)
+    pair_items = Items(("left", "right"), np.ones(2), "pairs")
+    benchmark = Benchmark(two, (), lambda *_: {"t2i": captions, "pairs": pair_items}, kind=COMPOSITION)
     items = benchmark.score(alike(benchmark)).items
     assert items["t2i"].units == (0, 0, 0, 1) and items["pairs"].units == ()
 
@@ -118,13 +121,13 @@ def test_captions_of_a_record_have_its_unit():
 def document(tmp_path, dump):
     dump("swap_att.json", TWO)
     benchmark = sugarcrepe.load(tmp_path, split="swap_att")
-    loaded = score.Loaded({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, USUAL)
-    return score.told({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
+    loaded = score.LoadedBenchmarks({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
+    return score.result_documents({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
 
 
 def test_results_keep_the_units(tmp_path, dump):
-    kept.write(document(tmp_path, dump), tmp_path)
-    result = results.read_result(tmp_path / "sugarcrepe.json")
+    result_store.write_documents(document(tmp_path, dump), tmp_path)
+    result = result_files.read_result(tmp_path / "sugarcrepe.json")
     assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
 
 
@@ -135,7 +138,7 @@ def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
     (tmp_path / "r.json").write_text(json.dumps(raw))
     with pytest.raises(UserError, match=r"r.json: not a results file .*evaluate the run again"):
-        results.read_result(tmp_path / "r.json")
+        result_files.read_result(tmp_path / "r.json")
 
 
 def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
@@ -143,8 +146,8 @@ def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
     raw = document(tmp_path, dump)["sugarcrepe"]
     del raw["units"]
     (tmp_path / "r.json").write_text(json.dumps(raw))
-    result = results.read_result(tmp_path / "r.json")
+    result = result_files.read_result(tmp_path / "r.json")
     assert not result.has_units and result.items["swap_att"].units == ()
     run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
     with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):
-        tables.comparable([run])
+        tables.check_same_files([run])

@@ -38,9 +38,9 @@ def test_seven_phenomena_weigh_the_same(folder, dump, embeddings):
     dump("v/actant-swap.json", {"0": row()})
     dump("v/plurals.json", {"0": row(WRONG)})
     result = valse.load(folder).score(embeddings({folder / "images" / "a.png": [1, 0]}, TEXTS))
-    found = [result.metrics[name] for name in ("counting", "actions", "coreference")]
-    assert found == pytest.approx([(0.75 + 0.5 + 0.5) / 3, 0.75, 0.5])
-    assert result.metrics["average_phenomena"] == pytest.approx((sum(found) + 0.5 + 0 + 0.5 + 0.5) / 7)
+    scored = [result.metrics[name] for name in ("counting", "actions", "coreference")]
+    assert scored == pytest.approx([(0.75 + 0.5 + 0.5) / 3, 0.75, 0.5])
+    assert result.metrics["average_phenomena"] == pytest.approx((sum(scored) + 0.5 + 0 + 0.5 + 0.5) / 7)
     assert len(result.means["average_phenomena"]) == 7
 
 
@@ -57,7 +57,7 @@ def test_pictures_by_source(folder, picture, embeddings):
 
 
 @pytest.mark.parametrize(
-    ("source", "place"),
+    ("source", "picture_folder"),
     [
         ("visual7w", "visual7w/images"), ("SWiG", "actions/images_512"), ("SWiG", "images_512"),
         ("VisDial_v1.0", "coref/release_v18/test_images"), ("VisDial_v1.0", "train2014"),
@@ -65,14 +65,14 @@ def test_pictures_by_source(folder, picture, embeddings):
         ("coco_2017", "val2017"), ("coco_2017", "coco2017"),
     ],
 )  # fmt: skip
-def test_pictures_where_the_authors_programs_and_the_original_sets_have_them(dump, picture, source, place):
-    at = picture(f"w/pictures/{place}/b.png")
+def test_pictures_where_the_authors_programs_and_the_original_sets_have_them(dump, picture, source, picture_folder):
+    at = picture(f"w/pictures/{picture_folder}/b.png")
     file = dump("w/existence.json", {"0": {**row(image="b.png"), "dataset": source}})
-    found = valse.load(file.parent, images=file.parent / "pictures", split="existence")
-    assert found.images == [str(at)]
+    result = valse.load(file.parent, images=file.parent / "pictures", split="existence")
+    assert result.images == [str(at)]
     at.unlink()  # a missing one is told by the data set's own name
-    missing = valse.load(file.parent, images=file.parent / "pictures", split="existence")
-    assert missing.images == [str(file.parent / "pictures" / source / "b.png")]
+    without_picture = valse.load(file.parent, images=file.parent / "pictures", split="existence")
+    assert without_picture.images == [str(file.parent / "pictures" / source / "b.png")]
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def answers(*pairings: str) -> str:
 
 def test_pictures_stand_in_the_order_of_the_rows(folder):
     """As `eval.py` and `metric.py` of the release compare them, which read no answers."""
-    shown = [[image.rpartition("/")[2] for image in record.images] for record in vismin.load(folder).records]
-    assert shown == [["0a.png", "0b.png"], ["1a.png", "1b.png"], ["2a.png", "2b.png"]]
+    picture_names = [[image.rpartition("/")[2] for image in record.images] for record in vismin.load(folder).records]
+    assert picture_names == [["0a.png", "0b.png"], ["1a.png", "1b.png"], ["2a.png", "2b.png"]]
 
 
 def test_scores_by_category_and_their_means(folder, embeddings):
@@ -48,10 +48,10 @@ def test_some_categories(folder):
         vismin.load(folder, split="objects")
 
 
-@pytest.mark.parametrize("place", ["sim_solution.csv", "solutions/sim_solution.csv"])
-def test_answers_of_the_mixed_release_are_refused(folder, dump, place):
+@pytest.mark.parametrize("answer_file", ["sim_solution.csv", "solutions/sim_solution.csv"])
+def test_answers_of_the_mixed_release_are_refused(folder, dump, answer_file):
     """With today's rows they would turn half of the pairs round: a perfect model's group score would be a third."""
-    dump(f"v/{place}", answers(STRAIGHT, CROSSED, CROSSED))
+    dump(f"v/{answer_file}", answers(STRAIGHT, CROSSED, CROSSED))
     with pytest.raises(UserError, match=r"2 of 3 answers are crossed: .* of November 2024, .* remove this file"):
         vismin.load(folder)
 

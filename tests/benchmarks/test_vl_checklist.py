@@ -29,16 +29,16 @@ def folder(dump):
 
 
 @pytest.fixture
-def seen(folder, embeddings):
+def embedded(folder, embeddings):
     return embeddings({folder / source / "a.jpg": [1, 0] for source in ("vg", "swig", "hake")}, TEXTS)
 
 
-def test_files_sources_tasks_average(folder, dump, seen):
+def test_files_sources_tasks_average(folder, dump, embedded):
     dump("data/Object/Size/vg_size/vg_subj_small.json", [row(), row()])
     dump("data/Object/Size/swig_size/swig_tool/swig_tool_small.json", [row(), row(), row(TIE), row()])
     dump("data/Object/Size/hake_size/hake_obj_small.json", [row(WRONG)])
     dump("data/Attribute/vaw/size.json", [row()])
-    result = vl_checklist.load(folder).score(seen)
+    result = vl_checklist.load(folder).score(embedded)
     values = result.metrics
     assert result.items["Object_Size_small_swig_tool"].values.tolist() == [1, 1, 0, 1]
     assert (values["Object_Size_small_vg"], values["Object_Size_small_swig"]) == (0.75, (3 * 0.5 + 0.75) / 4)
@@ -51,27 +51,27 @@ def test_files_sources_tasks_average(folder, dump, seen):
     assert values["average_kinds"] == pytest.approx(sum(kinds) / 3)
 
 
-def test_the_metrics_reproduce_from_their_members(folder, seen):
-    result = vl_checklist.load(folder).score(seen)
+def test_the_metrics_reproduce_from_their_members(folder, embedded):
+    result = vl_checklist.load(folder).score(embedded)
     assert result.means["average"] == list(vl_checklist.TASKS)
     assert result.means["Object_Location_mid"] == [f"Object_Location_mid_{source}" for source in ("vg", "swig", "hake")]
     assert len(result.items) == 6 * 7 + 5 * 2 + 3 + 1
 
 
 def test_a_source_without_a_picture_has_no_mean(folder, embeddings):
-    seen = embeddings(
+    embedded = embeddings(
         {folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}, TEXTS, {folder / "hake" / "a.jpg": "missing"}
     )
-    result = vl_checklist.load(folder).score(seen)
+    result = vl_checklist.load(folder).score(embedded)
     assert result.metrics["Object_Size_small_swig"] == 0.5 and result.metrics["Attribute_size"] == 0.5
     assert not {"Object_Size_small", "Relation_action", "average", "Object", "average_kinds"} & set(result.metrics)
     assert result.counts["missing_image"] == 7 * 2
 
 
-def test_the_first_records_of_each_file(folder, dump, seen, monkeypatch):
+def test_the_first_records_of_each_file(folder, dump, embedded, monkeypatch):
     monkeypatch.setattr(vl_checklist, "LIMIT", 3)
     dump("data/Attribute/vg/size.json", [row(), row(), row(WRONG), row(WRONG), row()])
-    result = vl_checklist.load(folder, split="Attribute_size").score(seen)
+    result = vl_checklist.load(folder, split="Attribute_size").score(embedded)
     assert result.items["Attribute_size_vg"].ids == ("0", "1", "2")
     assert result.metrics["Attribute_size_vg"] == pytest.approx(2 / 3)
     assert (result.counts["records"], result.counts["beyond_limit"]) == (5, 2)
@@ -83,9 +83,9 @@ def test_limit_of_the_official_configuration(folder, dump):
     assert len(benchmark) == 1000 and benchmark.dropped == {"beyond_limit": 1}
 
 
-def test_the_first_text_of_each_list(folder, dump, seen):
+def test_the_first_text_of_each_list(folder, dump, embedded):
     dump("data/Relation/vg/spatial.json", [["a.jpg", {"POS": ["good", "bad"], "NEG": ["bad", "good"]}]])
-    assert vl_checklist.load(folder, split="Relation_spatial").score(seen).metrics["Relation_spatial"] == 1
+    assert vl_checklist.load(folder, split="Relation_spatial").score(embedded).metrics["Relation_spatial"] == 1
 
 
 def test_pictures_of_each_source(folder, dump, tmp_path):
@@ -94,7 +94,7 @@ def test_pictures_of_each_source(folder, dump, tmp_path):
     dump("data/Relation/hake_action.json", [row(image="pic/3.jpg")])
     benchmark = vl_checklist.load(folder, images=tmp_path, split="Attribute_size,Relation_action")
     places = ("vg/VG_100K_2/2.jpg", "vg/VG_100K/1.jpg", "vg/a.jpg", "swig/a.jpg", "hake/pic/3.jpg")
-    assert benchmark.images == [str(tmp_path / place) for place in places]
+    assert benchmark.images == [str(tmp_path / path) for path in places]
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,16 @@ def folder(dump):
 
 
 @pytest.fixture
-def seen(folder, embeddings):
-    return embeddings({folder / place: [1, 0] for place in PLACES}, TEXTS)
+def embedded(folder, embeddings):
+    return embeddings({folder / picture_path: [1, 0] for picture_path in PLACES}, TEXTS)
 
 
-def test_subsets_and_their_mean(folder, dump, seen):
+def test_subsets_and_their_mean(folder, dump, embedded):
     dump(
         "data/vg_qa_two_obj.json",
         [[2370799, "good", "bad"], [2370799, "good", "good"], *[[2370799, "bad", "good"]] * 2],
     )
-    result = whatsup.load(folder).score(seen)
+    result = whatsup.load(folder).score(embedded)
     assert result.items["Controlled_Images_A"].values.tolist() == [1, 0]
     assert result.items["VG_QA_two_obj"].values.tolist() == [1, 0, 0, 0], "a tie is wrong"
     assert result.metrics["COCO_QA_one_obj"] == 0.5 and result.metrics["VG_QA_two_obj"] == 0.25
@@ -47,40 +47,40 @@ def test_subsets_and_their_mean(folder, dump, seen):
     assert result.counts["scored"] == result.counts["records"] == 14
 
 
-def test_the_right_caption_must_beat_all_four(folder, dump, seen):
-    last = [controlled(PLACES[0], *("good" if i == place else "fair" for i in range(4))) for place in range(4)]
+def test_the_right_caption_must_beat_all_four(folder, dump, embedded):
+    last = [controlled(PLACES[0], *("good" if i == position else "fair" for i in range(4))) for position in range(4)]
     dump("data/controlled_images_dataset.json", last)
-    result = whatsup.load(folder, split="Controlled_Images_A").score(seen)
+    result = whatsup.load(folder, split="Controlled_Images_A").score(embedded)
     assert result.items["Controlled_Images_A"].values.tolist() == [1, 0, 0, 0]
     assert "average" not in result.metrics, "one of six subsets is no average"
 
 
 def test_pairs_and_sets_of_the_controlled_pictures(folder, dump, embeddings):
     """Of cup and can all four are right; of mug and table `on` is wrong; of pen and pad one picture is missing."""
-    shown = {"left_of": 1, "right_of": 1, "on": 0, "under": 1}
-    rows = [controlled(f"controlled_images/{a}_{place}_{b}.jpeg", *(("good", "bad") if a == "cup" or right else TIE))
-            for a, b in (("cup", "can"), ("mug", "table"), ("pen", "pad")) for place, right in shown.items()]  # fmt: skip
+    is_right_by_place = {"left_of": 1, "right_of": 1, "on": 0, "under": 1}
+    rows = [controlled(f"controlled_images/{a}_{relation}_{b}.jpeg", *(("good", "bad") if a == "cup" or right else TIE))
+            for a, b in (("cup", "can"), ("mug", "table"), ("pen", "pad")) for relation, right in is_right_by_place.items()]  # fmt: skip
     dump("data/controlled_images_dataset.json", rows)
     at = [str(folder / row["image_path"].removeprefix("data/")) for row in rows]
-    seen = embeddings({**dict.fromkeys(at, [1, 0]), folder / PLACES[1]: [1, 0]}, TEXTS)
-    missing = str(folder / "controlled_images/pen_under_pad.jpeg")
-    seen.image_row.pop(missing)
-    seen.failed[missing] = "missing"
-    result = whatsup.load(folder, split="Controlled_Images_A,Controlled_Images_B").score(seen)
-    pair, whole = result.items["Controlled_Images_A_pair"], result.items["Controlled_Images_A_set"]
+    embedded = embeddings({**dict.fromkeys(at, [1, 0]), folder / PLACES[1]: [1, 0]}, TEXTS)
+    missing_picture = str(folder / "controlled_images/pen_under_pad.jpeg")
+    embedded.image_row.pop(missing_picture)
+    embedded.failed[missing_picture] = "missing"
+    result = whatsup.load(folder, split="Controlled_Images_A,Controlled_Images_B").score(embedded)
+    pair, set_items = result.items["Controlled_Images_A_pair"], result.items["Controlled_Images_A_set"]
     assert dict(zip(pair.ids, pair.values.tolist(), strict=True)) == {
         "cup_can/left+right": 1, "cup_can/on+under": 1, "mug_table/left+right": 1, "mug_table/on+under": 0,
         "pen_pad/left+right": 1,
     }  # fmt: skip
-    assert dict(zip(whole.ids, whole.values.tolist(), strict=True)) == {
+    assert dict(zip(set_items.ids, set_items.values.tolist(), strict=True)) == {
         "cup_can/left+right+on+under": 1, "mug_table/left+right+on+under": 0}  # fmt: skip
     assert result.metrics["Controlled_Images_A_pair"] == pytest.approx(4 / 5)
     assert "Controlled_Images_B_pair" not in result.metrics
 
 
 def test_pairs_of_the_second_subset_are_in_front_and_behind(folder, dump, embeddings):
-    rows = [controlled(f"controlled_clevr/cup_{place}_can.jpeg", "good", "bad")
-            for place in ("left_of", "right_of", "in-front_of", "behind")]  # fmt: skip
+    rows = [controlled(f"controlled_clevr/cup_{relation}_can.jpeg", "good", "bad")
+            for relation in ("left_of", "right_of", "in-front_of", "behind")]  # fmt: skip
     dump("data/controlled_clevr_dataset.json", rows)
     at = {folder / row["image_path"].removeprefix("data/"): [1, 0] for row in rows}
     result = whatsup.load(folder, split="Controlled_Images_B").score(embeddings(at, TEXTS))
@@ -89,9 +89,9 @@ def test_pairs_of_the_second_subset_are_in_front_and_behind(folder, dump, embedd
 
 
 def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
-    assert set(whatsup.load(folder).images) == {str(folder / place) for place in PLACES}
+    assert set(whatsup.load(folder).images) == {str(folder / path) for path in PLACES}
     elsewhere = whatsup.load(folder, images=tmp_path / "pictures", split="COCO_QA_one_obj,VG_QA_one_obj")
-    assert set(elsewhere.images) == {str(tmp_path / "pictures" / place) for place in PLACES[2:]}
+    assert set(elsewhere.images) == {str(tmp_path / "pictures" / path) for path in PLACES[2:]}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import winoground
 
 
-def line(key: int, zero: str = "x", one: str = "y") -> dict:
-    return {"id": key, "image_0": f"ex_{key}_img_0", "image_1": f"ex_{key}_img_1", "caption_0": zero, "caption_1": one,
+def line(key: int, caption_0: str = "x", caption_1: str = "y") -> dict:
+    return {"id": key, "image_0": f"ex_{key}_img_0", "image_1": f"ex_{key}_img_1", "caption_0": caption_0, "caption_1": caption_1,
             "tag": "Adjective", "collapsed_tag": "Object"}  # fmt: skip
 
 

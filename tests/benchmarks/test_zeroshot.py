@@ -50,9 +50,9 @@ def test_top_5_among_more_than_five_classes(dump, picture, embeddings):
     dump("z/classnames.txt", "\n".join(f"c{i}" for i in range(7)))
     folder = dump("z/zeroshot_classification_templates.txt", "{c}").parent
     (folder / "0").mkdir()
-    image, other = picture("z/2/a.png"), picture("z/6/b.png")
+    image, second_image = picture("z/2/a.png"), picture("z/6/b.png")
     texts = {f"c{i}": [float(i == j) for j in range(7)] for i in range(7)}
-    images = {image: [7, 6, 5, 4, 3, 2, 1], other: [7, 6, 5, 4, 3, 2, 1]}
+    images = {image: [7, 6, 5, 4, 3, 2, 1], second_image: [7, 6, 5, 4, 3, 2, 1]}
     result = zeroshot.load(folder).score(embeddings(images, texts))
     assert result.items["top_5"].values.tolist() == [1, 0]
     assert result.metrics["top_1"] == 0.0
@@ -137,8 +137,8 @@ def test_folders_that_leave_a_choice_are_refused(dump, picture, tmp_path, names,
 
 
 def test_folders_by_the_letters_of_a_name(dump, picture, tmp_path):
-    found = classes(dump, picture, tmp_path, ["zebra", "apple", "t-shirt", "Curaçao"], ["Zebra", "t_shirt", "curacao"])
-    assert found == {"Zebra": "zebra", "t_shirt": "t-shirt", "curacao": "Curaçao"}
+    result = classes(dump, picture, tmp_path, ["zebra", "apple", "t-shirt", "Curaçao"], ["Zebra", "t_shirt", "curacao"])
+    assert result == {"Zebra": "zebra", "t_shirt": "t-shirt", "curacao": "Curaçao"}
 
 
 def test_pictures_beside_the_folders_are_counted(folder, picture):

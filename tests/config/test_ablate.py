@@ -10,7 +10,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import ablate, grid, read, structured
+from compclip.config import ablate, grid, read, validation
 from tests.conftest import ROOT
 
 GRIDS = ROOT / "experiments" / "grids"
@@ -24,11 +24,11 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def made(method, source="params.yaml", *overrides):
+def write_ablation(method, source="params.yaml", *overrides):
     """The checked grid of a method's ablation, and its lines."""
-    path, found, params = ablate.write(method, source, overrides, Path("made.yaml"), force=True)
-    assert read.load(path, together=True) == params
-    return params, found
+    path, ablation, params = ablate.write_grid(method, source, overrides, Path("made.yaml"), force=True)
+    assert read.load_params(path, together=True) == params
+    return params, ablation
 
 
 def changed(params, full, variant):
@@ -41,28 +41,28 @@ def changed(params, full, variant):
 def test_the_command_writes_a_grid_that_passes_its_check(project, capsys):
     assert config_command.main(["ablate", "fsc_clip"]) == 0
     path = Path("experiments/grids/ablate_fsc_clip.yaml")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == f"{path}: 12 cells" and said[2] == "  fsc_clip.without_local    lambda_local: 0.0"
-    assert said[-1] == f"Next: `compclip config use {path}`, then `dvc repro report track`"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}: 12 cells" and lines[2] == "  fsc_clip.without_local    lambda_local: 0.0"
+    assert lines[-1] == f"Next: `compclip config use {path}`, then `dvc repro report track`"
     assert path.read_text().startswith("# Ablation of fsc_clip: as it is, and without one part at a time.\n")
     assert config_command.main(["check", "--params", str(path)]) == 0
     assert config_command.main(["use", str(path), "--force"]) == 0
-    assert read.load("params.yaml").report.reference == "fsc_clip"
+    assert read.load_params("params.yaml").report.reference == "fsc_clip"
 
 
 def test_everything_but_the_methods_is_kept(project):
-    before, (after, found) = read.load("params.yaml"), made("fsc_clip")
+    original, (ablated, ablation) = read.load_params("params.yaml"), write_ablation("fsc_clip")
     names = ["global", "local", "gamma", "epsilon"]
-    assert found.methods == ["pretrained", "fsc_clip", *(f"fsc_clip.without_{name}" for name in names)]
-    assert set(after.methods) == {"pretrained", "fsc_clip"}
-    lines = replace(before.wise_ft, methods=["fsc_clip"])  # negclip is in the grid no more
-    shown = replace(before.report, reference="fsc_clip")
-    methods = replace(before.grid, methods=found.methods)
-    assert after == replace(before, methods=after.methods, grid=methods, wise_ft=lines, report=shown)
+    assert ablation.methods == ["pretrained", "fsc_clip", *(f"fsc_clip.without_{name}" for name in names)]
+    assert set(ablated.methods) == {"pretrained", "fsc_clip"}
+    lines = replace(original.wise_ft, methods=["fsc_clip"])  # negclip is in the grid no more
+    report = replace(original.report, reference="fsc_clip")
+    methods = replace(original.grid, methods=ablation.methods)
+    assert ablated == replace(original, methods=ablated.methods, grid=methods, wise_ft=lines, report=report)
 
 
 @pytest.mark.parametrize(
-    ("method", "wanted"),
+    ("method", "changes_by_part"),
     [
         ("fsc_clip", {"local": {"lambda_local": 0.0}, "gamma": {"gamma": 0.0}}),
         ("c2lip", {"npc": {"lambda_npc": 0.0}, "xac": {"lambda_xac": 0.0}}),
@@ -78,9 +78,9 @@ def test_everything_but_the_methods_is_kept(project):
         ),
     ],
 )
-def test_a_variant_differs_in_its_part_alone(project, method, wanted):
-    params, _ = made(method)
-    for name, values in wanted.items():
+def test_a_variant_differs_in_its_part_alone(project, method, changes_by_part):
+    params, _ = write_ablation(method)
+    for name, values in changes_by_part.items():
         assert changed(params, method, f"{method}.without_{name}") == values
 
 
@@ -88,7 +88,7 @@ FSC = {"negatives": "negclip+wordnet+bigram", "place": "global+local"}
 
 
 @pytest.mark.parametrize(
-    ("values", "wanted"),
+    ("values", "changes_by_part"),
     [
         (FSC, {"negatives": {"place": "none", "negatives": "none"}, "global": {"lambda_global": 0.0},
                "local": {"lambda_local": 0.0}, "gamma": {"gamma": 0.0}, "epsilon": {"epsilon": 0.0}}),
@@ -101,58 +101,60 @@ FSC = {"negatives": "negclip+wordnet+bigram", "place": "global+local"}
           "positives": {"positives": 1, "lambda_uni": 0.0}, "composites": {"partner": "own", "lambda_uni": 0.0}}),
     ],
 )  # fmt: skip
-def test_hybrid_is_ablated_by_the_parts_that_are_switched_on(project, values, wanted):
+def test_hybrid_is_ablated_by_the_parts_that_are_switched_on(project, values, changes_by_part):
     """A weight whose switch is off is no part, and each variant is a run of the grid."""
-    params, found = made("hybrid", "params.yaml", *(f"methods.hybrid.{key}={value}" for key, value in values.items()))
-    assert {*found.variants} == {f"without_{name}" for name in wanted}
-    for name, changes in wanted.items():
+    params, ablation = write_ablation(
+        "hybrid", "params.yaml", *(f"methods.hybrid.{key}={value}" for key, value in values.items())
+    )
+    assert {*ablation.variants} == {f"without_{name}" for name in changes_by_part}
+    for name, changes in changes_by_part.items():
         assert changed(params, "hybrid", f"hybrid.without_{name}") == changes
 
 
 def test_a_variant_of_hybrid_is_ablated_as_it_is(project):
     """As a trial of a front is one."""
     trial = "methods.hybrid={variants: {trial7: {place: contrast, negatives: negclip, train: {average_alpha: 0.6}}}}"
-    params, found = made("hybrid.trial7", "params.yaml", trial)
-    assert found.methods[1:] == ["hybrid.trial7", "hybrid.without_averaging", "hybrid.without_negatives"]
+    params, ablation = write_ablation("hybrid.trial7", "params.yaml", trial)
+    assert ablation.methods[1:] == ["hybrid.trial7", "hybrid.without_averaging", "hybrid.without_negatives"]
     assert changed(params, "hybrid.trial7", "hybrid.without_averaging") == {"train.average_alpha": 1.0}
 
 
 def test_what_is_left_out_already_is_no_variant(project, capsys):
     off = ["methods.fsc_clip.epsilon=0", "methods.fsc_clip.lambda_local=0"]
     assert config_command.main(["ablate", "fsc_clip", *off, "--out", "made.yaml"]) == 0
-    params = read.load("made.yaml")
+    params = read.load_params("made.yaml")
     assert params.grid.methods[2:] == ["fsc_clip.without_global", "fsc_clip.without_gamma"]
     assert params.methods["fsc_clip"]["lambda_local"] == 0
     assert "Left out of fsc_clip already: lambda_local, epsilon" in capsys.readouterr().out
-    _, without_uni = made("clic", "params.yaml", "methods.clic.lambda_uni=0")
+    _, without_uni = write_ablation("clic", "params.yaml", "methods.clic.lambda_uni=0")
     assert without_uni.variants["without_positives"] == {"positives": 1}
 
 
 def test_a_part_of_one_data_set_is_a_part(project):
     world = "data.other={source: karpathy, path: a.json, images: b, captioner: none}"
-    there = ("grid.data=[scenes,other]", "methods.negclip.per_data.other.hard_images=1", world)
-    params, found = made("negclip", "params.yaml", *there)
-    assert found.methods == ["pretrained", "negclip", "negclip.without_hard_images"]
-    runs = [grid.resolve(params, f"{method}-scenes-other-0").method.hard_images for method in found.methods[1:]]
+    overrides = ("grid.data=[scenes,other]", "methods.negclip.per_data.other.hard_images=1", world)
+    params, ablation = write_ablation("negclip", "params.yaml", *overrides)
+    assert ablation.methods == ["pretrained", "negclip", "negclip.without_hard_images"]
+    runs = [grid.resolve(params, f"{method}-scenes-other-0").method.hard_images for method in ablation.methods[1:]]
     assert runs == [1, 0]
 
 
 def test_a_variant_keeps_what_it_has(project):
     """And its training, where a part of that goes."""
-    params, found = made("clic.b4", GRIDS / "clic_table10.yaml")
-    assert found.methods[1:] == ["clic.b4", *(f"clic.without_{n}" for n in ("s_neg", "positives", "alternate"))]
+    params, ablation = write_ablation("clic.b4", GRIDS / "clic_table10.yaml")
+    assert ablation.methods[1:] == ["clic.b4", *(f"clic.without_{n}" for n in ("s_neg", "positives", "alternate"))]
     run = grid.resolve(params, "clic.without_alternate-vit_b_32-laion-0")
     assert (run.method.composites, run.method.lambda_uni, run.method.alternate) == (False, 0.0, False)
     assert set(params.methods["clic"]["variants"]) == {"b4", "without_s_neg", "without_positives", "without_alternate"}
-    params, _ = made("negclip.clic_swap", GRIDS / "claims.yaml")
+    params, _ = write_ablation("negclip.clic_swap", GRIDS / "claims.yaml")
     run = grid.resolve(params, "negclip.without_freezing-scenes-scenes-0")
     assert (run.method.swap, run.train.trainable, run.train.lr) == ("clic", "all", 3e-5)
 
 
 def test_a_method_of_the_schedule_alone(project):
     """CLoVe's third step is its training's: weights averaged with the pretrained ones."""
-    params, found = made("clove", GRIDS / "field.yaml")
-    assert found.variants == {"without_averaging": {"train": {"average_alpha": 1.0}}}
+    params, ablation = write_ablation("clove", GRIDS / "field.yaml")
+    assert ablation.variants == {"without_averaging": {"train": {"average_alpha": 1.0}}}
     _, train = grid.method_config(params, "clove.without_averaging")
     assert train.average_alpha == 1.0
 
@@ -163,17 +165,17 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "RATE")
     text = Path("params.yaml").read_text().replace("  lr: 1.5e-4", "  lr: ${oc.env:RATE}")
     Path("params.yaml").write_text(text.replace("epsilon: 0.02", "epsilon: ${methods.clic.lambda_s_neg}"))
-    params, _ = made("fsc_clip")
-    written = Path("made.yaml").read_text()
-    assert "${oc.env:RATE}" in written and "0.003" not in written
+    params, _ = write_ablation("fsc_clip")
+    grid_text = Path("made.yaml").read_text()
+    assert "${oc.env:RATE}" in grid_text and "0.003" not in grid_text
     assert set(params.methods) == {"pretrained", "clic", "fsc_clip"} and params.train.lr == 0.003
     assert grid.resolve(params, "fsc_clip-scenes-scenes-0").method.epsilon == 0.5
 
 
 def test_captions_joined_by_address_stay_joined(project):
     """YAML 1.1 takes the key `on` for true."""
-    params, _ = made("clic", GRIDS / "clic_table10.yaml")
-    assert params.data == read.load(GRIDS / "clic_table10.yaml").data
+    params, _ = write_ablation("clic", GRIDS / "clic_table10.yaml")
+    assert params.data == read.load_params(GRIDS / "clic_table10.yaml").data
     assert "'on': url" in Path("made.yaml").read_text()
 
 
@@ -200,13 +202,13 @@ def test_somebody_else_s_file_stays(project):
     """One that it wrote itself, and nobody edited, is written again."""
     again = ["ablate", "c2lip", "--out", "made.yaml"]
     assert config_command.main(again) == config_command.main(["ablate", "c2lip", "train.lr=1e-4", *again[2:]]) == 0
-    assert read.load("made.yaml").train.lr == 1e-4
-    edited = Path("made.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
+    assert read.load_params("made.yaml").train.lr == 1e-4
+    edited = Path("made.yaml").read_text().replace("seeds:\n  - 0\n  - 1\n", "seeds:\n  - 7\n")
     Path("made.yaml").write_text(edited)
     with pytest.raises(UserError, match=r"made.yaml: is there, and is no ablation as it was written; .*--force"):
         config_command.main(again)
     assert Path("made.yaml").read_text() == edited
-    assert config_command.main([*again, "--force"]) == 0 and read.load("made.yaml").grid.seeds == [0, 1]
+    assert config_command.main([*again, "--force"]) == 0 and read.load_params("made.yaml").grid.seeds == [0, 1]
     for name in ("params.yaml", "."):
         with pytest.raises(UserError, match=name):
             config_command.main(["ablate", "c2lip", "--out", name])
@@ -214,7 +216,7 @@ def test_somebody_else_s_file_stays(project):
 
 def test_parameters_may_stand_behind_an_option(project, capsys):
     assert config_command.main(["ablate", "c2lip", "--out", "made.yaml", "train.lr=1e-4", "grid.seeds=[3]"]) == 0
-    assert read.load("made.yaml").train.lr == 1e-4 and read.load("made.yaml").grid.seeds == [3]
+    assert read.load_params("made.yaml").train.lr == 1e-4 and read.load_params("made.yaml").grid.seeds == [3]
     for strange in ("train.lr", "--lr=1"):
         with pytest.raises(SystemExit, match="2"):
             config_command.main(["ablate", "c2lip", "--out", "made.yaml", strange])
@@ -235,5 +237,8 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
 
 
 def test_every_declared_part_of_the_schedule_is_a_value_of_it():
-    for name, known in ablate.parts.declared(ablate.Train).items():
-        assert getattr(structured.structured(ablate.Train, {name: known.off}, "train"), name) == known.off
+    for name, schedule_part in ablate.parts.list_parts(ablate.Train).items():
+        assert (
+            getattr(validation.load_section(ablate.Train, {name: schedule_part.off}, "train"), name)
+            == schedule_part.off
+        )

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.config import documents, grid, plan, read
+from compclip.config import grid, plan, read, run_config
 from compclip.launch import profiles
-from compclip.sweep import declared
+from compclip.sweep import study_declaration
 from tests.tiny_project import PARAMS
 
 BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}}
@@ -51,89 +51,89 @@ keys = st.text(max_size=3) | st.integers(-3, 3) | st.none() | st.booleans() | st
 values = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(keys, v, max_size=3), max_leaves=5)
 
 
-def places(value: object, before: tuple = ()) -> list[tuple]:
+def list_paths(value: object, prefix: tuple = ()) -> list[tuple]:
     """Every place of nested mappings and lists."""
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [before] * bool(before) + [place for key, v in below for place in places(v, (*before, key))]
+    return [prefix] * bool(prefix) + [path for key, v in below for path in list_paths(v, (*prefix, key))]
 
 
 def schema() -> list[tuple]:
     """The places of BASE, and every field that it leaves out."""
     kinds = {(name,): kind for name, kind in read.SECTIONS.items()}
     kinds |= {(name, next(iter(BASE[name]))): kind for name, kind in read.TABLES.items()}
-    return [*places(BASE), *((*place, f.name) for place, kind in kinds.items() for f in fields(kind))]
+    return [*list_paths(BASE), *((*path, f.name) for path, kind in kinds.items() for f in fields(kind))]
 
 
-def put(base: dict, place: tuple, value: object) -> str:
+def put(base: dict, path: tuple, value: object) -> str:
     """The YAML of `base` with a value at a place."""
-    made = json.loads(json.dumps(base))
-    below = made
-    for key in place[:-1]:
+    document = json.loads(json.dumps(base))
+    below = document
+    for key in path[:-1]:
         below = below[key]
-    below[place[-1]] = value
-    return yaml.safe_dump(made, allow_unicode=True, sort_keys=False)
+    below[path[-1]] = value
+    return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
 
 
 @settings(max_examples=100)
-@given(place=st.sampled_from(schema()), value=values)
-def test_params(tmp_path_factory, place, value):
+@given(path=st.sampled_from(schema()), value=values)
+def test_params(tmp_path_factory, path, value):
     """What is accepted can be planned and written."""
-    path = tmp_path_factory.mktemp("p") / "params.yaml"
-    path.write_text(put(BASE, place, value), errors="surrogatepass")
+    file = tmp_path_factory.mktemp("p") / "params.yaml"
+    file.write_text(put(BASE, path, value), errors="surrogatepass")
     try:
-        params = read.load(path)
+        params = read.load_params(file)
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
         return
-    for stage, item, document in plan.documents(params):
+    for stage, item, document in plan.build_documents(params):
         assert json.dumps(document, allow_nan=False) and "/" not in f"{stage}{item}"
-    for run in grid.resolved(params):
-        assert documents.from_plain(yaml.safe_load(documents.to_yaml(run)), "f").cell == run.cell
+    for run in grid.resolve_all(params):
+        assert run_config.from_plain(yaml.safe_load(run_config.to_yaml(run)), "f").cell == run.cell
 
 
 @settings(max_examples=60)
-@given(place=st.sampled_from(places(STUDY)), value=values)
-def test_studies(tmp_path_factory, place, value):
+@given(path=st.sampled_from(list_paths(STUDY)), value=values)
+def test_studies(tmp_path_factory, path, value):
     """What is accepted has an identity that is kept as JSON, and a first trial."""
     folder = tmp_path_factory.mktemp("s")
-    (folder / "s.yaml").write_text(put(STUDY, place, value), errors="surrogatepass")
+    (folder / "s.yaml").write_text(put(STUDY, path, value), errors="surrogatepass")
     try:
-        study = declared.load("s", folder)
+        study = study_declaration.load_study("s", folder)
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
         return
     assert json.dumps(study.identity(), allow_nan=False)
-    assert declared.overrides(study, declared.corner(study), {})
+    assert study_declaration.trial_overrides(study, study_declaration.corner_values(study), {})
 
 
 @settings(max_examples=60)
-@given(place=st.sampled_from(places(PROFILE)), value=values)
-def test_profiles(tmp_path_factory, place, value):
+@given(path=st.sampled_from(list_paths(PROFILE)), value=values)
+def test_profiles(tmp_path_factory, path, value):
     """A profile, or a line."""
-    path = tmp_path_factory.mktemp("f") / "profile.yaml"
-    given_now = {place[0]: PROFILE[place[0]]} if len(place) > 1 else {}
-    path.write_text(put(given_now, place, value), errors="surrogatepass")
+    file = tmp_path_factory.mktemp("f") / "profile.yaml"
+    given_now = {path[0]: PROFILE[path[0]]} if len(path) > 1 else {}
+    file.write_text(put(given_now, path, value), errors="surrogatepass")
     try:
-        assert profiles.load(path).tasks >= 1
+        assert profiles.load_profile(file).tasks >= 1
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("path", "value", "message"),
     [
-        (("grid", "seeds"), [[0]], r"grid.seeds=\[\[0\]\]: must be list\[int\]"),
-        (("grid", "seeds"), [True], r"grid.seeds=\[True\]: must be list\[int\]"),
-        (("report", "columns"), [["a/b"]], r"report.columns=\[\['a/b'\]\]: must be list\[str\]"),
-        (("report", "columns"), [{"a": 1}], r"report.columns=.*: must be list\[str\]"),
-        (("wise_ft", "seeds"), [[0]], r"wise_ft.seeds=.*: must be list\[int\]"),
-        (("train", "lora"), {"targets": [["mlp"]]}, r"train.lora.targets=.*: must be list\[str\]"),
+        (("grid", "seeds"), [[0]], r"grid.seeds.0=\[0\]: must be int"),
+        (("grid", "seeds"), [True], r"grid.seeds.0=True: must be int"),
+        (("report", "columns"), [["a/b"]], r"report.columns.0=\['a/b'\]: must be str"),
+        (("report", "columns"), [{"a": 1}], r"report.columns.0=.*: must be str"),
+        (("wise_ft", "seeds"), [[0]], r"wise_ft.seeds.0=.*: must be int"),
+        (("train", "lora"), {"targets": [["mlp"]]}, r"train.lora.targets.0: unknown target "),
         (("train", "batch_size"), 10**400, "train.batch_size: a number beyond 2[*][*]63; give a smaller one"),
         (("train", "lr"), 10**400, "train.lr: a number beyond"),
         (("train", "lr"), float("inf"), "train.lr=inf: must be a finite number"),
         (("train", "lr"), True, "train.lr=True: must be float"),
         (("train", "epochs"), "1" * 5000, "train.epochs="),
-        (("scenes", "pretrain"), {"lr": "nan"}, "scenes.pretrain.lr=nan: must be a finite number"),
+        (("scenes", "pretrain"), {"lr": "nan"}, "scenes.pretrain.lr='nan': must be float"),
         (("evaluate", "threads"), True, "evaluate.threads=True: must be int"),
         (("train", None), 1, "not YAML: Incompatible key type 'NoneType'"),
         (("train", True), 1, "train: key True: must be a text; put it into quotes"),
@@ -149,34 +149,38 @@ def test_profiles(tmp_path_factory, place, value):
         (("data", "x" * 300), {}, "data 'x+...': must be letters"),
     ],
 )
-def test_values_that_ended_with_a_traceback_or_passed(tmp_path, place, value, message):
+def test_values_that_ended_with_a_traceback_or_passed(tmp_path, path, value, message):
     """Each names the file and the key."""
-    path = tmp_path / "params.yaml"
-    path.write_text(put(BASE, place, value))
+    file = tmp_path / "params.yaml"
+    file.write_text(put(BASE, path, value))
     with pytest.raises(UserError, match=message) as error:
-        read.load(path)
-    assert str(error.value).startswith(f"{path}: ") and "\n" not in str(error.value)
+        read.load_params(file)
+    assert str(error.value).startswith(f"{file}: ") and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("path", "value", "message"),
     [
-        (("space", "gamma", "log"), "abc", "space.gamma: log='abc': must be true or false"),
+        (("space", "gamma", "log"), "abc", "space.gamma.log='abc': must be true or false"),
         (("space", "gamma", "float"), [0, float("inf")], "space.gamma.float=inf: must be a finite number"),
         (("space", "gamma", "float"), [0, 10**400], "space.gamma.float: a number beyond"),
-        (("space", "attention", "categorical"), [["a"], ["b"]], "must be texts, numbers, true or false"),
-        (("rungs",), [[0.5]], r"rungs: \[0.5\] is no finite number; write one"),
-        (("rungs",), ["a"], "rungs: 'a' is no finite number"),
-        (("overrides",), [["a"]], r"overrides: \['a'\] is no text; write key=value"),
-        (("method",), ["clic"], "method .*: must be letters"),
+        (
+            ("space", "attention", "categorical"),
+            [["a"], ["b"]],
+            r"space.attention.categorical.0.float=\['a'\]: must be float",
+        ),
+        (("rungs",), [[0.5]], r"rungs.0=\[0.5\]: must be float"),
+        (("rungs",), ["a"], "rungs.0='a': must be float"),
+        (("overrides",), [["a"]], r"overrides.0=\['a'\]: must be str"),
+        (("method",), ["clic"], r"method=\['clic'\]: must be str"),
         (("data",), "../x", "data '../x': must be letters"),
-        (("seed",), 2**32, "seed=4294967296: must be < 2[*][*]32"),
-        (("trials",), True, "trials=True: must be a whole number"),
+        (("seed",), 2**32, "seed=4294967296: must be < 4294967296"),
+        (("trials",), True, "trials=True: must be int"),
     ],
 )
-def test_studies_that_ended_with_a_traceback_or_passed(tmp_path, place, value, message):
+def test_studies_that_ended_with_a_traceback_or_passed(tmp_path, path, value, message):
     """Each names the file and the key."""
-    (tmp_path / "s.yaml").write_text(put(STUDY, place, value))
+    (tmp_path / "s.yaml").write_text(put(STUDY, path, value))
     with pytest.raises(UserError, match=message) as error:
-        declared.load("s", tmp_path)
+        study_declaration.load_study("s", tmp_path)
     assert "s.yaml" in str(error.value) and "\n" not in str(error.value)

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.config import grid, plan, read
-from compclip.config.captions import Captions, Released
-from compclip.config.texts import Masked, Texts
-from compclip.data import look
+from compclip.config import plan, read, released_lists
+from compclip.config.released_lists import Captions, MaskedSection, ReleasedRewrites, Texts
+from compclip.prepare import file_listing
 
 PARAMS = """
 grid: {methods: [hard_positives], backbones: [b], data: [d], seeds: [0]}
@@ -41,13 +40,13 @@ def params(tmp_path, monkeypatch):
 
 def test_as_one_writes_them(params):
     """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
-    data = read.load(params).data["d"]
-    assert grid.captions_config(data) == Captions("x.csv", "url", ["caption"])
-    assert grid.rewrites_config(data) == Released("c.json", "s.jsonl")
-    assert grid.texts_config(data) == {
+    data = read.load_params(params).data["d"]
+    assert released_lists.captions_config(data) == Captions("x.csv", "url", ["caption"])
+    assert released_lists.rewrites_config(data) == ReleasedRewrites("c.json", "s.jsonl")
+    assert released_lists.texts_config(data) == {
         "negative": Texts("n.tsv", "caption", ["neg_caption"], lists=True), "dense": Texts("dense", "image")
     }  # fmt: skip
-    assert grid.masked_config(data) == Masked("m")
+    assert released_lists.masked_config(data) == MaskedSection("m")
     assert data.exclude == ["sugarcrepe"]
 
 
@@ -55,8 +54,8 @@ def test_as_one_writes_them(params):
     "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
 )
 def test_an_override(params, override):
-    found = grid.captions_config(read.load(params, [override]).data["d"])
-    assert found and found.on == "key"
+    captions = released_lists.captions_config(read.load_params(params, [override]).data["d"])
+    assert captions and captions.on == "key"
 
 
 @pytest.mark.parametrize("override,fault", [
@@ -73,15 +72,15 @@ def test_an_override(params, override):
     ("data.d.texts={dense: x.csv}", "data.d.texts.dense='x.csv': must be a mapping"),
     ("data.d.masked.model=''", "data.d.masked.model: must be given"),
     ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
-    ("data.d.masked.top=0", "data.d.masked.top=0: must be from 1 to 100"),
+    ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
-    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos: unknown part of speech 'NOUNS'; did you mean 'NOUN'"),
+    ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
     ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
 ])  # fmt: skip
 def test_what_is_wrong_is_told(params, override, fault):
     with pytest.raises(UserError) as caught:
-        read.load(params, [override])
+        read.load_params(params, [override])
     assert fault in str(caught.value)
 
 
@@ -89,14 +88,14 @@ def test_which_stages_a_key_concerns(params):
     """Excluding pictures captions none anew."""
 
     def planned(*overrides: str) -> dict:
-        made = plan.documents(read.load(params, overrides))
+        documents = plan.build_documents(read.load_params(params, overrides))
         return {
             f"{stage}/{item}": document
-            for stage, item, document in made
+            for stage, item, document in documents
             if stage in ("recaption", "rewrite", "annotate")
         }
 
-    before = planned()
+    original = planned()
     for override, stages in (
         ("data.d.captions.column=c", ["recaption/d"]),
         ("data.d.rewrites.swap=t.jsonl", ["rewrite/d"]),
@@ -104,26 +103,26 @@ def test_which_stages_a_key_concerns(params):
         ("data.d.texts.dense.on=key", ["annotate/d"]),
         ("data.d.exclude=[]", ["annotate/d"]),
     ):
-        after = planned(override)
-        assert [name for name in before if before[name] != after[name]] == stages
+        changed = planned(override)
+        assert [name for name in original if original[name] != changed[name]] == stages
 
 
 def test_a_list_that_changes_is_seen(params, tmp_path):
     """DVC names no file of a list: `look` does."""
-    plan.write(read.load(params), Path("plan"))
-    seen = []
+    plan.write_plan(read.load_params(params), Path("plan"))
+    listings = []
     for folder in ("dense", "m"):
         (tmp_path / folder).mkdir()
     for name in ("x.csv", "x.csv", "s.jsonl", "c.json", "n.tsv", "dense/a.json", "m/config.json"):
         with open(tmp_path / name, "a", encoding="utf-8") as file:
             file.write("more\n")
-        assert look.main([]) == 0
-        seen.append((tmp_path / "data" / "looks" / "d.json").read_text())
-    assert len(set(seen)) == len(seen)
+        assert file_listing.main([]) == 0
+        listings.append((tmp_path / "data" / "looks" / "d.json").read_text())
+    assert len(set(listings)) == len(listings)
 
 
 def test_what_is_joined_is_written_by_nobody_else(params):
     """`source: llm` takes rewrites from either."""
     params.write_text(PARAMS.replace("rewrites: {captions: c.json, swap: s.jsonl}", ""))
     with pytest.raises(UserError, match="data.d names no rewriter"):
-        read.load(params)
+        read.load_params(params)

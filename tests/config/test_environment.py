@@ -70,9 +70,11 @@ def test_the_whole_command(secret, command):
     """Of a grid in a file: exit code 2."""
     section = f"  x: {{source: flickr8k, path: p, images: i, captioner: none, split: '{REFERENCE}'}}"
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("\ndata:\n", f"\ndata:\n{section}\n"))
-    done = subprocess.run([sys.executable, "-m", "compclip.config", command], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert done.stderr.startswith("error: params.yaml: data.x.split: reads the environment variable AWS_SECRET_ACCESS_")
+    process = subprocess.run([sys.executable, "-m", "compclip.config", command], capture_output=True, text=True)
+    assert (process.returncode, process.stdout, len(process.stderr.splitlines())) == (2, "", 1)
+    assert process.stderr.startswith(
+        "error: params.yaml: data.x.split: reads the environment variable AWS_SECRET_ACCESS_"
+    )
     assert os.listdir() == ["params.yaml"]
 
 
@@ -93,17 +95,17 @@ def test_what_is_allowed_by_name(secret, monkeypatch):
     monkeypatch.setenv("OTHER", "there")
     override = "benchmarks.x={benchmark: sugarcrepe, path: '${oc.env:DATA_ROOT}/${oc.env:OTHER}', images: i}"
     with pytest.raises(UserError, match="export COMPCLIP_ALLOW_ENV=DATA_ROOT,OTHER$"):
-        read.load("params.yaml", [override])
+        read.load_params("params.yaml", [override])
     monkeypatch.setenv(from_environment.ALLOW, "DATA_ROOT")
     with pytest.raises(UserError, match=r"export COMPCLIP_ALLOW_ENV=\$COMPCLIP_ALLOW_ENV,OTHER$"):
-        read.load("params.yaml", [override])
+        read.load_params("params.yaml", [override])
     monkeypatch.setenv(from_environment.ALLOW, "DATA_ROOT,OTHER")
-    assert read.load("params.yaml", [override]).benchmarks["x"].path == "/somewhere/there"
+    assert read.load_params("params.yaml", [override]).benchmarks["x"].path == "/somewhere/there"
 
 
 def key(url: str) -> str:
     """The variable whose key goes to a server."""
-    params = read.load("params.yaml", [section(KEY, url)])
+    params = read.load_params("params.yaml", [section(KEY, url)])
     return grid.captioner_config(params.data["x"]).api_key_env
 
 
@@ -131,7 +133,7 @@ def test_an_allowed_key_is_no_value(secret, monkeypatch):
     """It is sent, and written nowhere."""
     monkeypatch.setenv(from_environment.ALLOW, f"AWS_SECRET_ACCESS_KEY@{URL}")
     with pytest.raises(UserError, match="reads the environment variable AWS_SECRET_ACCESS_KEY"):
-        read.load("params.yaml", [section(MODEL)])
+        read.load_params("params.yaml", [section(MODEL)])
 
 
 def test_a_plan_holds_no_key(secret, monkeypatch):
@@ -147,6 +149,6 @@ def test_the_key_of_a_server_that_the_grid_starts(secret, monkeypatch):
     """It has no address before it runs."""
     override = section(KEY).replace(f"url: '{URL}'", "server: 'serve --port {port}'")
     with pytest.raises(UserError, match="export COMPCLIP_ALLOW_ENV=AWS_SECRET_ACCESS_KEY@server$"):
-        read.load("params.yaml", [override])
+        read.load_params("params.yaml", [override])
     monkeypatch.setenv(from_environment.ALLOW, "AWS_SECRET_ACCESS_KEY@server")
-    assert read.load("params.yaml", [override])
+    assert read.load_params("params.yaml", [override])

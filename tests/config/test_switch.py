@@ -21,8 +21,8 @@ def repository(tmp_path, monkeypatch):
     """A git repository with params.yaml committed and another grid beside it."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(PARAMS, tmp_path / "params.yaml")
-    other = (tmp_path / "params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
-    (tmp_path / "other.yaml").write_text(other)
+    other_grid = (tmp_path / "params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
+    (tmp_path / "other.yaml").write_text(other_grid)
     for command in (
         ["init", "-q"],
         ["add", "params.yaml"],
@@ -36,7 +36,7 @@ def test_use_switches_the_grid(repository, capsys):
     """A committed params.yaml is replaced by the bytes of the other file."""
     assert config_command.main(["use", "other.yaml"]) == 0
     assert (repository / "params.yaml").read_bytes() == (repository / "other.yaml").read_bytes()
-    assert read.load("params.yaml").grid.seeds == [7]
+    assert read.load_params("params.yaml").grid.seeds == [7]
 
 
 def test_use_refuses_to_overwrite_edits(repository):
@@ -51,21 +51,21 @@ def test_use_refuses_to_overwrite_edits(repository):
 
 def test_use_checks_first(repository):
     """An invalid grid leaves params.yaml as it is."""
-    before = (repository / "params.yaml").read_bytes()
+    original = (repository / "params.yaml").read_bytes()
     Path("bad.yaml").write_text("grid: {methods: [x]}\n")
     with pytest.raises(UserError):
         config_command.main(["use", "bad.yaml"])
-    assert (repository / "params.yaml").read_bytes() == before
+    assert (repository / "params.yaml").read_bytes() == original
 
 
 def test_use_switches_back_and_forth(repository):
     """A params.yaml that is a copy of a grid's file holds nobody's edits, though git calls it changed."""
     (repository / "experiments" / "grids").mkdir(parents=True)
-    kept = repository / "experiments" / "grids" / "mine.yaml"
-    shutil.copy("other.yaml", kept)
-    assert config_command.main(["use", str(kept)]) == 0
+    grid_file = repository / "experiments" / "grids" / "mine.yaml"
+    shutil.copy("other.yaml", grid_file)
+    assert config_command.main(["use", str(grid_file)]) == 0
     assert config_command.main(["use", "other.yaml"]) == 0
-    kept.unlink()
+    grid_file.unlink()
     shutil.copy(PARAMS, "third.yaml")
     with pytest.raises(UserError, match="has uncommitted edits"):
         config_command.main(["use", "third.yaml"])
@@ -109,11 +109,11 @@ def test_use_in_every_state_of_git(repository, state):
     steps, lost = STATES[state]
     for step in steps:
         step()
-    before = Path("params.yaml").read_bytes() if Path("params.yaml").exists() else None
+    original = Path("params.yaml").read_bytes() if Path("params.yaml").exists() else None
     if lost:
         with pytest.raises(UserError, match="^params.yaml: has uncommitted edits; commit it or save it in"):
             config_command.main(["use", "other.yaml"])
-        assert Path("params.yaml").read_bytes() == before
+        assert Path("params.yaml").read_bytes() == original
     else:
         assert config_command.main(["use", "other.yaml"]) == 0
         assert Path("params.yaml").read_bytes() == Path("other.yaml").read_bytes()
@@ -126,7 +126,7 @@ def test_use_of_what_is_in_use_is_no_loss(repository):
     shutil.copy("other.yaml", best)
     for file in (best, best, "other.yaml"):
         assert config_command.main(["use", str(file)]) == 0
-    assert read.load("params.yaml").grid.seeds == [7]
+    assert read.load_params("params.yaml").grid.seeds == [7]
 
 
 def test_use_says_one_line_with_code_two(repository, monkeypatch, capsys):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from compclip.data.scenes.layout import Scene, Thing, relation
-from compclip.data.scenes.words import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES
+from compclip.scenes.layout import Scene, Thing, relation
+from compclip.scenes.world_words import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES
 
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 SAID = {word: name for names in (COLOURS, SYMBOLS) for name, (_, words) in names.items() for word in words}
@@ -34,13 +34,13 @@ PLACE = rf"({_words(RELATIONS)})"
 
 def meant(phrase: str, scene: Scene) -> Thing | None:
     """The scene's thing of which every word of the phrase is true; symbols differ, so that there is one at most."""
-    said = {SAID[word] for word in phrase.split()}
-    return next((t for t in scene.things if said <= {t.symbol, t.colour, t.size}), None)
+    symbols = {SAID[word] for word in phrase.split()}
+    return next((t for t in scene.things if symbols <= {t.symbol, t.colour, t.size}), None)
 
 
 def _stands(scene: Scene, a: str, name: str, b: str) -> bool:
-    one, other = meant(a, scene), meant(b, scene)
-    return one is not None and other is not None and relation(one, other) == SAID[name]
+    first, second = meant(a, scene), meant(b, scene)
+    return first is not None and second is not None and relation(first, second) == SAID[name]
 
 
 def _with(scene: Scene, b: str, a: str, name: str) -> bool:
@@ -61,9 +61,9 @@ def _corner(scene: Scene, phrase: str, corner: str) -> bool:
     return thing is not None and CORNERS[thing.cell] == corner
 
 
-def _near(scene: Scene, a: str, b: str) -> bool:
-    one, other = meant(a, scene), meant(b, scene)
-    return one is not None and other is not None and relation(one, other) is not None
+def _are_related(scene: Scene, a: str, b: str) -> bool:
+    first, second = meant(a, scene), meant(b, scene)
+    return first is not None and second is not None and relation(first, second) is not None
 
 
 def _count(scene: Scene, number: str) -> bool:
@@ -77,7 +77,7 @@ FORMS: dict[str, Callable[..., bool]] = {
     rf"{THING} is ({_words(SIZES)}) and ({_names(COLOURS)})": _size_and_colour,
     rf"{THING} looks ({_words(TEXTURES)})": _texture,
     rf"{THING} is in the ({_any(CORNERS)}) corner": _corner,
-    rf"{THING} is {_any(NEAR)} {THING}": _near,
+    rf"{THING} is {_any(NEAR)} {THING}": _are_related,
     rf"there are {'(' + '|'.join(NUMBERS) + ')'} symbols on a light background": _count,
 }
 

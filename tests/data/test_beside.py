@@ -17,16 +17,17 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import grid
 from compclip.config import read as parameters
+from compclip.config import released_lists
+from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
-from compclip.config.texts import Texts
-from compclip.data import beside, lists, literals, prepare, shards
-from compclip.data.prepared import Prepared
+from compclip.data import shard_files
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
+from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.text import masked, stored
-from compclip.train.batch import Views
+from compclip.prepare import caption_lists, list_literals, released_texts, shard_stages
+from compclip.text import masked_words, stored_texts
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
@@ -38,13 +39,13 @@ NEGCLIP = (
 )
 
 
-def texts(file, **more) -> Texts:
-    return grid.texts_config(Data(texts={"negative": {"file": str(file), **more}}))["negative"]
+def texts(file, **options) -> Texts:
+    return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **options}}))["negative"]
 
 
 def read(cfg: Texts) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
 def put(path: Path, content: str | bytes) -> Path:
@@ -88,8 +89,8 @@ def test_what_is_no_such_file_is_counted(tmp_path):
     put(tmp_path / "e.json", "[" * 100_000)
     put(tmp_path / "f.json", "7")
     os.mkfifo(tmp_path / "g.json")
-    found, counts = read(texts(tmp_path, on="key", column="caption"))
-    assert not found
+    texts_by_key, counts = read(texts(tmp_path, on="key", column="caption"))
+    assert not texts_by_key
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
     with pytest.raises(UserError, match="which column holds the texts. set texts.column to one of 'other'"):
         read(texts(tmp_path, on="key"))
@@ -105,12 +106,16 @@ def test_a_folder_of_both_is_read_as_it_was(tmp_path):
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
-def test_lists_are_read_as_either_language_writes_them(written):
-    assert literals.texts(repr(written)) == literals.texts(json.dumps(written)) == written
+def test_lists_are_read_as_either_language_writes_them(texts_written):
+    assert (
+        list_literals.parse_texts(repr(texts_written))
+        == list_literals.parse_texts(json.dumps(texts_written))
+        == texts_written
+    )
 
 
 @pytest.mark.parametrize(
-    "written",
+    "literal",
     [
         "a",
         "'a'",
@@ -124,16 +129,22 @@ def test_lists_are_read_as_either_language_writes_them(written):
         "[f'{1}']",
         "[9**9]",
     ]
-    + ["['" + "a" * literals.LONGEST + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0", "['a', ['b']]"],
+    + [
+        "['" + "a" * list_literals.LONGEST_LITERAL + "']",
+        "[x for x in 'a']",
+        "[" + "9" * 5000 + "]",
+        "\0",
+        "['a', ['b']]",
+    ],
 )
-def test_what_is_no_list_of_texts(written):
+def test_what_is_no_list_of_texts(literal):
     with pytest.raises(ValueError):
-        literals.texts(written)
+        list_literals.parse_texts(literal)
 
 
 def test_halves_of_pairs_and_warnings(recwarn):
     """A backslash of a regular expression is Python's to warn of, and not ours."""
-    assert literals.all_texts(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
+    assert list_literals.parse_all(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
     assert not list(recwarn)
 
 
@@ -144,30 +155,39 @@ def test_halves_of_pairs_and_warnings(recwarn):
 def project(tmp_path, monkeypatch) -> Data:
     """Three pictures of which two have a caption in common, and lists of two kinds."""
     monkeypatch.chdir(tmp_path)
-    said = {"a.png": ["A dog sees a cat.", "A dog runs."], "b.png": ["A dog runs."], "c.png": ["A cup stands here."]}
-    images = [{"id": n, "file_name": name} for n, name in enumerate(said)]
-    annotations = [{"image_id": n, "caption": c} for n, own in enumerate(said.values()) for c in own]
+    captions = {
+        "a.png": ["A dog sees a cat.", "A dog runs."],
+        "b.png": ["A dog runs."],
+        "c.png": ["A cup stands here."],
+    }
+    images = [{"id": n, "file_name": name} for n, name in enumerate(captions)]
+    annotations = [
+        {"image_id": n, "caption": c} for n, texts_of_one in enumerate(captions.values()) for c in texts_of_one
+    ]
     put(Path("coco.json"), json.dumps({"images": images, "annotations": annotations}))
-    for number, name in enumerate(said):
+    for number, name in enumerate(captions):
         Image.new("RGB", (8, 8), (number, 0, 0)).save(name)
     rows = [
         ("A dog runs.", ["A cat runs.", "a dog runs.", "No dog runs."]),
         ("This picture shows a cup stands here.", ["A cup falls."]),
         ("Another.", ["x"]),
     ]
-    put(Path("n.jsonl"), "".join(json.dumps({"caption": c, "n": own}) + "\n" for c, own in rows) + "7\n")
+    put(
+        Path("n.jsonl"),
+        "".join(json.dumps({"caption": c, "n": texts_of_one}) + "\n" for c, texts_of_one in rows) + "7\n",
+    )
     put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
     put(Path("dense/b.png.json"), '["A hound."]')
-    named = {
+    lists = {
         "negative": {"file": "n.jsonl", "on": "caption", "column": "n"},
         "dense": {"file": "dense", "on": "image"},
     }
-    return Data("coco", "coco.json", ".", captioner="none", texts=named)
+    return Data("coco", "coco.json", ".", captioner="none", texts=lists)
 
 
 def prepare_all(cfg: Data) -> dict:
     """The last stage's counts."""
-    return [prepare.run(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
+    return [shard_stages.run_stage(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
 
 
 def test_the_stages(project):
@@ -178,19 +198,19 @@ def test_the_stages(project):
         "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
         "negative_matched": 2, "negative_unmatched": 1, "dense_rows": 2, "dense_matched": 2,
     }  # fmt: skip
-    data = Prepared(Path("data/d"))
-    found = {
+    data = PreparedDataset(Path("data/d"))
+    stored_by_caption = {
         (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
     }
     runs = ("A cat runs.", "a dog runs.", "No dog runs.")
-    assert found == {
+    assert stored_by_caption == {
         (0, "A dog sees a cat."): {"dense": ("A dog.", "A cat.")},
         (0, "A dog runs."): {"dense": ("A dog.", "A cat."), "negative": runs},
         (1, "A dog runs."): {"dense": ("A hound.",), "negative": runs},
         (2, "A cup stands here."): {"negative": ("A cup falls.",)},
     }
-    drawn = {stored.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
-    assert drawn == {"A cat runs.", "No dog runs."}
+    negatives = {stored_texts.negative(data.annotation(1, 0), np.random.default_rng(seed)) for seed in range(40)}
+    assert negatives == {"A cat runs.", "No dog runs."}
 
 
 def test_a_shard_is_made_anew_when_a_list_is_another(project):
@@ -199,15 +219,15 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     bare = replace(project, texts={})
 
     def keys(cfg: Data) -> list[str]:
-        return [item.key for item in prepare.asked("annotate", Name("d", "data"), cfg).items]
+        return [item.key for item in shard_stages.plan_work("annotate", Name("d", "data"), cfg).items]
 
-    before = keys(project)
-    assert before == keys(project) != keys(bare)
+    keys_before = keys(project)
+    assert keys_before == keys(project) != keys(bare)
     put(Path("dense/b.png.json"), '["A hound is here."]')
-    assert keys(project) != before
+    assert keys(project) != keys_before
     prepare_all(bare)
     (shard,) = Path("data/d/shards").glob("*.arrow")
-    batch = shards.read_batch(shard, "annotate")
+    batch = shard_files.read_batch(shard, "annotate")
     assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
     assert not [key for key in batch.schema.metadata if b"rows" in key]
 
@@ -215,23 +235,34 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
 def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
-    named = {"negative": texts(file, on="image", column="c")}
-    with beside.opened(named) as found, pytest.raises(UserError, match="pictures in a tar have keys"):
-        beside.of(found, [Sample("00000/a", "00000.tar", ("old",), length=9)])
+    lists = {"negative": texts(file, on="image", column="c")}
+    with (
+        released_texts.open_lists(lists) as opened_lists,
+        pytest.raises(UserError, match="pictures in a tar have keys"),
+    ):
+        released_texts.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
 
 
 @pytest.mark.parametrize(
-    ("rule", "key", "given"),
+    ("rule", "key", "override"),
     [
-        (stored.first_negative, "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (stored.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (stored.paraphrase, "texts.paraphrase", "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}"),
-        (masked.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
+        (
+            stored_texts.first_negative,
+            "texts.negative",
+            "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}",
+        ),
+        (stored_texts.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
+        (
+            stored_texts.paraphrase,
+            "texts.paraphrase",
+            "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}",
+        ),
+        (masked_words.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
     ],
 )
-def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, given):
+def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, override):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negatives=(rule,)))
-    told = f"methods.finetune: its rules read {key}, which data.scenes has not; add data.scenes.{key}"
-    with pytest.raises(UserError, match=re.escape(told)):
-        parameters.load(ROOT / "params.yaml")
-    assert parameters.load(ROOT / "params.yaml", [given])
+    message = f"methods.finetune: its rules read {key}, which data.scenes has not; add data.scenes.{key}"
+    with pytest.raises(UserError, match=re.escape(message)):
+        parameters.load_params(ROOT / "params.yaml")
+    assert parameters.load_params(ROOT / "params.yaml", [override])

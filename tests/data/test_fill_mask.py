@@ -9,19 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
+from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
-from compclip.config.texts import Masked
-from compclip.data import fill_mask, prepare, rewrite, shards
-from compclip.data.prepared import Prepared
-from compclip.text import masked
-from compclip.text.annotate import annotate
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.prepare import mask_filling, rewrite_shards, shard_stages
+from compclip.text import masked_words
+from compclip.text.spacy_parser import annotate
 from tests import tiny_masked
 
 transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
@@ -46,12 +45,12 @@ def roberta(tmp_path_factory) -> Path:
 
 def test_the_words_are_those_of_a_plain_forward_pass(bert):
     """One caption and one place at a time, with no batch and no padding; the caption's own word and pieces are out."""
-    cfg = Masked(str(bert), top=12)
-    found, counts = fill_mask.opened(cfg)(CAPTIONS)
+    cfg = MaskedSection(str(bert), top=12)
+    filled, counts = mask_filling.open_model(cfg)(CAPTIONS)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
     model = transformers.AutoModelForMaskedLM.from_pretrained(bert).eval()
-    seen = dict.fromkeys(("words", "usable", "unchanged", "no_word"), 0)
-    for caption, annotation, words in zip(CAPTIONS, annotate(CAPTIONS), found, strict=True):
+    expected_counts = dict.fromkeys(("words", "usable", "unchanged", "no_word"), 0)
+    for caption, annotation, words in zip(CAPTIONS, annotate(CAPTIONS), filled, strict=True):
         expected = []
         for token, pos in enumerate(annotation.pos if "[MASK]" not in caption else ()):
             if pos not in cfg.pos:
@@ -62,45 +61,52 @@ def test_the_words_are_those_of_a_plain_forward_pass(bert):
                 logits = model(**codes).logits[0, codes["input_ids"][0].tolist().index(4)]
             top = [tokenizer.convert_ids_to_tokens(int(code)) for code in logits.argsort(descending=True)[:12]]
             usable = [word for word in top if word.isalpha()]
-            kept = tuple(word for word in usable if word != annotation.word(token).lower())
-            seen["words"] += 1
-            seen["no_word"] += 12 - len(usable)
-            seen["unchanged"] += len(usable) - len(kept)
-            seen["usable"] += bool(kept)
-            expected += [(start, kept)] if kept else []
+            other_words = tuple(word for word in usable if word != annotation.word(token).lower())
+            expected_counts["words"] += 1
+            expected_counts["no_word"] += 12 - len(usable)
+            expected_counts["unchanged"] += len(usable) - len(other_words)
+            expected_counts["usable"] += bool(other_words)
+            expected += [(start, other_words)] if other_words else []
         assert words == tuple(expected)
-    assert {name: counts[name] for name in seen} == seen and seen["unchanged"] and seen["no_word"]
-    assert not found[2] and not found[3]  # a caption of its own sign says nothing
+    assert (
+        {name: counts[name] for name in expected_counts} == expected_counts
+        and expected_counts["unchanged"]
+        and expected_counts["no_word"]
+    )
+    assert not filled[2] and not filled[3]  # a caption of its own sign says nothing
 
 
 def test_a_piece_that_goes_on_is_no_word(roberta):
     """Of a vocabulary that marks beginnings: only marked ones, or any at the beginning of the text."""
-    model = fill_mask.Model.load(Masked(str(roberta)))
-    every = len(model.tokenizer)
-    blanks = [fill_mask.Blank(0, 6, "dog", "A big ", " runs"), fill_mask.Blank(0, 0, "A", "", " big dog")]
-    inner, first = model.likeliest(blanks, every)
+    model = mask_filling.MaskedModel.load(MaskedSection(str(roberta)))
+    vocabulary_size = len(model.tokenizer)
+    blanks = [
+        mask_filling.MaskedPosition(0, 6, "dog", "A big ", " runs"),
+        mask_filling.MaskedPosition(0, 0, "A", "", " big dog"),
+    ]
+    inner, first = model.likeliest(blanks, vocabulary_size)
     assert {word for word in inner if word} == {"a", "b", "d", "t"}
     assert {"A", "z", "a"} <= set(first) and not set(first) & {"<pad>", "<mask>", "<s>"}
-    tokens = model.tokenizer.tokenize(model._hidden(blanks[0]))
+    tokens = model.tokenizer.tokenize(model.hide_word(blanks[0]))
     assert tokens[tokens.index("<mask>") - 1] == "g"
 
 
 def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
     """And a place that the model's length cuts off has no words, which is counted."""
-    fill = fill_mask.opened(Masked(str(bert)))
+    fill = mask_filling.open_model(MaskedSection(str(bert)))
     alone, _ = fill(["The cat sleeps."])
     long, _ = fill(["The red dog runs. " * 40 + "The cat sleeps."])
     shift = len("The red dog runs. ") * 40
     assert long[0][-len(alone[0]) :] == tuple((start + shift, words) for start, words in alone[0])
-    monkeypatch.setattr(fill_mask, "CONTEXT", 10_000)
-    found, counts = fill(["The red dog runs, " * 20 + "the cat sleeps."])
-    assert counts["cut_off"] == counts["words"] - len(found[0]) > 0
+    monkeypatch.setattr(mask_filling, "CONTEXT", 10_000)
+    filled, counts = fill(["The red dog runs, " * 20 + "the cat sleeps."])
+    assert counts["cut_off"] == counts["words"] - len(filled[0]) > 0
 
 
 def test_batches_hold_so_many_characters(monkeypatch):
-    monkeypatch.setattr(fill_mask, "AT_ONCE", 20)
-    blanks = [fill_mask.Blank(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
-    assert [[len(b) for b in batch] for batch in fill_mask._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
+    monkeypatch.setattr(mask_filling, "AT_ONCE", 20)
+    blanks = [mask_filling.MaskedPosition(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
+    assert [[len(b) for b in batch] for batch in mask_filling._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
 
 
 @pytest.fixture
@@ -109,10 +115,10 @@ def project(tmp_path, monkeypatch, bert) -> Data:
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (8, 8)).save("a.png")
     Image.new("RGB", (8, 8), "red").save("b.png")
-    said = [(0, "A big dog runs."), (0, "The cat sleeps."), (1, "A big dog runs.")]
+    captions = [(0, "A big dog runs."), (0, "The cat sleeps."), (1, "A big dog runs.")]
     coco = {
         "images": [{"id": 0, "file_name": "a.png"}, {"id": 1, "file_name": "b.png"}],
-        "annotations": [{"image_id": n, "caption": c} for n, c in said],
+        "annotations": [{"image_id": n, "caption": c} for n, c in captions],
     }
     Path("coco.json").write_text(json.dumps(coco))
     shutil.copytree(bert, "model")
@@ -122,46 +128,32 @@ def project(tmp_path, monkeypatch, bert) -> Data:
 def test_the_stages(project):
     """From the data to the rule, beside no rewriter at all; other options make other shards."""
     name = Name("d", "data")
-    prepare.run("recaption", name, project)
-    counts = prepare.run("rewrite", name, project)
+    shard_stages.run_stage("recaption", name, project)
+    counts = shard_stages.run_stage("rewrite", name, project)
     assert counts["captions"] == 2 and counts["masked"]["words"] == 4
-    prepare.run("annotate", name, project)
-    data = Prepared(Path("data/d"))
-    one, two, other = data.annotation(0, 0), data.annotation(0, 1), data.annotation(1, 0)
-    assert one.masked == other.masked
-    assert [bool(words) for words in one.masked] == [pos in ("NOUN", "VERB") for pos in one.pos]
+    shard_stages.run_stage("annotate", name, project)
+    data = PreparedDataset(Path("data/d"))
+    first, second, same_text = data.annotation(0, 0), data.annotation(0, 1), data.annotation(1, 0)
+    assert first.masked == same_text.masked
+    assert [bool(words) for words in first.masked] == [pos in ("NOUN", "VERB") for pos in first.pos]
     (path,) = Path("data/d/rewrites").glob("*.arrow")
-    kept = rewrite.load(path)[two.text].masked
-    assert kept == tuple((two.starts[t], words) for t, words in enumerate(two.masked) if words)
-    made = {masked.any_word(two, np.random.default_rng(seed)) for seed in range(60)}
-    assert None not in made and two.text not in made and len(made) > 2
+    stored_words = rewrite_shards.load_rewrites(path)[second.text].masked
+    assert stored_words == tuple((second.starts[t], words) for t, words in enumerate(second.masked) if words)
+    rewrites = {masked_words.any_word(second, np.random.default_rng(seed)) for seed in range(60)}
+    assert None not in rewrites and second.text not in rewrites and len(rewrites) > 2
 
     def key(cfg: Data) -> str:
-        return prepare.asked("rewrite", name, cfg).items[0].key
+        return shard_stages.plan_work("rewrite", name, cfg).items[0].key
 
-    before = key(project)
-    assert before == key(project) != key(replace(project, masked=project.masked | {"top": 2}))
+    key_before = key(project)
+    assert key_before == key(project) != key(replace(project, masked=project.masked | {"top": 2}))
     Path("model/tokenizer_config.json").write_text("{}")
-    assert key(project) != before
-
-
-def test_damaged_words_are_told(project):
-    name = Name("d", "data")
-    prepare.run("recaption", name, project)
-    prepare.run("rewrite", name, project)
-    (path,) = Path("data/d/rewrites").glob("*.arrow")
-    batch = shards.read_batch(path, "rewrite")
-    for column in ([[{"start": 0, "words": None}]] * 2, [7, 8]):
-        values = pa.array(column, rewrite.WORDS.type) if isinstance(column[0], list) else pa.array(column)
-        place = batch.schema.get_field_index("masked")
-        shards.write_batch(Path("x.arrow"), batch.set_column(place, "masked", values))
-        with pytest.raises(UserError, match="x.arrow: no readable rewrites; run `dvc repro rewrite` again"):
-            rewrite.load(Path("x.arrow"))
+    assert key(project) != key_before
 
 
 def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
     with pytest.raises(UserError, match=r"masked.model=nowhere: no config.json there; .*`hf download distilbert"):
-        fill_mask.opened(Masked("nowhere"))
+        mask_filling.open_model(MaskedSection("nowhere"))
     for name, file, content in (
         ("weights", "model.safetensors", b"x"),
         ("kind", "config.json", b'{"model_type": "clip_text_model"}'),
@@ -173,12 +165,12 @@ def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):
         with pytest.raises(
             UserError, match="transformers cannot open it: .*; it must be a whole masked language model"
         ):
-            fill_mask.opened(Masked(str(folder)))
+            mask_filling.open_model(MaskedSection(str(folder)))
     folder = shutil.copytree(bert, tmp_path / "headless")
     transformers.AutoModelForMaskedLM.from_pretrained(bert).bert.save_pretrained(folder)
     (folder / "config.json").write_bytes((bert / "config.json").read_bytes())
     with pytest.raises(UserError, match=r"its weights lack cls\.predictions"):
-        fill_mask.opened(Masked(str(folder)))
+        mask_filling.open_model(MaskedSection(str(folder)))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
-        fill_mask.opened(Masked(str(bert)))
+        mask_filling.open_model(MaskedSection(str(bert)))

@@ -9,7 +9,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
-from compclip.data.sources import img2dataset
+from compclip.prepare.sources import img2dataset
 from tests.data import reading
 
 
@@ -23,8 +23,8 @@ def sample(folder, name, caption, picture=True):
         Image.new("RGB", (20, 10)).save(path)
 
 
-def read(folder, **more):
-    return reading.read(img2dataset, Data(source="img2dataset", path=str(folder), images=str(folder), **more))
+def read(folder, **options):
+    return reading.read(img2dataset, Data(source="img2dataset", path=str(folder), images=str(folder), **options))
 
 
 def test_shards_in_order_and_counts(tmp_path):

@@ -19,11 +19,11 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config import grid
-from compclip.config.captions import Captions
+from compclip.config import released_lists
+from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
-from compclip.data import index, joined, lists, prepare, shards
 from compclip.data.sample import Sample
+from compclip.prepare import caption_join, caption_lists, shard_stages, shard_writer, text_index
 
 DREAMLIP = (
     "Image Path,raw_caption,shortIB_captions,longIB_captions\n"
@@ -32,19 +32,19 @@ DREAMLIP = (
 )
 
 
-def config(file, **more) -> Captions:
-    found = grid.captions_config(Data(captions={"file": str(file), **more}))
-    assert found
-    return found
+def config(file, **options) -> Captions:
+    captions = released_lists.captions_config(Data(captions={"file": str(file), **options}))
+    assert captions
+    return captions
 
 
 def read(cfg) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(lists.rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
-def picture(name, **more) -> Sample:
-    return Sample(name, f"pictures/{name}.jpg", ("old",), **more)
+def picture(name, **fields) -> Sample:
+    return Sample(name, f"pictures/{name}.jpg", ("old",), **fields)
 
 
 def put(path, content: bytes | str):
@@ -55,8 +55,8 @@ def put(path, content: bytes | str):
 def test_dreamlip(tmp_path):
     """Several columns are several captions; a line break within quotation marks is white space."""
     file = put(tmp_path / "cc3m.csv", DREAMLIP)
-    found, counts = read(config(file, on="url", column=["shortIB_captions", "longIB_captions"]))
-    assert found == {
+    captions, counts = read(config(file, on="url", column=["shortIB_captions", "longIB_captions"]))
+    assert captions == {
         "http://a/1.jpg": ("a dog", 'In the image, a dog runs. It is "fast".'),
         "http://a/2.jpg": ("a cat",),
     }
@@ -69,8 +69,8 @@ def test_pixelprose_is_a_folder_of_parquet(tmp_path):
     table = {"uid": ["a"], "url": [" http://a/1.jpg "], "key": ["00012"], "vlm_caption": ["This image displays a dog."]}
     pq.write_table(pa.table(table), tmp_path / "00.parquet")
     pq.write_table(pa.table({**table, "url": [None], "vlm_caption": ["lost"]}), tmp_path / "01.parquet")
-    found, counts = read(config(tmp_path, on="url", column="vlm_caption"))
-    assert found == {"http://a/1.jpg": ("This image displays a dog.",)}
+    captions, counts = read(config(tmp_path, on="url", column="vlm_caption"))
+    assert captions == {"http://a/1.jpg": ("This image displays a dog.",)}
     assert counts == {"captions_rows": 2, "captions_without_key": 1}
     assert list(read(config(tmp_path, on="key", column="vlm_caption"))[0]) == ["00012"]
 
@@ -93,8 +93,8 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
     put(tmp_path / "000000013.txt", b"\xff")
     put(tmp_path / "000000014.txt", "\n")
     os.mkfifo(tmp_path / "000000015.txt")
-    found, counts = read(config(tmp_path, on="key"))
-    assert found == {"000000012": ("a dog on grass",)}
+    captions, counts = read(config(tmp_path, on="key"))
+    assert captions == {"000000012": ("a dog on grass",)}
     assert counts == {
         "captions_rows": 4, "captions_not_utf8": 1, "captions_empty": 1, "captions_damaged": 1
     }  # fmt: skip
@@ -103,11 +103,11 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
 def test_tsv_by_the_name_of_the_picture(tmp_path):
     """As NegCLIP's train_neg_clip.tsv: a row for each caption, of which a picture has several."""
     file = put(tmp_path / "t.tsv", "filepath\ttitle\ncoco/images/a.jpg\tone\ncoco/images/a.jpg\ttwo, three\n")
-    with joined.opened(config(file, on="image", column="title"), tmp_path / "i") as captions:
-        assert captions.of(["a.jpg", "elsewhere/a.jpg", "b.jpg"]) == [
+    with caption_join.open_list(config(file, on="image", column="title"), tmp_path / "i") as captions:
+        assert captions.find(["a.jpg", "elsewhere/a.jpg", "b.jpg"]).texts == [
             ("one", "two, three"),
             ("one", "two, three"),
-            None,
+            (),
         ]
         assert captions.counts["captions_duplicate"] == 1
 
@@ -123,18 +123,18 @@ def test_json_lines(tmp_path):
     file = put(
         tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode() + b'\n{"url": "u5", "c": "\xff"}\n{"url": \n\n'
     )
-    found, counts = read(config(file, on="url", column="c"))
-    assert found == {"u1": ("a",), "u2": ("b", "\ufffd")}
+    captions, counts = read(config(file, on="url", column="c"))
+    assert captions == {"u1": ("a",), "u2": ("b", "\ufffd")}
     assert counts == {"captions_rows": 7, "captions_damaged": 3, "captions_empty": 1, "captions_not_utf8": 1}
 
 
 def test_damage_in_a_csv_costs_a_few_rows(tmp_path):
     """A quotation mark that is never closed, a row that is too long, one that is not UTF-8, a row of another length."""
     broken = b'u2,"open ' + b"x" * 200_000 + b"\nu3,fine\nu4,\xff\xfe\nu5,a,b\nu6\nu7,\x00odd\n"
-    found, counts = read(
+    captions, counts = read(
         config(put(tmp_path / "x.csv", b"\xef\xbb\xbfurl,c\nu1,good\n" + broken), on="url", column="c")
     )
-    assert found == {"u1": ("good",), "u3": ("fine",), "u7": ("\0odd",)}
+    assert captions == {"u1": ("good",), "u3": ("fine",), "u7": ("\0odd",)}
     assert counts == {"captions_rows": 7, "captions_damaged": 3, "captions_not_utf8": 1}
 
 
@@ -190,10 +190,10 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("name,content,more,fault", FAULTS)
-def test_what_is_wrong_is_told(tmp_path, name, content, more, fault):
+@pytest.mark.parametrize("name,content,options,fault", FAULTS)
+def test_what_is_wrong_is_told(tmp_path, name, content, options, fault):
     file = put(tmp_path / name, content)
-    with pytest.raises(UserError, match=fault), joined.opened(config(file, **more), tmp_path / "i"):
+    with pytest.raises(UserError, match=fault), caption_join.open_list(config(file, **options), tmp_path / "i"):
         pass
     assert not [p for p in (tmp_path / "i").glob("*") if p.is_dir() and not p.name.startswith(".")] or "no row" in fault
 
@@ -211,57 +211,57 @@ def test_no_list(tmp_path):
 def test_joined_to_samples_and_counted_on_both_sides(tmp_path):
     file = put(tmp_path / "x.csv", "url,c\nu1,one\nu2,two\nu1,one\nu1,another\nu4,nobody\n")
     first = [picture("a", url="u1"), picture("b", url=" u2"), picture("c", url="u3"), picture("d")]
-    with joined.opened(config(file, on="url", column="c"), tmp_path / "i") as captions:
-        samples, counts, rows = captions.take(first)
+    with caption_join.open_list(config(file, on="url", column="c"), tmp_path / "i") as captions:
+        samples, counts, rows = captions.replace_captions(first)
         assert [(s.id, s.captions) for s in samples] == [("a", ("one", "another")), ("b", ("two",))]
         assert counts == {"samples_matched": 2, "samples_unmatched": 2}
-        again = captions.take([picture("e", url="u2")])[2]
-        assert captions.told([rows, again]) == {
+        again = captions.replace_captions([picture("e", url="u2")])[2]
+        assert captions.count_matches([rows, again]) == {
             "captions_rows": 5, "captions_duplicate": 2, "captions_matched": 4, "captions_unmatched": 1
         }  # fmt: skip
-        assert captions.take([])[0] == []
+        assert captions.replace_captions([])[0] == []
 
 
 def test_joined_by_key_and_by_picture(tmp_path):
     """A key is img2dataset's, whose id may have the shard's folder before it; a picture in a tar has no file."""
     file = put(tmp_path / "x.csv", "key,image,c\n000000001,a/000000001.jpg,one\n")
     folder = tmp_path / "i"
-    with joined.opened(config(file, on="key", column="c"), folder) as captions:
-        assert captions.take([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
-    with joined.opened(config(file, on="image", column="c"), folder) as captions:
-        assert captions.take([picture("00000/000000001")])[0][0].captions == ("one",)
+    with caption_join.open_list(config(file, on="key", column="c"), folder) as captions:
+        assert captions.replace_captions([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
+    with caption_join.open_list(config(file, on="image", column="c"), folder) as captions:
+        assert captions.replace_captions([picture("00000/000000001")])[0][0].captions == ("one",)
         with pytest.raises(UserError, match="join by key or url"):
-            captions.take([picture("00000/000000001", offset=512, length=9)])
+            captions.replace_captions([picture("00000/000000001", offset=512, length=9)])
 
 
 def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, built = put(tmp_path / "x.csv", "url,c\nu,one\n"), []
     monkeypatch.setattr(
-        index, "_build", lambda folder, rows, build=index._build: [built.append(folder), build(folder, rows)]
+        text_index, "_build", lambda folder, rows, build=text_index._build: [built.append(folder), build(folder, rows)]
     )
     cfg = config(file, on="url", column="c")
     for _ in range(2):
-        with joined.opened(cfg) as captions:
-            assert captions.of(["u"]) == [("one",)]
+        with caption_join.open_list(cfg) as captions:
+            assert captions.find(["u"]).texts == [("one",)]
     assert len(built) == 1
     put(file, "url,c\nu,two\n")
     os.utime(file, ns=(1, 1))
-    with joined.opened(cfg) as captions:
-        assert captions.of(["u"]) == [("two",)]
+    with caption_join.open_list(cfg) as captions:
+        assert captions.find(["u"]).texts == [("two",)]
     assert len(set(built)) == 2
 
 
-@pytest.mark.parametrize("name", ["hashes.npy", "order.npy", "rows.arrow", "counts.json"])
+@pytest.mark.parametrize("name", ["hashes.npy", "order.npy", "rows.arrow"])
 def test_a_damaged_index_is_told(tmp_path, name):
     file = put(tmp_path / "x.csv", "url,c\n" + "".join(f"u{n},caption {n}\n" for n in range(100)))
     cfg = config(file, on="url", column="c")
-    with joined.opened(cfg, tmp_path / "i"):
+    with caption_join.open_list(cfg, tmp_path / "i"):
         pass
     (path,) = (tmp_path / "i").glob(f"*/{name}")
     path.write_bytes(path.read_bytes()[: min(70, path.stat().st_size // 2)])
-    with pytest.raises(UserError, match="remove it"), joined.opened(cfg, tmp_path / "i") as captions:
-        captions.of(["u1"])
+    with pytest.raises(UserError, match="remove it"), caption_join.open_list(cfg, tmp_path / "i") as captions:
+        captions.find(["u1"])
 
 
 KEYS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=3)
@@ -269,33 +269,33 @@ KEYS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=3)
 
 @given(
     rows=st.lists(st.tuples(KEYS, st.lists(KEYS, min_size=1, max_size=3)), max_size=40),
-    asked=st.lists(KEYS, max_size=20),
+    keys=st.lists(KEYS, max_size=20),
 )
-def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, asked):
+def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, keys):
     """Across blocks, with keys that stand several times."""
     expected: dict[str, dict] = {}
     for key, texts in rows:
         expected.setdefault(key, {}).update(dict.fromkeys(texts))
-    asked += [key for key, _ in rows[:5]]
+    keys += [key for key, _ in rows[:5]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "BLOCK", 7)
-        made = index.opened(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
-        found = made.of(asked)
-    assert found.texts == [tuple(expected.get(key, ())) for key in asked]
-    assert list(found.rows) == [n for n, (key, _) in enumerate(rows) if key in asked]
-    assert made.counts["captions_duplicate"] == len(rows) - len(expected)
+        patch.setattr(text_index, "BLOCK", 7)
+        index = text_index.open_index(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
+        matches = index.find(keys)
+    assert matches.texts == [tuple(expected.get(key, ())) for key in keys]
+    assert list(matches.rows) == [n for n, (key, _) in enumerate(rows) if key in keys]
+    assert index.counts["captions_duplicate"] == len(rows) - len(expected)
 
 
 def test_keys_of_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "_hash", lambda key: 5)
-    made = index.opened(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
-    assert made.of(["b", "a", "c"]).texts == [("2",), ("1",), ()]
+    monkeypatch.setattr(text_index, "_hash", lambda key: 5)
+    index = text_index.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
+    assert index.find(["b", "a", "c"]).texts == [("2",), ("1",), ()]
 
 
 def test_one_key_on_every_row_costs_little(tmp_path):
-    made = index.opened(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
-    assert made.of(["k"]).texts == [tuple(str(n) for n in range(index.MOST))]
-    assert np.array_equal(made.of(["k"]).rows, np.arange(index.MOST))
+    index = text_index.open_index(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
+    assert index.find(["k"]).texts == [tuple(str(n) for n in range(text_index.MAX_ROWS))]
+    assert np.array_equal(index.find(["k"]).rows, np.arange(text_index.MAX_ROWS))
 
 
 def archive(path: Path, samples: dict[str, str]) -> None:
@@ -318,20 +318,20 @@ def test_the_stage(tmp_path, monkeypatch):
     archive(tmp_path / "00002.tar", {"000020000": "u8"})
     rows = ["u1,A dog runs on grass.", "u2,Short.", "u4,A cat.", "u5,", '"u1\n",A dog runs on grass.']
     put(tmp_path / "list.csv", "url,c\n" + "\n".join(rows))
-    listed = {"file": "list.csv", "on": "url", "column": ["c"]}
-    cfg = Data("webdataset", ".", ".", captioner="none", captions=listed, min_sentences=1)
-    assert prepare.run("recaption", Name("d", "data"), cfg) == {
+    caption_list = {"file": "list.csv", "on": "url", "column": ["c"]}
+    cfg = Data("webdataset", ".", ".", captioner="none", captions=caption_list, min_sentences=1)
+    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg) == {
         "images": 6, "samples": 3, "samples_matched": 3, "samples_unmatched": 3, "few_sentences": 1,
         "openings_dropped": 0, "captions_rows": 5, "captions_empty": 1, "captions_duplicate": 1, "captions_matched": 3,
         "captions_unmatched": 1,
     }  # fmt: skip
-    found = [s for path in sorted(Path("data/d/samples").glob("*.arrow")) for s in shards.load(path)]
-    assert [(s.id, s.captions) for s in found] == [
+    samples = [s for path in sorted(Path("data/d/samples").glob("*.arrow")) for s in shard_writer.load_samples(path)]
+    assert [(s.id, s.captions) for s in samples] == [
         ("00000/000000000", ("A dog runs on grass.",)),
         ("00001/000010000", ("A dog runs on grass.",)),
     ]
     put(tmp_path / "list.csv", "url,c\nu3,A man and a woman sit.\n")
-    assert prepare.run("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
+    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
 
 
 def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
@@ -340,4 +340,4 @@ def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
     put(tmp_path / "list.csv", "url,c\nu2,A dog.\n")
     cfg = Data("webdataset", ".", ".", captioner="none", captions={"file": "list.csv", "on": "url", "column": ["c"]})
     with pytest.raises(UserError, match=r"no sample is left of 1 \(.*1 captions_unmatched, .*1 samples_unmatched"):
-        prepare.run("recaption", Name("d", "data"), cfg)
+        shard_stages.run_stage("recaption", Name("d", "data"), cfg)

@@ -8,7 +8,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.data import look
+from compclip.prepare import file_listing
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def folder(tmp_path):
     return tmp_path / "in"
 
 
-def digest(folder, known=None):
+def digest(folder, cache=None):
     """What is seen of a folder."""
-    return look.look([str(folder)], {} if known is None else known)["digest"]
+    return file_listing.summarize_files([str(folder)], {} if cache is None else cache)["digest"]
 
 
 def test_names_sizes_and_contents_count_and_times_do_not(folder):
@@ -43,19 +43,19 @@ def test_names_sizes_and_contents_count_and_times_do_not(folder):
 
 def test_what_did_not_change_is_not_read_again(folder, monkeypatch):
     """As long as names, sizes and times are the same; a time alone makes it look again, with the same result."""
-    known = {}
-    first = digest(folder, known)
+    cache = {}
+    first = digest(folder, cache)
     with monkeypatch.context() as patch:
-        patch.setattr(look, "_content", None)
-        assert digest(folder, known) == first
+        patch.setattr(file_listing, "_hash_content", None)
+        assert digest(folder, cache) == first
     os.utime(folder / "a.jpg", (1, 1))
-    assert digest(folder, known) == first and len(known) == 2
+    assert digest(folder, cache) == first and len(cache) == 2
 
 
 def test_of_many_files_some_are_read_and_all_are_listed(folder, monkeypatch):
     """Beyond a number of files; the sizes of all count."""
-    monkeypatch.setattr(look, "EVERY", 2)
-    monkeypatch.setattr(look, "SOME", 1)
+    monkeypatch.setattr(file_listing, "EVERY", 2)
+    monkeypatch.setattr(file_listing, "SOME", 1)
     first = digest(folder)
     (folder / "b.jpg").write_bytes(b"X" * 45000)
     assert digest(folder) == first  # of the size it had, and not among those that are looked into
@@ -65,7 +65,7 @@ def test_of_many_files_some_are_read_and_all_are_listed(folder, monkeypatch):
 
 def test_a_large_file_is_looked_into_at_several_places(folder):
     """As a tar is: a change at one of sixteen places is seen, whatever stands between them."""
-    raw = bytearray(look.PLACES * look.HEAD * 2)
+    raw = bytearray(file_listing.POSITIONS * file_listing.HEAD * 2)
     (folder / "a.jpg").write_bytes(raw)
     first = digest(folder)
     raw[len(raw) // 2 + 10] = 1
@@ -75,9 +75,9 @@ def test_a_large_file_is_looked_into_at_several_places(folder):
 
 def test_a_single_file_is_read_whole(tmp_path):
     """An annotation file decides all captions."""
-    (tmp_path / "a.json").write_bytes(bytes(look.HEAD * 40))
+    (tmp_path / "a.json").write_bytes(bytes(file_listing.HEAD * 40))
     first = digest(tmp_path / "a.json")
-    (tmp_path / "a.json").write_bytes(bytes(look.HEAD * 40 - 1) + b"1")
+    (tmp_path / "a.json").write_bytes(bytes(file_listing.HEAD * 40 - 1) + b"1")
     assert digest(tmp_path / "a.json") != first
 
 
@@ -87,17 +87,17 @@ def test_links_in_a_circle_pipes_and_nothing(tmp_path):
     (tmp_path / "d" / "up").symlink_to("..")
     (tmp_path / "d" / "gone").symlink_to("gone")
     os.mkfifo(tmp_path / "d" / "pipe")
-    assert look.look([str(tmp_path)], {})["files"] == 0
-    assert look.look([str(tmp_path / "none")], {})["files"] == 0
+    assert file_listing.summarize_files([str(tmp_path)], {})["files"] == 0
+    assert file_listing.summarize_files([str(tmp_path / "none")], {})["files"] == 0
 
 
 def test_a_file_for_each_data_set(folder, tmp_path):
     """And none for one that is gone; a damaged memory costs time alone."""
     out, memory = tmp_path / "looks", tmp_path / "known.json"
-    look.write({"a": [str(folder)], "b": [str(folder)]}, out, memory)
-    assert read_json(out / "a.json") == read_json(out / "b.json") == look.look([str(folder)], {})
+    file_listing.write_listings({"a": [str(folder)], "b": [str(folder)]}, out, memory)
+    assert read_json(out / "a.json") == read_json(out / "b.json") == file_listing.summarize_files([str(folder)], {})
     memory.write_text("[")
-    look.write({"a": [str(folder)]}, out, memory)
+    file_listing.write_listings({"a": [str(folder)]}, out, memory)
     assert [p.name for p in out.iterdir()] == ["a.json"]
     assert read_json(out / "a.json")["files"] == 3
 
@@ -112,14 +112,14 @@ def test_where_the_plan_has_the_files(tmp_path):
     )
     write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {"dense": {"file": "t.csv", "on": "url"}}}})
     expected = ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl", "m", "t.csv"]
-    assert look.planned(tmp_path) == {"d": expected}
+    assert file_listing.planned_folders(tmp_path) == {"d": expected}
     write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}, "masked": {}})
     write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {}}})
     write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
-    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
-    beside = {"captions": {}, "negative_images": {"file": "n.csv", "images": "n/"}}
-    write_json(tmp_path / "recaption" / "d.json", {"params": section | beside})
-    assert look.planned(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n"]}
+    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
+    with_negatives = {"captions": {}, "negative_images": {"file": "n.csv", "images": "n/"}}
+    write_json(tmp_path / "recaption" / "d.json", {"params": section | with_negatives})
+    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n"]}
     write_json(tmp_path / "recaption" / "d.json", {})
     with pytest.raises(UserError, match="recaption/d.json: damaged"):
-        look.planned(tmp_path)
+        file_listing.planned_folders(tmp_path)

@@ -13,16 +13,16 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.how import Benchmark
-from compclip.config.sections import Data
-from compclip.data import overlap, prepare, shards
-from compclip.data.overlap import Identity, Known
+from compclip.config.sections import BenchmarkSection, Data
+from compclip.data import shard_files
 from compclip.data.sample import Sample
 from compclip.evaluate import census
+from compclip.prepare import benchmark_overlap, shard_stages
+from compclip.prepare.benchmark_overlap import BenchmarkImages, ImageIdentity
 
 
-def sample(image: str, **more) -> Sample:
-    return Sample(more.pop("id", Path(image).stem), image, ("A dog.",), **more)
+def sample(image: str, **fields) -> Sample:
+    return Sample(fields.pop("id", Path(image).stem), image, ("A dog.",), **fields)
 
 
 @pytest.mark.parametrize("name,number", [
@@ -38,29 +38,29 @@ def sample(image: str, **more) -> Sample:
     ("٠٠٠٠٠٠١٢٣٤٥٦.jpg", -1),
 ])  # fmt: skip
 def test_coco_numbers(name, number):
-    assert overlap.coco_number(name) == number
+    assert benchmark_overlap.coco_number(name) == number
 
 
 def test_what_a_sample_is_known_by():
     """In a tar twelve digits are a counter, unless COCO's own name or address stands there."""
     url = "http://images.cocodataset.org/train2017/000000391895.jpg"
-    for found, expected in (
-        (sample("coco/000000123456.jpg", head=5), Identity(123456, 5, "")),
-        (sample("x.tar", id="x/000000123456", length=9, sha256="AB"), Identity(-1, 0, "ab")),
-        (sample("x.tar", id="x/COCO_val2014_000000123456", length=9), Identity(123456, 0, "")),
-        (sample("x.tar", id="x/000000123", length=9, url=url), Identity(391895, 0, "")),
-        (sample("x.tar", id="x/000000123", length=9, url="http://a/000000391895.jpg"), Identity(-1, 0, "")),
-        (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), Identity(-1, 0, "")),
+    for given_sample, expected in (
+        (sample("coco/000000123456.jpg", head=5), ImageIdentity(123456, 5, "")),
+        (sample("x.tar", id="x/000000123456", length=9, sha256="AB"), ImageIdentity(-1, 0, "ab")),
+        (sample("x.tar", id="x/COCO_val2014_000000123456", length=9), ImageIdentity(123456, 0, "")),
+        (sample("x.tar", id="x/000000123", length=9, url=url), ImageIdentity(391895, 0, "")),
+        (sample("x.tar", id="x/000000123", length=9, url="http://a/000000391895.jpg"), ImageIdentity(-1, 0, "")),
+        (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), ImageIdentity(-1, 0, "")),
     ):
-        assert overlap.identity(found) == expected
+        assert benchmark_overlap.identify_sample(given_sample) == expected
 
 
 def test_the_first_criterion_that_holds():
-    known = Known(frozenset({7}), frozenset({5}), frozenset({"ab"}))
-    assert known.criterion(Identity(7, 5, "ab")) == "sha256"
-    assert known.criterion(Identity(7, 5, "")) == "bytes"
-    assert known.criterion(Identity(7, 0, "cd")) == "coco_id"
-    assert known.criterion(Identity(-1, 0, "")) == ""
+    benchmark_images = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
+    assert benchmark_images.criterion(ImageIdentity(7, 5, "ab")) == "sha256"
+    assert benchmark_images.criterion(ImageIdentity(7, 5, "")) == "bytes"
+    assert benchmark_images.criterion(ImageIdentity(7, 0, "cd")) == "coco_id"
+    assert benchmark_images.criterion(ImageIdentity(-1, 0, "")) == ""
 
 
 def picture(path: Path, colour: int) -> Path:
@@ -83,10 +83,10 @@ def project(tmp_path, monkeypatch) -> Path:
     for subset in ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"):
         (tmp_path / f"sugarcrepe/{subset}.json").parent.mkdir(exist_ok=True)
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
-    listed = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
-    (tmp_path / "other.json").write_text(json.dumps({"images": listed}))
-    census.take(Name("sugarcrepe", "benchmark"), Benchmark("sugarcrepe", "sugarcrepe", "coco"))
-    census.take(Name("retrieval", "benchmark"), Benchmark("retrieval", "other.json", "other", "test"))
+    records = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
+    (tmp_path / "other.json").write_text(json.dumps({"images": records}))
+    census.write_census(Name("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
+    census.write_census(Name("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test"))
     train = tmp_path / "train"
     shutil.copytree(tmp_path / "coco", train)
     (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes
@@ -95,60 +95,68 @@ def project(tmp_path, monkeypatch) -> Path:
     for n in range(3):
         picture(train / f"{n}.png", 200 + n)  # a benchmark's names
     names = sorted(path.name for path in train.iterdir())
-    told = [{"filename": name, "split": "train", "sentences": [{"raw": f"A dog and {name}."}]} for name in names]
-    (tmp_path / "train.json").write_text(json.dumps({"images": told}))
+    train_records = [
+        {"filename": name, "split": "train", "sentences": [{"raw": f"A dog and {name}."}]} for name in names
+    ]
+    (tmp_path / "train.json").write_text(json.dumps({"images": train_records}))
     return tmp_path
 
 
 CFG = Data("karpathy", "train.json", "train", captioner="none")
 
 
-def made(cfg: Data) -> tuple[dict, dict, list[str]]:
+def run_stages(cfg: Data) -> tuple[dict, dict, list[str]]:
     """What the stages count, what is shared, and the pictures that are left."""
     for stage in ("recaption", "rewrite"):
-        prepare.run(stage, Name("d", "data"), cfg)
-    counts = prepare.run("annotate", Name("d", "data"), cfg)
+        shard_stages.run_stage(stage, Name("d", "data"), cfg)
+    counts = shard_stages.run_stage("annotate", Name("d", "data"), cfg)
     ids = [
         id
         for path in sorted(Path("data/d/shards").glob("*.arrow"))
-        for id in shards.read_batch(path, "")["id"].to_pylist()
+        for id in shard_files.read_batch(path, "")["id"].to_pylist()
     ]
     return counts, json.loads(Path("data/overlaps/d.json").read_text()), ids
 
 
 def test_counted_and_left_out(project):
-    counts, shared, ids = made(CFG)
+    counts, shared, ids = run_stages(CFG)
     assert shared == {"retrieval": {}, "sugarcrepe": {"bytes": 2, "coco_id": 2, "pictures": 4}}
     assert len(ids) == 7 and not [name for name in counts if name.startswith("excluded")]
-    counts, shared, ids = made(replace(CFG, exclude=["retrieval", "sugarcrepe"]))
+    counts, shared, ids = run_stages(replace(CFG, exclude=["retrieval", "sugarcrepe"]))
     assert shared == {"retrieval": {}, "sugarcrepe": {}}
     assert counts["excluded_sugarcrepe"] == 4 and counts["captions"] == 3
     assert ids == ["0", "1", "2"]
 
 
 def test_a_hash_of_the_download_finds_a_picture_that_was_scaled(project):
-    known = overlap.read(project / "data/benchmarks/sugarcrepe.arrow")
+    benchmark_images = benchmark_overlap.read_benchmark_images(project / "data/benchmarks/sugarcrepe.arrow")
     digest = hashlib.sha256((project / "coco/000000000001.png").read_bytes()).hexdigest()
-    found = overlap.identity(sample("x.tar", id="x/000000123", length=9, head=77, sha256=digest.upper()))
-    assert known.criterion(found) == "sha256"
+    identity = benchmark_overlap.identify_sample(
+        sample("x.tar", id="x/000000123", length=9, head=77, sha256=digest.upper())
+    )
+    assert benchmark_images.criterion(identity) == "sha256"
 
 
 def test_what_annotate_needs_is_named(project):
     for stage in ("recaption", "rewrite"):
-        prepare.run(stage, Name("d", "data"), CFG)
+        shard_stages.run_stage(stage, Name("d", "data"), CFG)
     with pytest.raises(UserError, match="no sample is left after exclude"):
         picture(project / "data/all.png", 0)
-        overlap.write(project / "data/benchmarks/all.arrow", [str(p) for p in (project / "train").iterdir()])
-        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["all"]))
+        benchmark_overlap.write_benchmark_images(
+            project / "data/benchmarks/all.arrow", [str(p) for p in (project / "train").iterdir()]
+        )
+        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["all"]))
     with pytest.raises(UserError, match="gone.arrow: not there; run `dvc repro benchmark` first"):
-        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
     (project / "data/benchmarks/gone.arrow").write_bytes(b"ARROW1")
     with pytest.raises(UserError, match="run `dvc repro benchmark` again"):
-        prepare.run("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
 
 
 def test_the_same_pictures_give_the_same_file(project):
-    before = (project / "data/benchmarks/sugarcrepe.arrow").read_bytes()
+    first_bytes = (project / "data/benchmarks/sugarcrepe.arrow").read_bytes()
     paths = sorted(map(str, (project / "coco").iterdir()), reverse=True)
-    overlap.write(project / "again.arrow", [*paths, *paths, "coco/000000000009.png", "nothing.jpg"])
-    assert (project / "again.arrow").read_bytes() == before
+    benchmark_overlap.write_benchmark_images(
+        project / "again.arrow", [*paths, *paths, "coco/000000000009.png", "nothing.jpg"]
+    )
+    assert (project / "again.arrow").read_bytes() == first_bytes

@@ -10,27 +10,27 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.names import Name
-from compclip.config.captions import Released
+from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
-from compclip.data import prepare, released, rewrite
+from compclip.prepare import released_hard_positives, rewrite_shards, shard_stages
 
 CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 
 
 @pytest.fixture
-def files(tmp_path) -> Released:
+def files(tmp_path) -> ReleasedRewrites:
     """COCO's captions, and a line for each of them in both files."""
     coco = {"images": [], "annotations": [{"id": n, "caption": text} for n, text in enumerate(CAPTIONS)]}
     (tmp_path / "captions.json").write_text(json.dumps(coco))
     (tmp_path / "swap.jsonl").write_text('"A cat and a dog."\n"None"\n"A second one."\nNone\n')
     (tmp_path / "replace.jsonl").write_text('" A hound\\nand a cat."\n"A coach."\n\n{"x": 1}\n')
-    return Released(*(str(tmp_path / name) for name in ("captions.json", "swap.jsonl", "replace.jsonl")))
+    return ReleasedRewrites(*(str(tmp_path / name) for name in ("captions.json", "swap.jsonl", "replace.jsonl")))
 
 
 def test_joined_by_caption(files, tmp_path):
     """The first of two equal captions counts; a placeholder, an empty line and a damaged one are nothing."""
-    with released.opened(files, tmp_path / "i") as given:
-        assert given(["A cup.", "A bus.", "A dog and a cat.", "Another."]) == [
+    with released_hard_positives.open_rewrites(files, tmp_path / "i") as find_rewrites:
+        assert find_rewrites(["A cup.", "A bus.", "A dog and a cat.", "Another."]) == [
             {},
             {"replace": "A coach."},
             {"swap": "A cat and a dog.", "replace": "A hound and a cat."},
@@ -39,26 +39,34 @@ def test_joined_by_caption(files, tmp_path):
 
 
 def test_one_file_alone(files, tmp_path):
-    with released.opened(Released(files.captions, replace=files.replace), tmp_path / "i") as given:
-        assert given(["A dog and a cat."]) == [{"replace": "A hound and a cat."}]
+    with released_hard_positives.open_rewrites(
+        ReleasedRewrites(files.captions, replace=files.replace), tmp_path / "i"
+    ) as find_rewrites:
+        assert find_rewrites(["A dog and a cat."]) == [{"replace": "A hound and a cat."}]
 
 
 def test_files_that_do_not_belong_together(files, tmp_path):
-    for swap, part in (("None\n" * 3, 4), ("None\n" * 5, 5)):
+    for swap, line_number in (("None\n" * 3, 4), ("None\n" * 5, 5)):
         (tmp_path / "swap.jsonl").write_text(swap)
         with (
-            pytest.raises(UserError, match=f"of 4 annotations of .*part at {part}"),
-            released.opened(files, tmp_path / "i"),
+            pytest.raises(UserError, match=f"of 4 annotations of .*part at {line_number}"),
+            released_hard_positives.open_rewrites(files, tmp_path / "i"),
         ):
             pass
-    gone = Released(files.captions, swap=str(tmp_path / "gone.jsonl"))
-    with pytest.raises(UserError, match="gone.jsonl: No such file"), released.opened(gone, tmp_path / "i"):
+    gone = ReleasedRewrites(files.captions, swap=str(tmp_path / "gone.jsonl"))
+    with (
+        pytest.raises(UserError, match="gone.jsonl: No such file"),
+        released_hard_positives.open_rewrites(gone, tmp_path / "i"),
+    ):
         pass
     (tmp_path / "captions.json").write_text('{"annotations": [1]}')
-    with pytest.raises(UserError, match="not COCO's captions"), released.opened(files, tmp_path / "i"):
+    with (
+        pytest.raises(UserError, match="not COCO's captions"),
+        released_hard_positives.open_rewrites(files, tmp_path / "i"),
+    ):
         pass
     with pytest.raises(UserError, match="swap: names no file"):
-        Released(files.captions)
+        ReleasedRewrites(files.captions)
 
 
 def test_the_stages(files, tmp_path, monkeypatch):
@@ -70,10 +78,10 @@ def test_the_stages(files, tmp_path, monkeypatch):
     coco["annotations"] = [{"image_id": 1, "caption": text} for text in CAPTIONS]
     Path("captions.json").write_text(json.dumps(coco))
     cfg = Data("coco", "captions.json", ".", captioner="none", rewrites=vars(files))
-    prepare.run("recaption", Name("d", "data"), cfg)
-    assert prepare.run("rewrite", Name("d", "data"), cfg) == {
+    shard_stages.run_stage("recaption", Name("d", "data"), cfg)
+    assert shard_stages.run_stage("rewrite", Name("d", "data"), cfg) == {
         "captions": 3, "swap": {"not_released": 2, "usable": 1}, "replace": {"not_released": 1, "usable": 2}
     }  # fmt: skip
     (path,) = Path("data/d/rewrites").glob("*.arrow")
-    assert rewrite.load(path)["A bus."] == rewrite.Rewrites(replace="A coach.")
-    assert prepare.run("annotate", Name("d", "data"), cfg)["captions"] == 4
+    assert rewrite_shards.load_rewrites(path)["A bus."] == rewrite_shards.Rewrites(replace="A coach.")
+    assert shard_stages.run_stage("annotate", Name("d", "data"), cfg)["captions"] == 4

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data.answers import Answer
-from compclip.data.captioners import _replicas
 from compclip.data.sample import Sample
+from compclip.llm.answer_cache import Answer
+from compclip.prepare.captioners import _device_replicas
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def widths(batches):
 def test_batches_are_full_and_captions_in_order(samples):
     """The next picture takes the unreadable one's place."""
     batches = []
-    made, counts = _replicas.caption(samples, [widths(batches)], 3)
+    captioned, counts = _device_replicas.caption_samples(samples, [widths(batches)], 3)
     assert batches == [["0", "2", "3"], ["4", "5", "6"], ["7", "8"]]
-    assert [(s.id, s.captions) for s in made] == [(str(i), (f"{10 + i} wide",)) for i in (0, 2, 3, 4, 5, 6, 7, 8)]
+    assert [(s.id, s.captions) for s in captioned] == [(str(i), (f"{10 + i} wide",)) for i in (0, 2, 3, 4, 5, 6, 7, 8)]
     assert +counts == {"unreadable_picture": 1, "cut_short": 2}
 
 
@@ -52,14 +52,16 @@ def test_replicas_work_side_by_side_on_the_same_batches(samples):
         together.wait()
         return widths(both)(samples, pictures)
 
-    assert _replicas.caption(samples, [waiting, waiting], 2) == _replicas.caption(samples, [widths(alone)], 2)
+    assert _device_replicas.caption_samples(samples, [waiting, waiting], 2) == _device_replicas.caption_samples(
+        samples, [widths(alone)], 2
+    )
     assert sorted(both) == alone and len(alone) == 4
 
 
 def test_an_empty_caption_is_counted(samples):
     """And its picture leaves the data."""
-    made, counts = _replicas.caption(samples[:1], [lambda samples, pictures: [Answer(" ")]], 2)
-    assert made == [] and +counts == {"empty_captions": 1}
+    captioned, counts = _device_replicas.caption_samples(samples[:1], [lambda samples, pictures: [Answer(" ")]], 2)
+    assert captioned == [] and +counts == {"empty_captions": 1}
 
 
 def test_a_replica_that_fails_ends_it(samples):
@@ -71,7 +73,7 @@ def test_a_replica_that_fails_ends_it(samples):
         raise UserError("out of memory")
 
     with pytest.raises(UserError, match="out of memory"):
-        _replicas.caption(samples, [fails], 1)
+        _device_replicas.caption_samples(samples, [fails], 1)
     assert len(begun) <= 2
 
 
@@ -92,21 +94,21 @@ class Inline(Executor):
 @pytest.mark.parametrize("most", [1, 3, 20])
 def test_no_more_is_begun_than_said(most):
     """Pictures of a whole shard would not go into memory."""
-    pool, given = Inline(), []
-    for square in _replicas._ahead(pool, lambda i: i * i, iter(range(10)), most):
+    pool, results = Inline(), []
+    for square in _device_replicas._run_ahead(pool, lambda i: i * i, iter(range(10)), most):
         pool.open -= 1
-        given.append(square)
-    assert given == [i * i for i in range(10)]
+        results.append(square)
+    assert results == [i * i for i in range(10)]
     assert pool.most == min(most, 10)
 
 
 def test_devices(monkeypatch):
     """All GPUs, the processor where there is none, or those that are named and compute."""
-    assert _replicas.devices("cpu, cpu") == ["cpu", "cpu"]
-    for count, there in ((0, ["cpu"]), (2, ["cuda:0", "cuda:1"])):
+    assert _device_replicas.parse_devices("cpu, cpu") == ["cpu", "cpu"]
+    for count, expected in ((0, ["cpu"]), (2, ["cuda:0", "cuda:1"])):
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
-        assert _replicas.devices("auto") == there
+        assert _device_replicas.parse_devices("auto") == expected
     for wrong in ("gpu", "cpu,", "cuda:99"):
         with pytest.raises(UserError, match=f"options.device={wrong}: .*; give cpu, cuda:0") as caught:
-            _replicas.devices(wrong)
+            _device_replicas.parse_devices(wrong)
         assert "\n" not in str(caught.value)

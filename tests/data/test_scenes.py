@@ -12,10 +12,11 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config.sections import World
-from compclip.data.scenes import generate, grammar, layout, questions
-from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import SIDE, render
-from compclip.data.scenes.words import COLOURS, RELATIONS, SYMBOLS
+from compclip.config.validation import load_section
+from compclip.scenes import benchmark_sentences, generate, grammar, layout
+from compclip.scenes.layout import Scene, Thing
+from compclip.scenes.render import SIDE, render
+from compclip.scenes.world_words import COLOURS, RELATIONS, SYMBOLS
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
@@ -82,15 +83,15 @@ def test_questions_by_hand():
         ),
     }
     for kind, (true, false) in expected.items():
-        said = questions.KINDS[kind](np.random.default_rng(0), PAIR, statement)
-        assert (said[0].text(form), said[1].text(form)) == (true, false)
+        statements = benchmark_sentences.KINDS[kind](np.random.default_rng(0), PAIR, statement)
+        assert (statements[0].text(form), statements[1].text(form)) == (true, false)
 
 
 @pytest.mark.parametrize("kind", ["replace_obj", "add_obj", "add_att"])
 def test_negatives_name_what_is_not_there(kind):
     """Replaced and added words are in no thing of the scene."""
     statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
-    item = questions.item(np.random.default_rng(3), kind, PAIR, statement)
+    item = benchmark_sentences.make_item(np.random.default_rng(3), kind, PAIR, statement)
     new = set(item.negative.lower().strip(".").split()) - set(item.caption.lower().strip(".").split())
     new -= {"a", "an", "with"}
     assert len(new) == 1
@@ -101,11 +102,11 @@ def test_a_replaced_colour_is_that_of_any_other_thing():
     """Of three things the first is said to have the colour of the second or of the third, each about as often."""
     rng = np.random.default_rng(0)
     scene = layout.sample(rng, 3, test=True)
-    first, *others = scene.things
-    statement = grammar.Statement(first, others[0], "left")
-    said = Counter(questions.KINDS["replace_att"](rng, scene, statement)[1].a for _ in range(400))
-    assert set(said) == {(t.colour, first.symbol) for t in others}
-    assert min(said.values()) > 150
+    first, *other_things = scene.things
+    statement = grammar.Statement(first, other_things[0], "left")
+    colours = Counter(benchmark_sentences.KINDS["replace_att"](rng, scene, statement)[1].a for _ in range(400))
+    assert set(colours) == {(t.colour, first.symbol) for t in other_things}
+    assert min(colours.values()) > 150
 
 
 def test_dense_captions_say_only_what_is_true():
@@ -116,10 +117,10 @@ def test_dense_captions_say_only_what_is_true():
         scene = layout.sample(rng, 3, test=False)
         where = {t.symbol: t for t in scene.things}
         for sentence in grammar.dense(rng, scene).lower().split("."):
-            told = [r for r, words in RELATIONS.items() if any(f" {w} " in f" {sentence} " for w in words)]
-            found = [names[w] for w in sentence.split() if w in names]
-            if len(told) == 1 and len(found) == 2 and " with " not in sentence:
-                assert layout.relation(where[found[0]], where[found[1]]) == told[0], sentence
+            relations = [r for r, words in RELATIONS.items() if any(f" {w} " in f" {sentence} " for w in words)]
+            symbols = [names[w] for w in sentence.split() if w in names]
+            if len(relations) == 1 and len(symbols) == 2 and " with " not in sentence:
+                assert layout.relation(where[symbols[0]], where[symbols[1]]) == relations[0], sentence
                 checked += 1
     assert checked > 300
 
@@ -130,8 +131,8 @@ def test_dense_captions_say_only_what_is_true():
 def test_active_and_passive_agree_with_reading_order(relation, verb, by):
     """What stands to the left precedes and is followed by; what stands to the right follows and is preceded by."""
     a, b = (UMBRELLA, ANCHOR) if relation == "left" else (ANCHOR, UMBRELLA)
-    said = {grammar.sentence(np.random.default_rng(i), grammar.Statement(a, b, relation)) for i in range(200)}
-    with_verb = [s for s in said if f" {verb} " in s or f" {by} " in s]
+    sentences = {grammar.sentence(np.random.default_rng(i), grammar.Statement(a, b, relation)) for i in range(200)}
+    with_verb = [s for s in sentences if f" {verb} " in s or f" {by} " in s]
     names = SYMBOLS[a.symbol][1]
     assert with_verb
     assert all(any(n in s.split(verb)[0].split(by)[0] for n in names) for s in with_verb)
@@ -139,17 +140,17 @@ def test_active_and_passive_agree_with_reading_order(relation, verb, by):
 
 def test_alt_text_rarely_binds_a_colour_to_a_symbol():
     """Without pairing, no colour stands right before the symbol it belongs to more often than before another."""
-    rng, own, other = np.random.default_rng(2), 0, 0
+    rng, own_colour, other_colour = np.random.default_rng(2), 0, 0
     for _ in range(3000):
         scene = layout.sample(rng, 2, test=False)
         words = grammar.alt_text(rng, scene, paired=0.0).replace(",", "").split()
         a, b = scene.things
         for colour, noun in zip(words, words[1:], strict=False):
             for thing, stranger in ((a, b), (b, a)):
-                own += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[thing.symbol][1]
-                other += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[stranger.symbol][1]
-    assert own + other > 100
-    assert abs(own - other) < 4 * np.sqrt(own + other)
+                own_colour += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[thing.symbol][1]
+                other_colour += colour in COLOURS[thing.colour][1] and noun in SYMBOLS[stranger.symbol][1]
+    assert own_colour + other_colour > 100
+    assert abs(own_colour - other_colour) < 4 * np.sqrt(own_colour + other_colour)
 
 
 def test_same_bytes_again_and_in_parallel(tmp_path):
@@ -195,8 +196,8 @@ def test_a_file_or_a_link_is_not_replaced(tmp_path):
     file, link = tmp_path / "README.md", tmp_path / "link"
     file.write_text("mine")
     link.symlink_to(tmp_path / "elsewhere")
-    for out, named in ((file, file), (file / "world", file), (link, link)):
-        with pytest.raises(UserError, match=f"^--out {out}: {named} is a file or a link; give a folder"):
+    for out, culprit in ((file, file), (file / "world", file), (link, link)):
+        with pytest.raises(UserError, match=f"^--out {out}: {culprit} is a file or a link; give a folder"):
             generate.generate(SMALL, out)
     assert file.read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", "link"}
@@ -205,4 +206,4 @@ def test_a_file_or_a_link_is_not_replaced(tmp_path):
 def test_sizes_are_checked():
     """A world without records is refused with the key and the value."""
     with pytest.raises(UserError, match="scenes.records=0"):
-        World(records=0)
+        load_section(World, {"records": 0}, "scenes")

@@ -16,9 +16,9 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.data.scenes import edits, generate, grammar, layout, making
-from compclip.data.scenes.grammar import Statement
-from compclip.data.scenes.layout import Scene, Thing
+from compclip.scenes import generate, grammar, layout, scene_edits, world_files
+from compclip.scenes.grammar import Statement
+from compclip.scenes.layout import Scene, Thing
 from tests.data.scene_truth import PHRASE, false_sentences, meant
 
 SMALL = World(train=30, retrieval=6, records=4, per_class=1, processes=1, beside=True)
@@ -42,7 +42,7 @@ def lines(path: Path) -> dict[str, dict]:
     return {row["image"]: row for row in map(json.loads, path.read_text().splitlines())}
 
 
-def drawn(seed: int) -> tuple[np.random.Generator, Scene]:
+def draw_scene(seed: int) -> tuple[np.random.Generator, Scene]:
     """A training scene and the generator behind it."""
     rng = np.random.default_rng(seed)
     return rng, layout.sample(rng, int(rng.integers(2, 5)), test=False)
@@ -50,9 +50,9 @@ def drawn(seed: int) -> tuple[np.random.Generator, Scene]:
 
 def test_changes_by_hand():
     """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
-    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in edits.KINDS)
+    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in scene_edits.KINDS)
     assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
-    assert edits.reworded(CAPTION, colours[0].words) == (
+    assert scene_edits.reword(CAPTION, colours[0].words) == (
         "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
     )
     assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
@@ -60,16 +60,16 @@ def test_changes_by_hand():
         (0, "small", "plain"),
         (1, "large", "striped"),
     ]
-    assert edits.reworded(CAPTION, things[0].words) == (
+    assert scene_edits.reword(CAPTION, things[0].words) == (
         "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
     )
     orange = next(e for e in colour if e.scene.things[1].colour == "orange")
-    assert edits.reworded(CAPTION, orange.words) == (
+    assert scene_edits.reword(CAPTION, orange.words) == (
         "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
     )
     plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
     assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
-    assert edits.reworded(CAPTION, plane.words).startswith("A small crimson aeroplane is")
+    assert scene_edits.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
     assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
 
 
@@ -88,13 +88,13 @@ def test_the_checker_reads_words_by_hand():
 @given(SEEDS)
 def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
     """Of the first picture its first sentence is false, whatever the change; of its own every sentence is true."""
-    rng, scene = drawn(seed)
-    told = grammar.described(rng, scene)
-    caption, said = grammar.joined(told), told[0][1]
+    rng, scene = draw_scene(seed)
+    sentences = grammar.describe_scene(rng, scene)
+    caption, statement = grammar.join_sentences(sentences), sentences[0][1]
     assert false_sentences(caption, scene) == []
-    for kind in edits.KINDS:
-        for edit in kind(scene, said.a, said.b):
-            text = edits.reworded(caption, edit.words)
+    for kind in scene_edits.KINDS:
+        for edit in kind(scene, statement.a, statement.b):
+            text = scene_edits.reword(caption, edit.words)
             assert false_sentences(text, edit.scene) == []
             assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
             assert false_sentences(caption, edit.scene)
@@ -103,41 +103,46 @@ def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
 @given(SEEDS)
 def test_edits_stay_on_the_training_side(seed):
     """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
-    rng, scene = drawn(seed)
-    said = grammar.statements(scene)[0]
-    found = edits.edits(rng, scene, said, 2)
-    assert len({e.scene.key() for e in found} | {scene.key()}) == 3
-    for edit in found:
-        kept = [t for t in scene.things if t not in (said.a, said.b)]
-        assert [t for t in edit.scene.things if t.cell not in (said.a.cell, said.b.cell)] == kept
+    rng, scene = draw_scene(seed)
+    statement = grammar.statements(scene)[0]
+    edits = scene_edits.make_edits(rng, scene, statement, 2)
+    assert len({e.scene.key() for e in edits} | {scene.key()}) == 3
+    for edit in edits:
+        unchanged = [t for t in scene.things if t not in (statement.a, statement.b)]
+        assert [t for t in edit.scene.things if t.cell not in (statement.a.cell, statement.b.cell)] == unchanged
         assert not layout.is_test(edit.scene)
         assert not layout.held_out() & {t.pair for t in edit.scene.things}
 
 
 def test_every_kind_of_edit_is_drawn():
     """Over 60 pictures each of the four kinds comes often, and none makes both edits of a picture."""
-    seen = Counter[int]()
+    counts = Counter[int]()
     for seed in range(60):
-        rng, scene = drawn(seed)
-        said = grammar.statements(scene)[0]
-        offered = [{e.scene for e in kind(scene, said.a, said.b)} for kind in edits.KINDS]
-        kinds = [k for e in edits.edits(rng, scene, said, 2) for k, scenes in enumerate(offered) if e.scene in scenes]
+        rng, scene = draw_scene(seed)
+        statement = grammar.statements(scene)[0]
+        offered = [{e.scene for e in kind(scene, statement.a, statement.b)} for kind in scene_edits.KINDS]
+        kinds = [
+            k
+            for e in scene_edits.make_edits(rng, scene, statement, 2)
+            for k, scenes in enumerate(offered)
+            if e.scene in scenes
+        ]
         assert kinds[0] != kinds[1]
-        seen.update(kinds)
-    assert sorted(seen) == [0, 1, 2, 3] and min(seen.values()) > 10
+        counts.update(kinds)
+    assert sorted(counts) == [0, 1, 2, 3] and min(counts.values()) > 10
 
 
 @given(SEEDS)
 def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
     """The last name of the caption is of what is denied; all names before it are true of both pictures."""
-    rng, scene = drawn(seed)
-    text, without = edits.denial(rng, scene)
-    *rest, denied = re.findall(PHRASE, text)
+    rng, scene = draw_scene(seed)
+    text, without = scene_edits.make_denial(rng, scene)
+    *affirmed, denied = re.findall(PHRASE, text)
     assert meant(denied, scene)
     assert not meant(denied, without)
     assert (
-        {meant(p, without) for p in rest}
-        == {meant(p, scene) for p in rest}
+        {meant(p, without) for p in affirmed}
+        == {meant(p, scene) for p in affirmed}
         == set(scene.things) - {meant(denied, scene)}
     )
     assert layout.may_train(without)
@@ -145,11 +150,11 @@ def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
 
 def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
     """Of a picture whose things alone are both of the test side, one is exchanged."""
-    scenes = (drawn(seed)[1] for seed in range(2000))
+    scenes = (draw_scene(seed)[1] for seed in range(2000))
     alone = next(
         s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
     )
-    text, without = edits.denial(np.random.default_rng(0), alone)
+    text, without = scene_edits.make_denial(np.random.default_rng(0), alone)
     (denied,) = set(alone.things) - set(without.things)
     (new,) = set(without.things) - set(alone.things)
     assert replace(new, symbol=denied.symbol) == denied
@@ -159,25 +164,25 @@ def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
 @given(SEEDS)
 def test_paraphrases_and_single_sentences_are_true(seed):
     """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
-    rng, scene = drawn(seed)
-    told = grammar.described(rng, scene)
-    others = edits.paraphrases(rng, told, 3)
-    assert len({grammar.joined(told), *others}) == 4
-    for text in others:
-        assert text.count(".") == len(told)
+    rng, scene = draw_scene(seed)
+    sentences = grammar.describe_scene(rng, scene)
+    paraphrases = scene_edits.make_paraphrases(rng, sentences, 3)
+    assert len({grammar.join_sentences(sentences), *paraphrases}) == 4
+    for text in paraphrases:
+        assert text.count(".") == len(sentences)
         assert false_sentences(text, scene) == []
-    single = edits.single(rng, scene)
+    single = scene_edits.single_sentences(rng, scene)
     assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
 
 
 def test_a_paraphrase_makes_the_same_statements():
     """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
-    told = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
+    sentences = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
         "The umbrella is small and red.", None)]  # fmt: skip
-    said = " ".join(edits.paraphrases(np.random.default_rng(0), told, 60))
+    paraphrases = " ".join(scene_edits.make_paraphrases(np.random.default_rng(0), sentences, 60))
     for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
-        assert words in said
-    details = {sentence for sentence in said.split(". ") if sentence.startswith("The ")}
+        assert words in paraphrases
+    details = {sentence for sentence in paraphrases.split(". ") if sentence.startswith("The ")}
     assert {d.rstrip(".") for d in details} <= {
         f"The {n} is {s} and {c}"
         for n in ("umbrella", "parasol")
@@ -190,41 +195,46 @@ def test_files_say_what_the_pictures_show(world):
     """Captions are those of the captioner; each file that is named is there and is the picture of its caption."""
     layouts = generate.read_layouts(world / "layouts.jsonl")
     edited, denied = (lines(world / f"train_{kind}.jsonl") for kind in ("edits", "negations"))
-    said, dense = (lines(world / f"train_{kind}.jsonl") for kind in ("paraphrases", "dense"))
-    assert set(edited) == set(denied) == set(said) == set(dense) == {f"{name}.png" for name in layouts}
-    named = [file for row in edited.values() for file in row["negative_image"]]
-    named += [row["distractor"] for row in denied.values()]
-    assert {path.name for path in (world / "train_edits").iterdir()} == set(named)
-    assert read_json(world / "counts.json")["beside"] == len(named) == 3 * SMALL.train
+    paraphrased, dense = (lines(world / f"train_{kind}.jsonl") for kind in ("paraphrases", "dense"))
+    assert set(edited) == set(denied) == set(paraphrased) == set(dense) == {f"{name}.png" for name in layouts}
+    file_names = [file for row in edited.values() for file in row["negative_image"]]
+    file_names += [row["distractor"] for row in denied.values()]
+    assert {path.name for path in (world / "train_edits").iterdir()} == set(file_names)
+    assert read_json(world / "counts.json")["beside"] == len(file_names) == 3 * SMALL.train
     name, scene = "000003", layouts["000003"]
-    told = grammar.captioned(name, scene)
-    shown = {
-        edits.reworded(grammar.joined(told), e.words): e.scene
-        for kind in edits.KINDS
-        for e in kind(scene, told[0][1].a, told[0][1].b)
+    sentences = grammar.dense_caption(name, scene)
+    scene_by_caption = {
+        scene_edits.reword(grammar.join_sentences(sentences), e.words): e.scene
+        for kind in scene_edits.KINDS
+        for e in kind(scene, sentences[0][1].a, sentences[0][1].b)
     }
     row = edited[f"{name}.png"]
     for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
-        assert (np.asarray(Image.open(world / "train_edits" / file)) == making.seen(file, shown[text])).all()
+        assert (
+            np.asarray(Image.open(world / "train_edits" / file))
+            == world_files.render_checked(file, scene_by_caption[text])
+        ).all()
 
 
 def test_nothing_else_changes(world, tmp_path):
     """The files of a world without them are the same, and more are beside."""
     generate.generate(replace(SMALL, beside=False), tmp_path / "plain")
     plain = {p.relative_to(tmp_path / "plain"): p for p in (tmp_path / "plain").rglob("*") if p.is_file()}
-    more = {p.relative_to(world): p for p in world.rglob("*") if p.is_file() and "train_" not in str(p)}
-    assert set(plain) == set(more)
-    assert [p for p in plain if plain[p].read_bytes() != more[p].read_bytes()] == [Path("counts.json")]
+    with_beside = {p.relative_to(world): p for p in world.rglob("*") if p.is_file() and "train_" not in str(p)}
+    assert set(plain) == set(with_beside)
+    assert [p for p in plain if plain[p].read_bytes() != with_beside[p].read_bytes()] == [Path("counts.json")]
 
 
 def test_no_text_is_a_benchmarks(world):
     """Captions of the benchmarks that ask for composition are none of the texts for training."""
-    made = {t for kind in ("edits", "negations", "paraphrases", "dense") for row in lines(
+    training_texts = {t for kind in ("edits", "negations", "paraphrases", "dense") for row in lines(
         world / f"train_{kind}.jsonl").values() for value in row.values() for t in np.atleast_1d(value)}  # fmt: skip
-    asked = set()
+    benchmark_texts = set()
     for path in (*world.glob("sugarcrepe*/*.json"), *world.glob("hard_positives/*.json")):
         rows = read_json(path)
         for row in rows.values() if isinstance(rows, dict) else rows:
-            asked |= {text for key, text in row.items() if "caption" in key} if "seen_pairs" not in row else set()
-    assert len(asked) > 60
-    assert not made & asked
+            benchmark_texts |= (
+                {text for key, text in row.items() if "caption" in key} if "seen_pairs" not in row else set()
+            )
+    assert len(benchmark_texts) > 60
+    assert not training_texts & benchmark_texts

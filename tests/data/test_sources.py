@@ -12,7 +12,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data import images
-from compclip.data.sources import coco, flickr8k, karpathy
+from compclip.prepare.sources import coco, flickr8k, karpathy
 from tests.data.reading import read
 
 
@@ -25,9 +25,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def data(source, path, folder, **more):
+def data(source, path, folder, **options):
     """A Data section."""
-    return Data(source=source, path=str(path), images=str(folder), **more)
+    return Data(source=source, path=str(path), images=str(folder), **options)
 
 
 def write(path, value):
@@ -181,16 +181,16 @@ def test_malformed_files(folder, source, value, message):
 OUTSIDE = "../other/a.jpg"
 
 
-def named(source, folder, name):
+def write_source_file(source, folder, name):
     """A file in which a source's only picture has this name; its caption has half a surrogate pair where JSON can."""
     if source is karpathy:
         return write(folder / "d.json", {"images": [image(name, "train", "\ud800 A dog.")]})
     if source is coco:
-        listed = {
+        document = {
             "images": [{"id": 7, "file_name": name}],
             "annotations": [{"image_id": 7, "caption": "\ud800 A dog."}],
         }
-        return write(folder / "d.json", listed)
+        return write(folder / "d.json", document)
     path = folder / "captions.txt"
     path.write_text(f"image,caption\n{name},A dog.\n")
     return path
@@ -200,16 +200,16 @@ def named(source, folder, name):
 @pytest.mark.parametrize("name", [OUTSIDE, "link.jpg", "{}/other/a.jpg", "../other/gone.jpg"])
 def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
     """Before it is opened, unless the section says that it may be there."""
-    for place in ("images", "other"):
-        (tmp_path / place).mkdir()
+    for folder in ("images", "other"):
+        (tmp_path / folder).mkdir()
     Image.new("RGB", (20, 10)).save(tmp_path / "other" / "a.jpg")
     (tmp_path / "images" / "link.jpg").symlink_to("../other/a.jpg")
-    cfg = data("x", named(source, tmp_path, name.format(tmp_path)), tmp_path / "images")
+    cfg = data("x", write_source_file(source, tmp_path, name.format(tmp_path)), tmp_path / "images")
     with (
         monkeypatch.context() as patch,
         pytest.raises(UserError, match=r"record '\w+': picture .* lies outside of images"),
     ):
-        patch.setattr(images, "size", None)
+        patch.setattr(images, "read_size", None)
         read(source, cfg)
     if "gone" not in name:
         samples, _ = read(source, replace(cfg, images_outside=True))
@@ -219,7 +219,7 @@ def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
 @pytest.mark.parametrize("source", [karpathy, coco])
 def test_halves_of_surrogate_pairs_are_repaired_and_counted(folder, source):
     """Where captions enter data/<name>, whoever wrote them."""
-    cfg = data(source.__name__.rpartition(".")[2], named(source, folder, "a.jpg"), folder, captioner="none")
+    cfg = data(source.__name__.rpartition(".")[2], write_source_file(source, folder, "a.jpg"), folder, captioner="none")
     (sample,), counts = read(source, cfg)
     assert counts["repaired_captions"] == 1
     assert sample.captions == ("\ufffd A dog.",)

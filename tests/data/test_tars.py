@@ -15,13 +15,13 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.benchmarks import _tars
 from compclip.config.sections import Data
-from compclip.data import tars
-from compclip.data.fetch import archives
-from compclip.data.fetch.archives import Rule
-from compclip.data.sources import webdataset
+from compclip.data import tar_members
+from compclip.fetch import archives
+from compclip.fetch.archives import UnpackRule
+from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 
-BACK = b"\xff" + (-tars.BLOCK).to_bytes(11, "big", signed=True)  # a number in base 256, as large files have it
+BACK = b"\xff" + (-tar_members.BLOCK).to_bytes(11, "big", signed=True)  # a number in base 256, as large files have it
 
 
 def header(name: str, size: bytes = BACK, kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -39,7 +39,7 @@ def pax(text: str) -> bytes:
     """Records that say something of the next header."""
     record = f"{len(text) + 4} {text}\n"
     size = b"%011o\0" % len(record)
-    return header("records", size, tarfile.XHDTYPE) + record.encode().ljust(tars.BLOCK, b"\0")
+    return header("records", size, tarfile.XHDTYPE) + record.encode().ljust(tar_members.BLOCK, b"\0")
 
 
 NOTHING = b"%011o\0" % 0
@@ -61,22 +61,22 @@ LEADING_BACK = {
 @pytest.fixture(params=LEADING_BACK.values(), ids=LEADING_BACK)
 def tar(request, tmp_path) -> Path:
     """A tar with a sample, a header that leads back, and another sample."""
-    before = tar_files.write(tmp_path / "before.tar", tar_files.sample("a", "a dog")).read_bytes()
-    end = before.rstrip(b"\0")
-    whole = before[: -(-len(end) // tars.BLOCK) * tars.BLOCK]
+    first_tar = tar_files.write(tmp_path / "before.tar", tar_files.sample("a", "a dog")).read_bytes()
+    end = first_tar.rstrip(b"\0")
+    members = first_tar[: -(-len(end) // tar_members.BLOCK) * tar_members.BLOCK]
     (tmp_path / "tars").mkdir()
     path = tmp_path / "tars" / "0.tar"
-    path.write_bytes(whole + request.param + before)
+    path.write_bytes(members + request.param + first_tar)
     return path
 
 
 def test_members(tar):
     """Those before it are there."""
-    found = []
-    with pytest.raises(tars.DamagedTar, match=r"0\.tar: ReadError: a header with a negative size"):
-        for member in tars.members(str(tar)):
-            found.append(member.name)
-    assert found == ["a.jpg", "a.json", "a.txt"]
+    names = []
+    with pytest.raises(tar_members.DamagedTar, match=r"0\.tar: ReadError: a header with a negative size"):
+        for member in tar_members.iterate_members(str(tar)):
+            names.append(member.name)
+    assert names == ["a.jpg", "a.json", "a.txt"]
 
 
 def test_recaption(tar):
@@ -90,7 +90,7 @@ def test_recaption(tar):
 def test_benchmarks(tar):
     """Retrieval and zero-shot read them alike: the tar is refused."""
     with pytest.raises(UserError, match=r"0\.tar: ReadError: .*fetch it again"):
-        list(_tars.told(tar.parent, "txt", 1000, "no_captions", Counter()))
+        list(_tars.read_tar_pairs(tar.parent, "txt", 1000, "no_captions", Counter()))
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -98,15 +98,15 @@ def test_fetch(tar, tmp_path, compress):
     """Nothing of it is unpacked."""
     tar.write_bytes(compress(tar.read_bytes()))
     with pytest.raises(UserError, match=r"0\.tar: damaged: ReadError; fetch it again"):
-        archives.unpack(tar, tmp_path / "there", Rule(), tmp_path / "staging")
+        archives.unpack(tar, tmp_path / "there", UnpackRule(), tmp_path / "staging")
     assert not (tmp_path / "there").exists()
 
 
 def test_a_first_header_that_leads_back(tmp_path):
     """It is no tar."""
     path = tmp_path / "0.tar"
-    path.write_bytes(header("b", kind=tarfile.XHDTYPE) + bytes(tars.BLOCK))
-    with pytest.raises(tars.DamagedTar, match="negative size"):
-        list(tars.members(str(path)))
+    path.write_bytes(header("b", kind=tarfile.XHDTYPE) + bytes(tar_members.BLOCK))
+    with pytest.raises(tar_members.DamagedTar, match="negative size"):
+        list(tar_members.iterate_members(str(path)))
     with pytest.raises(UserError, match="neither a zip nor a tar"):
-        archives.unpack(path, tmp_path / "there", Rule(), tmp_path / "staging")
+        archives.unpack(path, tmp_path / "there", UnpackRule(), tmp_path / "staging")

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.config.sections import Pretrain
-from compclip.data.scenes import layout, web
-from compclip.data.scenes.layout import Scene, Thing
-from compclip.data.scenes.render import SIDE
-from compclip.data.scenes.words import EVERY_COLOUR, EVERY_SYMBOL, NUMBERS, RARE_COLOURS, RARE_SYMBOLS, RELATIONS, SIZES
+from compclip.scenes import layout, web_pictures
+from compclip.scenes.layout import Scene, Thing
+from compclip.scenes.render import SIDE
+from compclip.scenes.world_words import (
+    EVERY_COLOUR,
+    EVERY_SYMBOL,
+    NUMBERS,
+    RARE_COLOURS,
+    RARE_SYMBOLS,
+    RELATIONS,
+    SIZES,
+)
 
 CFG = Pretrain()
 TRUE = replace(CFG, noise=0.0)
@@ -24,7 +32,7 @@ COLOUR, SYMBOL = ("|".join(w for _, ws in names.values() for w in ws) for names 
 BOUND = re.compile(rf"\ban? (?:{COLOUR}) (?:{SYMBOL})\b")  # which colour is which symbol's
 SOME = "|".join(NAMED)
 RELATION = {word: name for name, words in RELATIONS.items() for word in words}
-FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web.NOISE]
+FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web_pictures.NOISE]
 DRAWS = 600
 
 
@@ -32,7 +40,7 @@ def rng(*seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def named(caption: str) -> set[str]:
+def usual_names(caption: str) -> set[str]:
     """The symbols and colours of a caption, by their usual names."""
     return {NAMED[word] for word in re.findall(r"[a-z]+", caption.lower()) if word in NAMED}
 
@@ -42,24 +50,24 @@ def shows(scenes: list[Scene]) -> set[str]:
     return {word for scene in scenes for thing in scene.things for word in thing.pair}
 
 
-def drawn(cfg: Pretrain, count: int = DRAWS) -> list[tuple[list[Scene], str]]:
+def draw_samples(cfg: Pretrain, count: int = DRAWS) -> list[tuple[list[Scene], str]]:
     """Scenes and captions without their pixels, for what is counted."""
-    made = []
+    samples = []
     for i in range(count):
-        own = rng(7, i)
-        scenes = web.pictured(own, cfg)[1]
-        made.append((scenes, web.said(own, cfg, scenes)))
-    return made
+        generator = rng(7, i)
+        scenes = web_pictures.draw_picture(generator, cfg)[1]
+        samples.append((scenes, web_pictures.draw_caption(generator, cfg, scenes)))
+    return samples
 
 
-def is_share(found: float, share: float, count: int = DRAWS) -> bool:
+def is_share(measured: float, share: float, count: int = DRAWS) -> bool:
     """Whether a share of draws is what it should be, within four standard deviations."""
-    return abs(found - share) <= 4 * np.sqrt(share * (1 - share) / count)
+    return abs(measured - share) <= 4 * np.sqrt(share * (1 - share) / count)
 
 
 @given(SEEDS)
 def test_a_sample_is_a_picture_and_a_caption(seed):
-    picture, caption = web.sample(rng(seed), CFG)
+    picture, caption = web_pictures.sample(rng(seed), CFG)
     assert picture.dtype == np.uint8 and picture.shape == (SIDE, SIDE, 3)
     assert caption.strip() and "{" not in caption
 
@@ -67,57 +75,57 @@ def test_a_sample_is_a_picture_and_a_caption(seed):
 @given(SEEDS)
 def test_a_sample_is_a_function_of_the_generator(seed):
     """And nothing is drawn between its picture and its caption."""
-    one, other, apart = (rng(seed) for _ in range(3))
-    picture, caption = web.sample(one, CFG)
-    again, told = web.sample(other, CFG)
-    assert (picture == again).all() and caption == told
-    shown, scenes = web.pictured(apart, CFG)
-    assert (shown == picture).all() and web.said(apart, CFG, scenes) == caption
-    assert one.bit_generator.state == other.bit_generator.state == apart.bit_generator.state
+    first, second, apart = (rng(seed) for _ in range(3))
+    picture, caption = web_pictures.sample(first, CFG)
+    again, second_caption = web_pictures.sample(second, CFG)
+    assert (picture == again).all() and caption == second_caption
+    picture_alone, scenes = web_pictures.draw_picture(apart, CFG)
+    assert (picture_alone == picture).all() and web_pictures.draw_caption(apart, CFG, scenes) == caption
+    assert first.bit_generator.state == second.bit_generator.state == apart.bit_generator.state
 
 
 def test_other_generators_draw_other_samples():
-    assert len({web.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
+    assert len({web_pictures.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
 
 
 @given(SEEDS)
 def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
     for cfg in (replace(TRUE, collages=0.0), replace(TRUE, collages=1.0)):
-        own = rng(seed)
-        scenes = web.pictured(own, cfg)[1]
-        caption = web.said(own, cfg, scenes)
-        assert named(caption) <= shows(scenes), caption
+        generator = rng(seed)
+        scenes = web_pictures.draw_picture(generator, cfg)[1]
+        caption = web_pictures.draw_caption(generator, cfg, scenes)
+        assert usual_names(caption) <= shows(scenes), caption
 
 
 def test_nearly_every_caption_names_something():
     """What counts alone is rare."""
-    assert np.mean([bool(named(caption)) for _, caption in drawn(TRUE)]) > 0.97
+    assert np.mean([bool(usual_names(caption)) for _, caption in draw_samples(TRUE)]) > 0.97
 
 
 def test_noise_names_nothing():
     """Whatever its form."""
-    captions = [web.said(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
-    assert not any(map(named, captions))
+    captions = [web_pictures.draw_caption(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
+    assert not any(map(usual_names, captions))
     assert all(sum(bool(form.fullmatch(c)) for c in captions) > 10 for form in FORMS)
 
 
 def test_long_texts_are_true_of_place_size_and_number():
     """And of relations and colours where all are paired."""
     checked = dict.fromkeys(TRUTHS, 0)
-    for (scene, *_), caption in drawn(replace(TRUE, collages=0.0, paired=1.0)):
+    for (scene, *_), caption in draw_samples(replace(TRUE, collages=0.0, paired=1.0)):
         for text in caption.lower().removesuffix(".").split(". "):
             for sentence, is_true in TRUTHS.items():
-                if found := re.fullmatch(sentence, text):
+                if match := re.fullmatch(sentence, text):
                     checked[sentence] += 1
-                    assert is_true(scene, *found.groups()), (text, scene)
+                    assert is_true(scene, *match.groups()), (text, scene)
     assert min(checked.values()) > 15
 
 
 def thing(scene: Scene, word: str) -> Thing:
     """The scene's only thing of a symbol or a colour."""
-    (found,) = [t for t in scene.things if NAMED[word] in t.pair]
-    return found
+    (thing_of_word,) = [t for t in scene.things if NAMED[word] in t.pair]
+    return thing_of_word
 
 
 TRUTHS = {
@@ -137,7 +145,7 @@ TRUTHS = {
 
 def test_nothing_of_the_test_is_shown():
     """No layout of the test's side and no pair that is kept for it; the web's own symbols and colours occur."""
-    scenes = [scene for found, _ in drawn(replace(TRUE, collages=0.5)) for scene in found]
+    scenes = [scene for drawn_scenes, _ in draw_samples(replace(TRUE, collages=0.5)) for scene in drawn_scenes]
     assert not any(layout.is_test(scene) for scene in scenes)
     pairs = {thing.pair for scene in scenes for thing in scene.things}
     assert not pairs & layout.held_out()
@@ -148,28 +156,30 @@ def test_nothing_of_the_test_is_shown():
 @pytest.mark.parametrize("share", [0.0, 0.15, 0.6, 1.0])
 def test_collages_are_as_many_as_asked(share):
     """One scene is no collage; a collage is of two or four."""
-    counts = [len(scenes) for scenes, _ in drawn(replace(TRUE, collages=share))]
+    counts = [len(scenes) for scenes, _ in draw_samples(replace(TRUE, collages=share))]
     assert set(counts) <= {1, 2, 4}
     assert is_share(np.mean([count > 1 for count in counts]), share)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
 def test_noise_is_as_much_as_asked(share):
-    found = [any(form.fullmatch(caption) for form in FORMS) for _, caption in drawn(replace(CFG, noise=share))]
-    assert is_share(np.mean(found), share)
+    is_noise = [
+        any(form.fullmatch(caption) for form in FORMS) for _, caption in draw_samples(replace(CFG, noise=share))
+    ]
+    assert is_share(np.mean(is_noise), share)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 def test_pairs_and_long_texts_are_as_many_as_asked(share):
     """A long text ends with a full stop; of the others so many bind a colour to its symbol."""
-    captions = [caption for _, caption in drawn(replace(TRUE, collages=0.0, paired=share))]
+    captions = [caption for _, caption in draw_samples(replace(TRUE, collages=0.0, paired=share))]
     short = [caption for caption in captions if not caption.endswith(".")]
-    assert is_share(1 - len(short) / len(captions), web.LONG)
+    assert is_share(1 - len(short) / len(captions), web_pictures.LONG)
     assert is_share(np.mean([bool(BOUND.search(caption)) for caption in short]), share, len(short))
 
 
 def test_scenes_have_as_many_things_as_asked():
-    counts = [len(scenes[0].things) for scenes, _ in drawn(replace(TRUE, collages=0.0))]
+    counts = [len(scenes[0].things) for scenes, _ in draw_samples(replace(TRUE, collages=0.0))]
     for number, share in enumerate(CFG.things, 1):
         assert is_share(np.mean([count == number for count in counts]), share)
 
@@ -177,17 +187,17 @@ def test_scenes_have_as_many_things_as_asked():
 def test_some_captions_of_a_collage_tell_of_one_scene_alone():
     """Most tell of something in each."""
     alone = [
-        any(not named(caption) & shows([scene]) for scene in scenes)
-        for scenes, caption in drawn(replace(TRUE, collages=1.0))
+        any(not usual_names(caption) & shows([scene]) for scene in scenes)
+        for scenes, caption in draw_samples(replace(TRUE, collages=1.0))
     ]
     assert 0.05 < np.mean(alone) < 0.5
 
 
-@pytest.mark.parametrize("places", web.COLLAGES)
+@pytest.mark.parametrize("places", web_pictures.COLLAGES)
 def test_a_collage_covers_the_page_once(places):
     covered_HW = np.zeros((SIDE, SIDE), int)
-    for left, top, width, height in places:
-        covered_HW[top : top + height, left : left + width] += 1
+    for x, y, width, height in places:
+        covered_HW[y : y + height, x : x + width] += 1
     assert (covered_HW == 1).all()
 
 
@@ -195,7 +205,7 @@ def test_a_collage_covers_the_page_once(places):
 def test_a_thing_is_seen_on_its_ground(seed):
     """A black plain star is darker than any ground, which is light, with grain or without."""
     scene = Scene((Thing("star", "black", "large", "plain", 0),))
-    dark_HW = web.shown(rng(seed), scene).max(-1) < 100
+    dark_HW = web_pictures.render_scene(rng(seed), scene).max(-1) < 100
     assert 10 < dark_HW.sum() < SIDE * SIDE / 4
 
 
@@ -204,38 +214,40 @@ PHRASE = rf"an? ({COLOUR}) ({SYMBOL})"
 
 def test_bound_texts_tell_what_stands_with_what():
     """Each colour before its own symbol; of a relation, which holds, or of all things."""
-    related, listed = 0, 0
+    with_relation, with_all_things = 0, 0
     for i in range(300):
-        own = rng(9, i)
-        scenes = web.pictured(own, replace(TRUE, collages=0.0))[1]
-        (scene,), caption = scenes, web.said(own, TRUE, scenes, bound=True)
+        generator = rng(9, i)
+        scenes = web_pictures.draw_picture(generator, replace(TRUE, collages=0.0))[1]
+        (scene,), caption = scenes, web_pictures.draw_caption(generator, TRUE, scenes, bound=True)
         pairs = [(NAMED[colour], NAMED[noun]) for colour, noun in re.findall(PHRASE, caption)]
         assert set(pairs) <= {thing.pair for thing in scene.things}, caption
-        if found := re.fullmatch(rf"{PHRASE} ({'|'.join(RELATION)}) {PHRASE}", caption):
-            a, b = (thing(scene, noun) for noun in (found[2], found[5]))
-            assert layout.relation(a, b) == RELATION[found[3]], caption
-            related += 1
+        if match := re.fullmatch(rf"{PHRASE} ({'|'.join(RELATION)}) {PHRASE}", caption):
+            a, b = (thing(scene, noun) for noun in (match[2], match[5]))
+            assert layout.relation(a, b) == RELATION[match[3]], caption
+            with_relation += 1
         else:
             assert len(pairs) == len(scene.things), caption
-            listed += 1
-    assert min(related, listed) > 30
+            with_all_things += 1
+    assert min(with_relation, with_all_things) > 30
 
 
 def test_siblings_differ_in_what_stands_with_what_alone():
     """Two captions of the same words in which a colour, or a place, is another's."""
-    pictures, texts = web.samples(rng(3), replace(TRUE, siblings=1.0), 200)
+    pictures, texts = web_pictures.samples(rng(3), replace(TRUE, siblings=1.0), 200)
     assert len(pictures) == len(texts) == 200
     kinds = {"colours": 0, "places": 0}
-    for one, other in zip(texts[::2], texts[1::2], strict=True):
-        pairs, others = (sorted((NAMED[c], NAMED[n]) for c, n in re.findall(PHRASE, text)) for text in (one, other))
-        assert named(one) == named(other)
+    for first, second in zip(texts[::2], texts[1::2], strict=True):
+        pairs, second_pairs = (
+            sorted((NAMED[c], NAMED[n]) for c, n in re.findall(PHRASE, text)) for text in (first, second)
+        )
+        assert usual_names(first) == usual_names(second)
         kinds["colours" if pairs else "places"] += 1
         if pairs:
-            assert pairs != others and [sorted(x) for x in zip(*pairs, strict=True)] == [
-                sorted(x) for x in zip(*others, strict=True)
+            assert pairs != second_pairs and [sorted(x) for x in zip(*pairs, strict=True)] == [
+                sorted(x) for x in zip(*second_pairs, strict=True)
             ]
         else:
-            a, b = (re.fullmatch(rf"an? ({SYMBOL}) (.+) an? ({SYMBOL})", text).groups() for text in (one, other))
+            a, b = (re.fullmatch(rf"an? ({SYMBOL}) (.+) an? ({SYMBOL})", text).groups() for text in (first, second))
             assert a == b[::-1] and a[1] in RELATION
     assert min(kinds.values()) > 30
 
@@ -243,11 +255,11 @@ def test_siblings_differ_in_what_stands_with_what_alone():
 def test_a_batch_has_as_many_siblings_as_asked():
     """None, and about two in ten where one draw in nine gives two; the count is exact even where two do not fit."""
     for count in (1, 7):
-        assert len(web.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
-    alone = web.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
-    own = rng(5)
+        assert len(web_pictures.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
+    alone = web_pictures.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
+    generator = rng(5)
     expected = []
     for _ in range(40):
-        own.random()
-        expected.append(web.sample(own, TRUE)[1])
+        generator.random()
+        expected.append(web_pictures.sample(generator, TRUE)[1])
     assert alone == expected

@@ -15,21 +15,22 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.names import Name
 from compclip.config.sections import Data
-from compclip.data import images, prepare, shards, tars
-from compclip.data.place import MAX_BYTES
-from compclip.data.sources import webdataset
+from compclip.data import images, shard_files, tar_members
+from compclip.data.images import MAX_BYTES
+from compclip.prepare import shard_stages, shard_writer
+from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 from tests.data.tar_files import picture, sample, write
 
 
-def data(folder, **more) -> Data:
+def data(folder, **options) -> Data:
     """Its section."""
-    return Data("webdataset", str(folder), str(folder), captioner="none", **more)
+    return Data("webdataset", str(folder), str(folder), captioner="none", **options)
 
 
-def read(folder, **more):
+def read(folder, **options):
     """Its samples and counts."""
-    return reading.read(webdataset, data(folder, **more))
+    return reading.read(webdataset, data(folder, **options))
 
 
 def test_tars_in_order_each_a_shard(tmp_path):
@@ -46,9 +47,9 @@ def test_tars_in_order_each_a_shard(tmp_path):
     ]
     assert (samples[0].url, samples[0].sha256, samples[1].url) == ("http://x/a.jpg", "ab" * 32, "")
     assert counts == {"images": 3, "samples": 3, "openings_dropped": 0}
-    assert images.read(samples[0].picture) == wide
-    assert np.asarray(images.load(samples[0].picture))[0, 0, 0] > 240
-    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    assert images.read_bytes(samples[0].picture) == wide
+    assert np.asarray(images.load_image(samples[0].picture))[0, 0, 0] > 240
+    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
     assert [p.name for p in sorted((tmp_path / "out/data/x/samples").glob("*.arrow"))] == ["00000.arrow", "00001.arrow"]
 
 
@@ -82,29 +83,29 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         ("7.jpg", picture(30, 30)),
         ("7.txt", b"A fox."),
         ("8.jpg", picture()),
-        ("8.txt", b"x" * (webdataset.MOST + 1)),
+        ("8.txt", b"x" * (webdataset.MAX_TEXT_BYTES + 1)),
         ("9.jpg", picture()),
         ("9.json", b"[1"),
     ]
     write(tmp_path / "0.tar", members)
     samples, counts = read(tmp_path)
     assert [(s.id, s.width) for s in samples] == [("0/1", 20), ("0/7", 20)]
-    wanted = {
+    expected = {
         "no_picture": 1,
         "no_caption": 4,
         "invalid_utf8_captions": 1,
         "duplicate_keys": 2,
         "unreadable_captions": 1,
     }
-    assert counts.items() >= (wanted | {"unreadable_image": 2, "samples": 2}).items()
+    assert counts.items() >= (expected | {"unreadable_image": 2, "samples": 2}).items()
 
 
 @pytest.mark.parametrize("cut", [100, 512, 1500, 4000])
 def test_a_tar_that_ends_too_early(tmp_path, cut):
     """What was before the damage is kept, and the tar is counted; the others are whole."""
     write(tmp_path / "1.tar", sample("x", "A dog."))
-    whole = write(tmp_path / "0.tar", [m for i in range(9) for m in sample(f"{i}", "A cat.")])
-    (tmp_path / "0.tar").write_bytes(whole.read_bytes()[:cut])
+    path = write(tmp_path / "0.tar", [m for i in range(9) for m in sample(f"{i}", "A cat.")])
+    (tmp_path / "0.tar").write_bytes(path.read_bytes()[:cut])
     samples, counts = read(tmp_path)
     assert counts["damaged_tars"] == 1
     assert samples[-1].captions == ("A dog.",)
@@ -115,9 +116,9 @@ def test_a_header_that_is_none(tmp_path):
     """tarfile would take it for the end of the tar."""
     path = write(tmp_path / "0.tar", [*sample("1", "A dog."), *sample("2", "A cat.")])
     with tarfile.open(path) as tar:
-        place = tar.getmembers()[3].offset
+        header_offset = tar.getmembers()[3].offset
     raw = bytearray(path.read_bytes())
-    raw[place : place + 100] = b"\x07" * 100
+    raw[header_offset : header_offset + 100] = b"\x07" * 100
     path.write_bytes(raw)
     samples, counts = read(tmp_path)
     assert ([s.id for s in samples], counts["damaged_tars"]) == (["0/1"], 1)
@@ -135,23 +136,23 @@ def test_members_that_are_no_files(tmp_path):
     write(tmp_path / "1.tar", sample("x", "A dog."))
     samples, counts = read(tmp_path)
     assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
-    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
     lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
     assert [json.loads(line).get("no_picture", 0) for line in lines] == [1, 0]
 
 
 @given(st.integers(0, 20_000), st.binary(min_size=1, max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_any_damage_is_a_count(tmp_path_factory, place, noise):
+def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
     """Whatever bytes stand in a tar: samples within it, or damage, and no other error."""
     folder = tmp_path_factory.mktemp("t")
     path = write(folder / "0.tar", [m for i in range(4) for m in sample(f"{i}", "A cat.")])
     raw = bytearray(path.read_bytes())
-    raw[place : place + len(noise)] = noise
+    raw[offset : offset + len(noise)] = noise
     path.write_bytes(raw)
     counts = Counter[str]()
-    for found in webdataset.records(data(folder), counts, str(path)):
-        assert 0 < found.length <= len(raw) - found.offset
+    for sample_found in webdataset.records(data(folder), counts, str(path)):
+        assert 0 < sample_found.length <= len(raw) - sample_found.offset
 
 
 def test_no_tar_and_compressed_ones(tmp_path):
@@ -185,30 +186,30 @@ def test_a_tar_that_lies_elsewhere(tmp_path):
 def test_a_place_beyond_the_archive(tmp_path):
     """As after a tar was replaced by a shorter one: an unreadable picture, which training passes over."""
     write(tmp_path / "0.tar", sample("1", "A dog."))
-    (found,), _ = read(tmp_path)
+    (record,), _ = read(tmp_path)
     with pytest.raises(images.ImageError, match="the archive ends within this picture"):
-        images.load(replace(found, offset=10**9).picture)
+        images.load_image(replace(record, offset=10**9).picture)
     with pytest.raises(images.ImageError, match="bytes are more than"):
-        images.load(replace(found, length=MAX_BYTES + 1).picture)
+        images.load_image(replace(record, length=MAX_BYTES + 1).picture)
     with pytest.raises(images.ImageError, match="no such picture"):
-        images.load(replace(found, image=str(tmp_path / "gone.tar")).picture)
+        images.load_image(replace(record, image=str(tmp_path / "gone.tar")).picture)
 
 
 def test_another_tar_makes_another_shard(tmp_path):
     """One more tar leaves the shards of the others as they are."""
     write(tmp_path / "in" / "0.tar", sample("1", "A dog."))
     name, manifest = Name("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
-    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
-    (first,) = shards.read_manifest(manifest, "").shards
+    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
+    (first,) = shard_files.read_manifest(manifest, "").shards
     write(tmp_path / "in" / "1.tar", sample("2", "A cat."))
-    prepare.run("recaption", name, data(tmp_path / "in"), tmp_path)
-    again, second = shards.read_manifest(manifest, "").shards
+    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
+    again, second = shard_files.read_manifest(manifest, "").shards
     assert again == first and second.name == "00001"
 
 
 def test_keys_and_suffixes():
     """The folder belongs to the key."""
-    assert [tars.split(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
+    assert [tar_members.split_name(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
         ("00/1", "jpg"),
         ("a", "b.c"),
         ("a", ""),
@@ -221,6 +222,6 @@ def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_p
     """JSON can write one, as a checksum too, and no shard can hold it."""
     members = [*sample("a", "A dog."), ("b.jpg", picture()), ("b.txt", b"A cat."), ("b.json", b'{"sha256": "\\ud800"}')]
     write(tmp_path / "0.tar", members)
-    prepare.run("recaption", Name("x", "data"), data(tmp_path), tmp_path)
+    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path)
     (shard,) = (tmp_path / "data/x/samples").glob("*.arrow")
-    assert [(s.id, s.sha256) for s in shards.load(shard)] == [("0/a", ""), ("0/b", "\ufffd")]
+    assert [(s.id, s.sha256) for s in shard_writer.load_samples(shard)] == [("0/a", ""), ("0/b", "\ufffd")]

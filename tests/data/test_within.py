@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.data import within
+from compclip.prepare import sample_cleaning
 
 
 @pytest.fixture
-def place(tmp_path):
+def link_root(tmp_path):
     """A folder of pictures with a folder in it, one beside it, and links of every kind; the user's own is a link, too."""
     for name in ("disk/in", "other"):
         (tmp_path / name).mkdir(parents=True)
@@ -51,19 +51,19 @@ def place(tmp_path):
         ("loop/../../../etc/passwd", False),
     ],
 )
-def test_names(place, monkeypatch, name, inside):
+def test_names(link_root, monkeypatch, name, inside):
     """With an absolute folder and with one as params.yaml has it."""
-    monkeypatch.chdir(place)
-    for folder in (str(place / "images"), "images", "disk", "./images/"):
-        assert within.Within(folder).holds(os.path.join(folder, name)) is inside
+    monkeypatch.chdir(link_root)
+    for folder in (str(link_root / "images"), "images", "disk", "./images/"):
+        assert sample_cleaning.ImageFolder(folder).contains(os.path.join(folder, name)) is inside
 
 
-def test_the_root_and_the_working_directory_are_folders(place, monkeypatch):
-    monkeypatch.chdir(place)
-    assert within.Within("/").holds("/etc/passwd")
-    assert within.Within(".").holds("x.png")
-    assert not within.Within(".").holds("../x.png")
-    assert not within.Within(".").holds("/x.png")
+def test_the_root_and_the_working_directory_are_folders(link_root, monkeypatch):
+    monkeypatch.chdir(link_root)
+    assert sample_cleaning.ImageFolder("/").contains("/etc/passwd")
+    assert sample_cleaning.ImageFolder(".").contains("x.png")
+    assert not sample_cleaning.ImageFolder(".").contains("../x.png")
+    assert not sample_cleaning.ImageFolder(".").contains("/x.png")
 
 
 @given(
@@ -80,25 +80,25 @@ def test_what_is_held_is_below(tmp_path_factory, names):
     (base / "images" / "out").symlink_to(base / "other")
     (base / "images" / "out.png").symlink_to(base / "other" / "x")
     (base / "images" / "in.png").symlink_to(base / "images" / "in" / "x")
-    folder, holder = str(base / "images"), within.Within(str(base / "images"))
-    for parts in names:
-        path = posixpath.join(folder, *parts)
+    folder, holder = str(base / "images"), sample_cleaning.ImageFolder(str(base / "images"))
+    for name_parts in names:
+        path = posixpath.join(folder, *name_parts)
         real = os.path.realpath(path)
-        assert holder.holds(path) is (real == folder or real.startswith(folder + "/"))
+        assert holder.contains(path) is (real == folder or real.startswith(folder + "/"))
 
 
-def test_a_folder_is_resolved_once(place, monkeypatch):
+def test_a_folder_is_resolved_once(link_root, monkeypatch):
     """A million names cost a look each."""
-    resolved, own = [], os.path.realpath
-    monkeypatch.setattr(within.os.path, "realpath", lambda path: resolved.append(path) or own(path))
-    folder = str(place / "images")
-    within.check(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
+    resolved, real_realpath = [], os.path.realpath
+    monkeypatch.setattr(sample_cleaning.os.path, "realpath", lambda path: resolved.append(path) or real_realpath(path))
+    folder = str(link_root / "images")
+    sample_cleaning.check_images(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
     assert resolved == [folder, f"{folder}/in"]
 
 
-def test_the_line(place):
-    folder = str(place / "images")
+def test_the_line(link_root):
+    folder = str(link_root / "images")
     with pytest.raises(
         UserError, match=r"^f.json: record '7': picture '.*/images/../other/a.png' lies outside of images="
     ):
-        within.check([("6", f"{folder}/in/a.png"), ("7", f"{folder}/../other/a.png")], folder, "f.json")
+        sample_cleaning.check_images([("6", f"{folder}/in/a.png"), ("7", f"{folder}/../other/a.png")], folder, "f.json")

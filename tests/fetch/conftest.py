@@ -8,14 +8,14 @@ import zipfile
 
 import pytest
 
-from compclip.data.fetch import transfer
+from compclip.fetch import http_transfer
 from tests.fetch import file_server
 
 
 @pytest.fixture
 def files(monkeypatch):
     """A running file server; attempts follow each other at once."""
-    monkeypatch.setattr(transfer, "PAUSE_S", 0.0)
+    monkeypatch.setattr(http_transfer, "PAUSE_S", 0.0)
     with file_server.serve() as served:
         yield served
 
@@ -25,11 +25,11 @@ def zipped():
     """Makes a zip of names and texts."""
 
     def make(members: dict[str, str]) -> bytes:
-        made = io.BytesIO()
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in members.items():
                 archive.writestr(name, text)
-        return made.getvalue()
+        return buffer.getvalue()
 
     return make
 
@@ -38,15 +38,15 @@ def zipped():
 def tarred():
     """Makes a compressed tar of names and texts, or members as they are."""
 
-    def make(members: dict[str, str], *others: tarfile.TarInfo) -> bytes:
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w:gz") as archive:
+    def make(members: dict[str, str], *members_as_they_are: tarfile.TarInfo) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
             for name, text in members.items():
                 info = tarfile.TarInfo(name)
                 info.size = len(text.encode())
                 archive.addfile(info, io.BytesIO(text.encode()))
-            for info in others:
+            for info in members_as_they_are:
                 archive.addfile(info)
-        return made.getvalue()
+        return buffer.getvalue()
 
     return make

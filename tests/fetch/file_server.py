@@ -22,14 +22,14 @@ class Files:
     cuts: dict[str, list[int]] = field(default_factory=dict)  # of the next answers: the connection ends after so many
     types: dict[str, str] = field(default_factory=dict)
     marks: bool = True
-    asked: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, Range
+    requests: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, Range
 
     def ranges(self, path: str) -> list[str]:
         """The Range of each GET of a path."""
-        return [range for method, asked, range in self.asked if method == "GET" and asked == path]
+        return [range for method, request_path, range in self.requests if method == "GET" and request_path == path]
 
 
-def sent(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+def send_answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
     """One whole answer."""
     handler.send_response(status)
     for name, value in ({"Content-Length": str(len(body))} | headers).items():
@@ -41,12 +41,12 @@ def sent(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], 
 
 def redirect(to: str) -> Special:
     """Answers with another address."""
-    return lambda handler: sent(handler, 302, {"Location": to})
+    return lambda handler: send_answer(handler, 302, {"Location": to})
 
 
 def status(code: int) -> Special:
     """Answers with a status and nothing else."""
-    return lambda handler: sent(handler, code, {})
+    return lambda handler: send_answer(handler, code, {})
 
 
 def endless(handler: BaseHTTPRequestHandler) -> None:
@@ -72,7 +72,7 @@ def serve() -> Iterator[Files]:
 
         def do_GET(self) -> None:
             with lock:
-                files.asked.append((self.command, self.path, self.headers.get("Range", "")))
+                files.requests.append((self.command, self.path, self.headers.get("Range", "")))
             with contextlib.suppress(OSError):  # the client may have gone
                 self._answer(self.path.partition("?")[0])
 
@@ -82,7 +82,7 @@ def serve() -> Iterator[Files]:
             if path in files.specials:
                 files.specials[path](self)
             elif path not in files.bodies:
-                sent(self, 404, {})
+                send_answer(self, 404, {})
             else:
                 self._body(path, files.bodies[path])
 
@@ -91,19 +91,19 @@ def serve() -> Iterator[Files]:
             headers = {"Accept-Ranges": "bytes", "Content-Type": files.types.get(path, "application/octet-stream")}
             headers |= {"ETag": etag(body)} if files.marks else {}
             if start >= len(body) > 0:
-                sent(self, 416, headers | {"Content-Range": f"bytes */{len(body)}"})
+                send_answer(self, 416, headers | {"Content-Range": f"bytes */{len(body)}"})
                 return
             if start:
                 headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
             headers["Content-Length"] = str(len(body) - start)
-            left = files.cuts[path].pop(0) if files.cuts.get(path) and self.command == "GET" else len(body)
-            self.close_connection = self.close_connection or left < len(body) - start
-            sent(self, 206 if start else 200, headers, body[start : start + left])
+            byte_limit = files.cuts[path].pop(0) if files.cuts.get(path) and self.command == "GET" else len(body)
+            self.close_connection = self.close_connection or byte_limit < len(body) - start
+            send_answer(self, 206 if start else 200, headers, body[start : start + byte_limit])
 
         def _start(self, body: bytes) -> int:
-            known = self.headers.get("If-Range", etag(body)) == etag(body)
-            wanted = self.headers.get("Range", "")
-            return int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and known else 0
+            is_same_file = self.headers.get("If-Range", etag(body)) == etag(body)
+            requested_range = self.headers.get("Range", "")
+            return int(requested_range.removeprefix("bytes=").rstrip("-")) if requested_range and is_same_file else 0
 
         def log_message(self, *args) -> None:
             """Nothing on stderr."""

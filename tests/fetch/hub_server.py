@@ -6,7 +6,7 @@ import hashlib
 import json
 from http.server import BaseHTTPRequestHandler
 
-from tests.fetch.file_server import Files, Special, sent
+from tests.fetch.file_server import Files, Special, send_answer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -30,17 +30,17 @@ def _entry(path: str, body: bytes) -> dict:
 
 def _json(value: object) -> Special:
     body = json.dumps(value).encode()
-    return lambda handler: sent(handler, 200, {"Content-Type": "application/json"}, body)
+    return lambda handler: send_answer(handler, 200, {"Content-Type": "application/json"}, body)
 
 
 def _file(body: bytes) -> Special:
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        sent(handler, 200, headers, body)
+        send_answer(handler, 200, headers, body)
 
     return answer
 
 
 def _refused(handler: BaseHTTPRequestHandler) -> None:
-    sent(handler, 403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to it is restricted"})
+    send_answer(handler, 403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to it is restricted"})

@@ -12,52 +12,52 @@ import zipfile
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import archives
-from compclip.data.fetch.archives import Rule, unpack
+from compclip.fetch import archives
+from compclip.fetch.archives import UnpackRule, unpack
 
 MEMBERS = {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]", "__MACOSX/top/._b.json": "x", "top/": ""}
 
 
-ALL = Rule()
+ALL = UnpackRule()
 
 
 @pytest.fixture
 def run(tmp_path):
     """Unpacks bytes with a rule; gives the counts and what is there."""
 
-    def made(raw, rule=ALL):
+    def unpack_bytes(raw, rule=ALL):
         archive = tmp_path / "archive"
         archive.write_bytes(raw)
         counts = unpack(archive, tmp_path / "out", rule, tmp_path / ".staging")
-        return counts, there(tmp_path)
+        return counts, read_unpacked(tmp_path)
 
-    return made
+    return unpack_bytes
 
 
-def there(tmp_path):
+def read_unpacked(tmp_path):
     """Files that were unpacked, and their texts; nothing of what was under way is left."""
     assert not (tmp_path / ".staging").exists()
     out = tmp_path / "out"
     return {str(p.relative_to(out)): p.read_text() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
-def refused(run, tmp_path, raw, said):
-    with pytest.raises(UserError, match=said):
+def refused(run, tmp_path, raw, message):
+    with pytest.raises(UserError, match=message):
         run(raw)
-    assert there(tmp_path) == {}
+    assert read_unpacked(tmp_path) == {}
 
 
 @pytest.mark.parametrize("kind", ["zipped", "tarred"])
 def test_the_rule_says_what_goes_where(run, request, kind):
     raw = request.getfixturevalue(kind)({k: v for k, v in MEMBERS.items() if not k.endswith("/")})
-    counts, found = run(raw, Rule(("*.json",), 1, "in"))
-    assert found == {"in/a/1.json": "[1]", "in/b.json": "[]"}
+    counts, contents = run(raw, UnpackRule(("*.json",), 1, "in"))
+    assert contents == {"in/a/1.json": "[1]", "in/b.json": "[]"}
     assert counts == {"files": 2, "bytes": 5, "left_out": 2}
 
 
 def test_folders_of_a_zip_are_no_files(run, zipped):
-    counts, found = run(zipped(MEMBERS))
-    assert found == {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]"}
+    counts, contents = run(zipped(MEMBERS))
+    assert contents == {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]"}
     assert counts["left_out"] == 1
 
 
@@ -65,14 +65,14 @@ def test_what_is_there_is_replaced_and_the_rest_stays(run, zipped, tmp_path):
     (tmp_path / "out" / "top").mkdir(parents=True)
     (tmp_path / "out" / "top" / "b.json").write_text("old")
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    _, found = run(zipped({"top/b.json": "new"}))
-    assert found == {"mine.txt": "mine", "top/b.json": "new"}
+    _, contents = run(zipped({"top/b.json": "new"}))
+    assert contents == {"mine.txt": "mine", "top/b.json": "new"}
 
 
 def test_hidden_files_are_left_out(run, zipped):
     """A stranger's archive writes no .git and no .dvc."""
-    counts, found = run(zipped({"a.txt": "a", ".git/hooks/post-checkout": "x", "b/.env": "x"}))
-    assert found == {"a.txt": "a"}
+    counts, contents = run(zipped({"a.txt": "a", ".git/hooks/post-checkout": "x", "b/.env": "x"}))
+    assert contents == {"a.txt": "a"}
     assert counts["left_out"] == 2
 
 
@@ -92,12 +92,12 @@ def test_links_and_devices_of_a_tar(run, tarred, tmp_path, kind):
 
 
 def test_links_of_a_zip(run, tmp_path):
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         info = zipfile.ZipInfo("link")
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(info, "/etc/passwd")
-    refused(run, tmp_path, made.getvalue(), "'link', a link or device")
+    refused(run, tmp_path, buffer.getvalue(), "'link', a link or device")
 
 
 def test_the_same_name_twice(run, tarred, tmp_path):
@@ -123,16 +123,18 @@ def test_too_many_files(run, zipped, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["zipped", "tarred"])
 def test_every_damage_is_one_line(request, run, tmp_path, kind):
     """A byte changed or an end cut anywhere: the files, or a refusal that leaves nothing."""
-    whole = {"a.txt": "first file\n" * 20, "b.txt": "second"}
-    raw = request.getfixturevalue(kind)(whole)
+    members = {"a.txt": "first file\n" * 20, "b.txt": "second"}
+    raw = request.getfixturevalue(kind)(members)
     outcomes = []
     for at in range(0, len(raw), 3):
         for damaged in (raw[:at], raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :]):
             with contextlib.suppress(UserError):
                 run(damaged)
-            outcomes.append(there(tmp_path))
+            outcomes.append(read_unpacked(tmp_path))
             shutil.rmtree(tmp_path / "out", ignore_errors=True)
-    assert all(found.items() <= whole.items() for found in outcomes)  # a zip's list of members has no sum of its own
+    assert all(
+        contents.items() <= members.items() for contents in outcomes
+    )  # a zip's list of members has no sum of its own
     assert outcomes.count({}) > len(outcomes) / 2
 
 
@@ -142,7 +144,7 @@ def test_neither_zip_nor_tar(run, tmp_path):
 
 def test_a_rule_that_fits_nothing(run, zipped, tmp_path):
     with pytest.raises(UserError, match=r"holds none of \*\.csv; is it another archive"):
-        run(zipped({"a.json": "[]"}), Rule(("*.csv",)))
+        run(zipped({"a.json": "[]"}), UnpackRule(("*.csv",)))
 
 
 def test_what_is_in_the_way_is_named(run, zipped, tmp_path):

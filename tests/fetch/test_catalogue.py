@@ -9,11 +9,11 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives, vl_checklist
-from compclip.data.fetch import catalogue
-from compclip.data.fetch.archives import Rule, unpack
+from compclip.fetch import catalogue
+from compclip.fetch.archives import UnpackRule, unpack
 from tests.conftest import ROOT
 
-SHIPPED = catalogue.read()
+SHIPPED = catalogue.load_catalogue()
 GRIDS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
 NOT_HERE = ("data/raw/zeroshot/",)  # made by CLIP_benchmark's builder from many sources
 
@@ -25,14 +25,14 @@ def test_it_is_read_whole():
 
 def test_what_the_grids_name_is_brought_there():
     """Every path of every grid is in an entry's folder, and every JSON file is one that an entry brings."""
-    named = {path for grid in GRIDS for path in re.findall(r"data/raw/[\w./-]+", grid.read_text(encoding="utf-8"))}
-    wanted = {path for path in named if not path.startswith(NOT_HERE)}
+    grid_paths = {path for grid in GRIDS for path in re.findall(r"data/raw/[\w./-]+", grid.read_text(encoding="utf-8"))}
+    expected_paths = {path for path in grid_paths if not path.startswith(NOT_HERE)}
     folders = [entry.section.folder for entry in SHIPPED.values()]
     folders += [entry.pictures.into for entry in SHIPPED.values() if entry.pictures]
-    assert {p for p in wanted if not any(p == f or p.startswith(f"{f}/") for f in folders if f)} == set()
+    assert {p for p in expected_paths if not any(p == f or p.startswith(f"{f}/") for f in folders if f)} == set()
     brought = {Path(entry.section.folder) / name for entry in SHIPPED.values() for name in _files(entry)}
-    assert {path for path in wanted if path.endswith(".json") and Path(path) not in brought} == set()
-    assert len(wanted) > 30
+    assert {path for path in expected_paths if path.endswith(".json") and Path(path) not in brought} == set()
+    assert len(expected_paths) > 30
 
 
 def _files(entry):
@@ -46,9 +46,11 @@ def test_weights_of_a_tag_come_from_where_open_clip_looks():
 
     hubs = {entry.section.hub for entry in SHIPPED.values() if entry.section.cache}
     tags = {tag for grid in GRIDS for tag in re.findall(r"model: ([\w-]+), weights: (\w+)", grid.read_text("utf-8"))}
-    named = {open_clip.get_pretrained_cfg(*tag).get("hf_hub", "").rstrip("/") for tag in open_clip.list_pretrained()}
+    known_hubs = {
+        open_clip.get_pretrained_cfg(*tag).get("hf_hub", "").rstrip("/") for tag in open_clip.list_pretrained()
+    }
     assert {open_clip.get_pretrained_cfg(*tag)["hf_hub"].rstrip("/") for tag in tags} <= hubs
-    assert hubs - named == {"UCSC-VLAA/ViT-L-14-CLIPS-224-Recap-DataComp-1B"}  # which hf-hub: names
+    assert hubs - known_hubs == {"UCSC-VLAA/ViT-L-14-CLIPS-224-Recap-DataComp-1B"}  # which hf-hub: names
 
 
 # Of archives as they are published: entry, file, members, and where those of them belong that are not left out.
@@ -83,17 +85,21 @@ def test_archives_are_unpacked_to_the_layout(tmp_path, zipped, tarred, name, arc
     file = SHIPPED[name].files[archive]
     make = zipped if archive.endswith(".zip") else tarred
     (tmp_path / archive).write_bytes(make(dict.fromkeys(members, "x")))
-    unpack(tmp_path / archive, tmp_path / "out", Rule(tuple(file.members), file.strip, file.into), tmp_path / ".new")
-    found = sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file())
-    assert file.unpack and found == places
+    unpack(
+        tmp_path / archive, tmp_path / "out", UnpackRule(tuple(file.members), file.strip, file.into), tmp_path / ".new"
+    )
+    unpacked_paths = sorted(
+        p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()
+    )
+    assert file.unpack and unpacked_paths == places
 
 
 def test_the_files_that_two_benchmarks_read_are_all_named():
     """Each by its own path in the authors' repository, and nothing else of that."""
-    asked = {file for task in vl_checklist.TASKS.values() for source in task.values() for file in source.values()}
-    assert asked == {name for name in SHIPPED["vl_checklist"].files if name.endswith(".json")}
-    asked = {f"{folder}/{name}" for folder in ("data", "swapped_data") for name in hard_positives.KINDS.values()}
-    assert asked == SHIPPED["hard_positives"].files.keys()
+    read_files = {file for task in vl_checklist.TASKS.values() for source in task.values() for file in source.values()}
+    assert read_files == {name for name in SHIPPED["vl_checklist"].files if name.endswith(".json")}
+    read_files = {f"{folder}/{name}" for folder in ("data", "swapped_data") for name in hard_positives.KINDS.values()}
+    assert read_files == SHIPPED["hard_positives"].files.keys()
     assert (
         SHIPPED["hard_positives"]
         .address("data/visual_genome_attribution.json")
@@ -109,13 +115,13 @@ def read(tmp_path, **change):
 
     path = tmp_path / "c.yaml"
     path.write_text(OmegaConf.to_yaml({"x": {k: v for k, v in (GOOD | change).items() if v is not None}}))
-    return catalogue.read(path)["x"]
+    return catalogue.load_catalogue(path)["x"]
 
 
 def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
     files = {"b.json": {}, "c.json": {"source": "d/e.json?x=1"}, "f.json": {"source": "https://other/f"}}
-    made = read(tmp_path, files=files)
-    assert [made.address(name) for name in files] == [
+    entry = read(tmp_path, files=files)
+    assert [entry.address(name) for name in files] == [
         "http://host/a/b.json",
         "http://host/a/d/e.json?x=1",
         "https://other/f",
@@ -128,7 +134,7 @@ def test_a_size_is_known_where_all_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"folder": "../elsewhere"}, "folder='../elsewhere': must be a path below its folder"),
         ({"folder": "/tmp/x"}, "must be a path below its folder"),
@@ -163,9 +169,9 @@ def test_a_size_is_known_where_all_are(tmp_path):
         ({"pictures": {"into": "data/raw/y"}}, "list: must be given"),
     ],
 )  # fmt: skip
-def test_a_strangers_catalogue(tmp_path, change, said):
+def test_a_strangers_catalogue(tmp_path, change, message):
     """One line that names the entry, the key and the value; nothing was asked for yet."""
-    with pytest.raises(UserError, match=re.escape(said)) as raised:
+    with pytest.raises(UserError, match=re.escape(message)) as raised:
         read(tmp_path, **change)
     assert str(raised.value).startswith(f"{tmp_path}/c.yaml: x") and "secret" not in str(raised.value)
 
@@ -173,4 +179,4 @@ def test_a_strangers_catalogue(tmp_path, change, said):
 def test_a_name_is_a_name(tmp_path):
     (tmp_path / "c.yaml").write_text("../x: {what: x}\n")
     with pytest.raises(UserError, match=r"entry '\.\./x': must be letters"):
-        catalogue.read(tmp_path / "c.yaml")
+        catalogue.load_catalogue(tmp_path / "c.yaml")

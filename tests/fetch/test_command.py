@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from compclip.benchmarks import sugarcrepe
-from compclip.data.fetch import __main__ as command
+from compclip.fetch import __main__ as command
 from tests.conftest import ROOT
 from tests.fetch import hub_server
 from tests.fetch.file_server import endless, redirect, status
@@ -41,8 +41,8 @@ def fetch(files, tmp_path, monkeypatch, capsys):
     return run
 
 
-def web(served, **more):
-    return {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": served.url, **more}
+def web(served, **settings):
+    return {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": served.url, **settings}
 
 
 def below(folder):
@@ -80,9 +80,9 @@ def test_a_benchmark_and_its_pictures(fetch, files, tmp_path, zipped):
     assert below(tmp_path / "data/raw/coco") == ["val2017/000000000001.jpg", "val2017/000000000002.jpg"]
     read = sugarcrepe.load("data/raw/sugarcrepe", "data/raw/coco/val2017")
     assert {os.path.isfile(path) for record in read.records for path in record.images} == {True}
-    asked = len(files.asked)
+    request_count = len(files.requests)
     code, out, _ = fetch(catalogue, "sugarcrepe", "coco_val2017")
-    assert (code, len(files.asked)) == (0, asked)
+    assert (code, len(files.requests)) == (0, request_count)
     assert "coco_val2017: 1 there already in data/raw/coco" in out
 
 
@@ -110,7 +110,7 @@ def test_a_wrong_sum_keeps_nothing(fetch, files, tmp_path, zipped, unpack):
 
 
 @pytest.mark.parametrize(
-    ("special", "said"),
+    ("special", "message"),
     [
         (status(404), "status 404: it is not there, or no longer"),
         (status(401), "401: not for everybody"),
@@ -118,7 +118,7 @@ def test_a_wrong_sum_keeps_nothing(fetch, files, tmp_path, zipped, unpack):
         (redirect("/gone"), "status 404"),
     ],
 )
-def test_one_fails_and_the_next_has_its_turn(fetch, files, tmp_path, special, said):
+def test_one_fails_and_the_next_has_its_turn(fetch, files, tmp_path, special, message):
     files.specials["/a.bin"], files.bodies["/b.bin"] = special, b"b"
     catalogue = {
         "bad": web(files, files={"a.bin": {"size": 50}}),
@@ -126,7 +126,7 @@ def test_one_fails_and_the_next_has_its_turn(fetch, files, tmp_path, special, sa
     }
     code, out, error = fetch(catalogue, "bad", "good")
     assert (code, error.count("\n")) == (2, 1)
-    assert said in error
+    assert message in error
     assert out == "good: 1 fetched (1 B) in data/raw/x\n"
     assert below(tmp_path / "data/raw/x") == ["b.bin"]
 
@@ -153,8 +153,8 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     file = {"source": "http://127.0.0.1:9/a.zip", "sha256": sum_of(raw), "unpack": True, "strip": 1}
     catalogue = {"x": web(files, files={"a.zip": file})}
     code, _, error = fetch(catalogue, "x")
-    said = "x: http://127.0.0.1:9/a.zip: cannot reach 127.0.0.1; or fetch http://127.0.0.1:9/a.zip elsewhere"
-    assert (code, error) == (2, f"error: {said} and put it at data/raw/x/a.zip\n")
+    message = "x: http://127.0.0.1:9/a.zip: cannot reach 127.0.0.1; or fetch http://127.0.0.1:9/a.zip elsewhere"
+    assert (code, error) == (2, f"error: {message} and put it at data/raw/x/a.zip\n")
     (tmp_path / "data/raw/x/a.zip").write_bytes(b"another file")
     assert "SHA-256 is" in fetch(catalogue, "x")[2]
     (tmp_path / "data/raw/x/a.zip").write_bytes(raw)
@@ -174,15 +174,15 @@ def test_another_archive_is_unpacked_anew(fetch, files, tmp_path, zipped):
 
 def test_two_at_once(fetch, files, tmp_path):
     """The second one is told who is at it."""
-    from compclip.base.files import sole
+    from compclip.base.files import hold_exclusively
 
-    with sole(tmp_path / "data/raw/x/.fetch/x.lock", "{}"):
+    with hold_exclusively(tmp_path / "data/raw/x/.fetch/x.lock", "{}"):
         code, _, error = fetch({"x": web(files, files={"a.bin": {}})}, "x")
     assert (code, error) == (2, f"error: x: process {os.getpid()} is fetching it; wait for it, or stop it\n")
 
 
-def hubbed(**more):
-    return {"what": "x", "kind": "captions", "folder": "data/raw/x", "hub": "datasets/some/one", **more}
+def hubbed(**settings):
+    return {"what": "x", "kind": "captions", "folder": "data/raw/x", "hub": "datasets/some/one", **settings}
 
 
 def test_a_repository_of_the_hub(fetch, files, tmp_path, zipped):
@@ -195,18 +195,18 @@ def test_a_repository_of_the_hub(fetch, files, tmp_path, zipped):
         ".gitattributes": b"",
     }
     hub_server.repository(files, "some/one", bodies)
-    named = {"examples.jsonl": {"source": "data/examples.jsonl"}, "images.zip": {"source": "data/images.zip"}}
-    named["images.zip"]["unpack"] = True
-    catalogue = {"x": hubbed(files=named, patterns=["data/part_*.parquet"])}
+    named_files = {"examples.jsonl": {"source": "data/examples.jsonl"}, "images.zip": {"source": "data/images.zip"}}
+    named_files["images.zip"]["unpack"] = True
+    catalogue = {"x": hubbed(files=named_files, patterns=["data/part_*.parquet"])}
     code, out, error = fetch(catalogue, "x")
     assert (code, error) == (0, "")
     assert out.startswith("x: 4 fetched (") and out.endswith("), 1 files unpacked in data/raw/x\n")
     places = ["data/part_00.parquet", "data/part_01.parquet", "examples.jsonl", "images/a.png"]
     assert below(tmp_path / "data/raw/x") == places
     assert (tmp_path / "data/raw/x/data/part_01.parquet").read_bytes() == b"PAR1"
-    asked = len(files.asked)
+    request_count = len(files.requests)
     code, out, _ = fetch(catalogue, "x")
-    assert (code, out, len(files.asked)) == (0, "x: 4 there already in data/raw/x\n", asked)
+    assert (code, out, len(files.requests)) == (0, "x: 4 there already in data/raw/x\n", request_count)
 
 
 def test_weights_go_into_the_cache(fetch, files, tmp_path):
@@ -217,12 +217,12 @@ def test_weights_go_into_the_cache(fetch, files, tmp_path):
     weights = {"open_clip_model.safetensors": {"sha256": sum_of(b"weights")}}
     tag = {"what": "x", "kind": "weights", "hub": "timm/vit", "cache": True, "files": weights}
     assert fetch({"x": tag}, "x")[:2] == (0, "x: 1 fetched (7 B) in the hub's cache\n")
-    found = try_to_load_from_cache("timm/vit", "open_clip_model.safetensors", cache_dir=tmp_path / "cache")
-    assert Path(found).read_bytes() == b"weights"
+    cached_path = try_to_load_from_cache("timm/vit", "open_clip_model.safetensors", cache_dir=tmp_path / "cache")
+    assert Path(cached_path).read_bytes() == b"weights"
     weights["open_clip_model.safetensors"]["sha256"] = "0" * 64
     code, _, error = fetch({"x": tag}, "x")
     assert code == 2 and "SHA-256 is" in error
-    assert not Path(found).exists()
+    assert not Path(cached_path).exists()
 
 
 def test_a_gated_repository_says_what_it_wants(fetch, files, tmp_path):
@@ -234,14 +234,14 @@ def test_a_gated_repository_says_what_it_wants(fetch, files, tmp_path):
 
 
 def test_the_token_is_sent_and_never_shown(fetch, files, monkeypatch):
-    sent = []
+    tokens = []
     hub_server.repository(files, "some/one", {"a.json": b"{}"})
     tree = "/api/datasets/some/one/tree/main"
     answer = files.specials[tree]
-    files.specials[tree] = lambda handler: (sent.append(handler.headers.get("Authorization")), answer(handler))
+    files.specials[tree] = lambda handler: (tokens.append(handler.headers.get("Authorization")), answer(handler))
     monkeypatch.setenv("HF_TOKEN", "hf_secretsecretsecretsecret")
     code, out, error = fetch({"x": hubbed(files={"b.json": {}})}, "x")
-    assert sent == ["Bearer hf_secretsecretsecretsecret"]
+    assert tokens == ["Bearer hf_secretsecretsecretsecret"]
     assert code == 2 and "has no file b.json; correct the catalogue" in error
     assert "secretsecret" not in out + error
 
@@ -249,9 +249,9 @@ def test_the_token_is_sent_and_never_shown(fetch, files, monkeypatch):
 def test_a_hub_whose_bytes_are_others(fetch, files, tmp_path):
     """The hub's own sums hold where the catalogue has none."""
     hub_server.repository(files, "some/one", {"a.json": b"{}"})
-    other = dict(files.specials)
+    original_answers = dict(files.specials)
     hub_server.repository(files, "some/one", {"a.json": b"[]"})
-    files.specials |= {path: answer for path, answer in other.items() if "/tree/" in path}
+    files.specials |= {path: answer for path, answer in original_answers.items() if "/tree/" in path}
     code, _, error = fetch({"x": hubbed(files={"a.json": {}})}, "x")
     assert code == 2 and "the hub says" in error
     assert below(tmp_path / "data") == []
@@ -270,8 +270,8 @@ def test_no_hub(fetch, monkeypatch):
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     code, _, error = fetch({"x": hubbed(patterns=["*.csv"])}, "x")
-    said = "x: cannot reach http://127.0.0.1:9; or fetch *.csv of http://127.0.0.1:9/datasets/some/one elsewhere"
-    assert (code, error) == (2, f"error: {said}, into data/raw/x\n")
+    message = "x: cannot reach http://127.0.0.1:9; or fetch *.csv of http://127.0.0.1:9/datasets/some/one elsewhere"
+    assert (code, error) == (2, f"error: {message}, into data/raw/x\n")
 
 
 def test_a_whole_process(files, tmp_path):
@@ -280,8 +280,8 @@ def test_a_whole_process(files, tmp_path):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({"x": hubbed(files={"a.json": {}})}))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "HF_ENDPOINT": files.url}
     start = [sys.executable, "-m", "compclip", "fetch", "--catalogue", "c.yaml"]
-    done = subprocess.run([*start, "x"], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "x: 1 fetched (2 B) in data/raw/x\n"), done.stderr
+    process = subprocess.run([*start, "x"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (0, "x: 1 fetched (2 B) in data/raw/x\n"), process.stderr
     assert (tmp_path / "data/raw/x/a.json").read_bytes() == b"{}"
 
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import __main__ as command
-from compclip.data.fetch import pictures
-from compclip.data.fetch.catalogue import Pictures
-from compclip.data.fetch.pictures import Way
+from compclip.fetch import __main__ as command
+from compclip.fetch import picture_lists
+from compclip.fetch.catalogue import PictureList
+from compclip.fetch.picture_lists import PictureOptions
 
 PROGRAM = """#!{python}
 import json, sys
@@ -35,7 +35,7 @@ sys.exit({code})
 def project(tmp_path, monkeypatch):
     """An empty project, and img2dataset's stand-in on the PATH."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pictures.sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(picture_lists.sys, "executable", str(tmp_path / "bin" / "python"))
 
     def install(code=0):
         program = tmp_path / "bin" / "img2dataset"
@@ -50,7 +50,7 @@ def project(tmp_path, monkeypatch):
 REAL = sys.executable
 
 
-def listed(files, tmp_path, capfd, *words):
+def fetch_list(files, tmp_path, capfd, *words):
     files.bodies["/list.csv"] = b"Image Path,caption\nhttp://x/1.jpg,one\n"
     (tmp_path / "c.yaml").write_text(
         f"""
@@ -68,10 +68,10 @@ x:
 
 
 def test_a_list_becomes_shards(files, tmp_path, project, capfd):
-    code, out, error = listed(files, tmp_path, capfd, "--retries", "5", "--pixels", "224", "--processes", "3")
+    code, out, error = fetch_list(files, tmp_path, capfd, "--retries", "5", "--pixels", "224", "--processes", "3")
     assert code == 0
-    said = "17 of 20 pictures in data/raw/y (3 failed_to_download, 0 failed_to_resize)"
-    assert out == f"x: 1 fetched (38 B) in data/raw/captions/x; {said}\n"
+    summary = "17 of 20 pictures in data/raw/y (3 failed_to_download, 0 failed_to_resize)"
+    assert out == f"x: 1 fetched (38 B) in data/raw/captions/x; {summary}\n"
     assert "downloading" in error
     assert json.loads((tmp_path / "words.json").read_text()) == {
         "url_list": str(tmp_path / "data/raw/captions/x/list.csv"),
@@ -89,19 +89,19 @@ def test_a_list_becomes_shards(files, tmp_path, project, capfd):
 
 
 def test_loose_files(files, tmp_path, project, capfd):
-    listed(files, tmp_path, capfd, "--format", "files")
+    fetch_list(files, tmp_path, capfd, "--format", "files")
     assert json.loads((tmp_path / "words.json").read_text())["output_format"] == "files"
 
 
 def test_lists_alone(files, tmp_path, project, capfd):
-    code, out, _ = listed(files, tmp_path, capfd, "--lists-only")
+    code, out, _ = fetch_list(files, tmp_path, capfd, "--lists-only")
     assert (code, out) == (0, "x: 1 fetched (38 B) in data/raw/captions/x\n")
     assert not (tmp_path / "words.json").exists()
 
 
 def test_a_program_that_fails(files, tmp_path, project, capfd):
     project(code=3)
-    code, out, error = listed(files, tmp_path, capfd)
+    code, out, error = fetch_list(files, tmp_path, capfd)
     assert (code, out) == (2, "")
     assert "img2dataset ended with 3 over data/raw/captions/x/list.csv; run this again: it goes on" in error
 
@@ -110,7 +110,7 @@ def test_without_the_program(files, tmp_path, project, capfd, monkeypatch):
     """The list is there all the same."""
     (tmp_path / "bin" / "img2dataset").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, _, error = listed(files, tmp_path, capfd)
+    code, _, error = fetch_list(files, tmp_path, capfd)
     assert code == 2 and "img2dataset: not installed; pipx install img2dataset, or give --lists-only" in error
     assert (tmp_path / "data/raw/captions/x/list.csv").is_file()
 
@@ -122,26 +122,26 @@ def test_a_column_that_is_not_there(tmp_path, project, kind):
         (tmp_path / "list.csv").write_text("URL,TEXT\nhttp://x/1.jpg,one\n")
     else:
         pq.write_table(pa.table({"URL": ["http://x/1.jpg"], "TEXT": ["one"]}), tmp_path / "list.parquet")
-    asked = Pictures(list=f"list.{kind}", format=kind, url="url", into="data/raw/y")
+    picture_list = PictureList(list=f"list.{kind}", format=kind, url="url", into="data/raw/y")
     with pytest.raises(UserError, match=rf"list\.{kind}: unknown column 'url'; (did you mean 'URL'|known: TEXT, URL)"):
-        pictures.fetch(asked, tmp_path, tmp_path, Way())
+        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     assert not (tmp_path / "words.json").exists()
 
 
 def test_a_folder_of_parts(tmp_path, project):
     """PixelProse is many parquet files; without one there is nothing to do."""
     (tmp_path / "data").mkdir()
-    asked = Pictures(list="data", format="parquet", url="url", into="data/raw/y")
+    picture_list = PictureList(list="data", format="parquet", url="url", into="data/raw/y")
     with pytest.raises(UserError, match=r"data: no \.parquet file there"):
-        pictures.fetch(asked, tmp_path, tmp_path, Way())
+        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="no parquet file"):
-        pictures.fetch(asked, tmp_path, tmp_path, Way())
+        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
-    assert pictures.fetch(asked, tmp_path, tmp_path, Way())["successes"] == 17
+    assert picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
 
 
 def test_counts_of_others_files_are_numbers(tmp_path):
     """What is no number in a shard's counts is none."""
     (tmp_path / "00000_stats.json").write_text('{"count": 3, "successes": "many", "failed_to_download": true}')
-    assert pictures.counts(tmp_path) == {"count": 3}
+    assert picture_lists.count_pictures(tmp_path) == {"count": 3}

@@ -12,38 +12,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.data.fetch import transfer
-from compclip.data.fetch.transfer import Wanted
-from tests.fetch.file_server import endless, etag, redirect, sent, status
+from compclip.fetch import http_transfer
+from compclip.fetch.http_transfer import Download
+from tests.fetch.file_server import endless, etag, redirect, send_answer, status
 
 BODY = bytes(range(256)) * 400  # 102,400 bytes
 MOST = 1 << 20
 
 
-def fetch(files, part, path="/a.bin", size=0, most=MOST):
+def fetch(files, partial_path, path="/a.bin", size=0, most=MOST):
     """What is told on the way."""
-    told = []
-    transfer.fetch(Wanted(files.url + path, size, most), part, lambda have, total: told.append((have, total)))
-    return told
+    progress = []
+    http_transfer.download_file(
+        Download(files.url + path, size, most), partial_path, lambda have, total: progress.append((have, total))
+    )
+    return progress
 
 
 @pytest.fixture
-def part(tmp_path):
+def partial_path(tmp_path):
     return tmp_path / "a.bin.part"
 
 
-def test_a_whole_file_and_its_progress(files, part):
+def test_a_whole_file_and_its_progress(files, partial_path):
     files.bodies["/a.bin"] = BODY
-    told = fetch(files, part, size=len(BODY))
-    assert part.read_bytes() == BODY
-    assert told[-1] == (len(BODY), len(BODY))
-    assert files.asked == [("GET", "/a.bin", "")]
+    progress = fetch(files, partial_path, size=len(BODY))
+    assert partial_path.read_bytes() == BODY
+    assert progress[-1] == (len(BODY), len(BODY))
+    assert files.requests == [("GET", "/a.bin", "")]
 
 
-def test_a_cut_connection_goes_on_where_it_ended(files, part):
+def test_a_cut_connection_goes_on_where_it_ended(files, partial_path):
     files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, 50_000]
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", "bytes=1000-", "bytes=51000-"]
 
 
@@ -51,150 +53,152 @@ def test_any_cuts_give_the_file(files, tmp_path):
     """Wherever the connection ends, and also before the first byte."""
 
     @settings(max_examples=15)
-    @given(st.lists(st.integers(0, 30), max_size=transfer.ATTEMPTS - 1))
+    @given(st.lists(st.integers(0, 30), max_size=http_transfer.ATTEMPTS - 1))
     def holds(cuts):
-        body, part = bytes(range(100)), tmp_path / "part"
-        transfer.forget(part)
+        body, partial_path = bytes(range(100)), tmp_path / "part"
+        http_transfer.remove_partial(partial_path)
         files.bodies["/a.bin"], files.cuts["/a.bin"] = body, list(cuts)
-        fetch(files, part)
-        assert part.read_bytes() == body
+        fetch(files, partial_path)
+        assert partial_path.read_bytes() == body
 
     holds()
 
 
-def test_another_process_goes_on(files, part):
+def test_another_process_goes_on(files, partial_path):
     """What was cut for good is kept with its mark, and the next call asks for the rest alone."""
     files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
     with pytest.raises(UserError, match=r"cut 5 times \(.*\); what came is kept, run this again to go on"):
-        fetch(files, part)
-    assert part.stat().st_size == 1000
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+        fetch(files, partial_path)
+    assert partial_path.stat().st_size == 1000
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin")[-1] == "bytes=1000-"
 
 
-def test_a_file_that_changed_meanwhile_begins_anew(files, part):
+def test_a_file_that_changed_meanwhile_begins_anew(files, partial_path):
     files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
     with pytest.raises(UserError):
-        fetch(files, part)
+        fetch(files, partial_path)
     files.bodies["/a.bin"] = BODY[::-1]
-    fetch(files, part)
-    assert part.read_bytes() == BODY[::-1]
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY[::-1]
 
 
-def test_without_a_mark_nothing_is_gone_on_with(files, part):
+def test_without_a_mark_nothing_is_gone_on_with(files, partial_path):
     """Nobody could tell whether it is still the same file."""
     files.bodies["/a.bin"], files.cuts["/a.bin"], files.marks = BODY, [1000], False
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", ""]
 
 
-def test_a_whole_part_is_asked_about_and_kept(files, part):
+def test_a_whole_part_is_asked_about_and_kept(files, partial_path):
     files.bodies["/a.bin"] = BODY
-    fetch(files, part)
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path)
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", f"bytes={len(BODY)}-"]
 
 
-def test_a_part_that_is_longer_than_the_file_begins_anew(files, part):
+def test_a_part_that_is_longer_than_the_file_begins_anew(files, partial_path):
     files.bodies["/a.bin"] = BODY
-    fetch(files, part)
-    with open(part, "ab") as file:
+    fetch(files, partial_path)
+    with open(partial_path, "ab") as file:
         file.write(b"more")
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
 
 
-def test_redirects_are_followed(files, part):
+def test_redirects_are_followed(files, partial_path):
     files.bodies["/real.bin"] = BODY
     files.specials["/a.bin"] = redirect("/real.bin?signed=1")
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
 
 
 @pytest.mark.parametrize("to", ["/a.bin", "ftp://127.0.0.1/a", "file:///etc/passwd"])
-def test_redirects_to_nowhere(files, part, to):
+def test_redirects_to_nowhere(files, partial_path, to):
     """In circles, and to what is no web server."""
     files.specials["/a.bin"] = redirect(to)
     with pytest.raises(UserError, match="redirects to no file: (TooManyRedirects|InvalidSchema)"):
-        fetch(files, part)
-    assert not part.exists()
+        fetch(files, partial_path)
+    assert not partial_path.exists()
 
 
 @pytest.mark.parametrize("to", [b"/\xff\xfe", b"http://\xff/", b"http://[::1/", b"http://" + b"a" * 300 + b"/"])
-def test_a_location_that_is_no_address(files, part, to):
+def test_a_location_that_is_no_address(files, partial_path, to):
     """No UTF-8, half an IPv6 address, a name longer than any."""
     raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + to + b"\r\n\r\n"
     files.specials["/a.bin"] = lambda handler: handler.wfile.write(raw)
     with pytest.raises(UserError, match="redirects to no file: "):
-        fetch(files, part)
+        fetch(files, partial_path)
 
 
-def test_a_length_of_thousands_of_digits_is_none(files, part):
+def test_a_length_of_thousands_of_digits_is_none(files, partial_path):
     """What comes counts."""
     many = "9" * 5000
-    files.specials["/a.bin"] = lambda handler: sent(handler, 200, {"Content-Length": many, "Connection": "close"}, BODY)
-    fetch(files, part)
-    assert part.read_bytes() == BODY
-    part.write_bytes(BODY[:10])
-    transfer._beside(part).write_text('ETag\n"x"\n0')
+    files.specials["/a.bin"] = lambda handler: send_answer(
+        handler, 200, {"Content-Length": many, "Connection": "close"}, BODY
+    )
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
+    partial_path.write_bytes(BODY[:10])
+    http_transfer._mark_path(partial_path).write_text('ETag\n"x"\n0')
     range_of = {"Content-Range": f"bytes 10-19/{many}", "ETag": '"x"'}
-    files.specials["/a.bin"] = lambda handler: sent(handler, 206, range_of, BODY[10:20])
+    files.specials["/a.bin"] = lambda handler: send_answer(handler, 206, range_of, BODY[10:20])
     with pytest.raises(UserError, match="has more than 1,048,576 bytes"):
-        fetch(files, part)
+        fetch(files, partial_path)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(404, "status 404: it is not there"), (403, "403: not for everybody"), (410, "status 410")]
+    ("code", "message"), [(404, "status 404: it is not there"), (403, "403: not for everybody"), (410, "status 410")]
 )
-def test_a_server_that_says_no_is_asked_once(files, part, code, said):
+def test_a_server_that_says_no_is_asked_once(files, partial_path, code, message):
     files.specials["/a.bin"] = status(code)
-    with pytest.raises(UserError, match=said):
-        fetch(files, part)
-    assert len(files.asked) == 1
+    with pytest.raises(UserError, match=message):
+        fetch(files, partial_path)
+    assert len(files.requests) == 1
 
 
-def test_a_busy_server_is_asked_again(files, part):
+def test_a_busy_server_is_asked_again(files, partial_path):
     files.specials["/a.bin"] = status(503)
     with pytest.raises(UserError, match="status 503"):
-        fetch(files, part)
-    assert len(files.asked) == transfer.ATTEMPTS
+        fetch(files, partial_path)
+    assert len(files.requests) == http_transfer.ATTEMPTS
 
 
-def test_a_web_page_is_no_file(files, part):
+def test_a_web_page_is_no_file(files, partial_path):
     """A login, a limit of downloads: nothing of it is kept."""
     files.bodies["/a.bin"], files.types["/a.bin"] = b"<html>Sign in</html>", "text/html; charset=utf-8"
     with pytest.raises(UserError, match="answers with a web page instead of the file"):
-        fetch(files, part)
-    assert not part.exists()
+        fetch(files, partial_path)
+    assert not partial_path.exists()
 
 
-def test_an_endless_body_ends_at_the_bound(files, part):
+def test_an_endless_body_ends_at_the_bound(files, partial_path):
     files.specials["/a.bin"] = endless
     with pytest.raises(UserError, match="has more than 300,000 bytes; nothing is kept"):
-        fetch(files, part, most=300_000)
-    assert not part.exists()
+        fetch(files, partial_path, most=300_000)
+    assert not partial_path.exists()
 
 
-def test_a_body_of_another_size(files, part):
+def test_a_body_of_another_size(files, partial_path):
     """Longer than the bound, or than the catalogue says: refused before a byte is read."""
     files.bodies["/a.bin"] = BODY
     with pytest.raises(UserError, match="has more than 1,000 bytes"):
-        fetch(files, part, most=1000)
+        fetch(files, partial_path, most=1000)
     with pytest.raises(UserError, match="has 102,400 bytes, the catalogue says 102,399"):
-        fetch(files, part, size=len(BODY) - 1)
-    assert not part.exists()
+        fetch(files, partial_path, size=len(BODY) - 1)
+    assert not partial_path.exists()
 
 
-def test_no_network(part):
+def test_no_network(partial_path):
     """A closed port is one line at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.bin"
     with pytest.raises(UserError, match=r"a\.bin: cannot reach 127\.0\.0\.1$"):
-        transfer.fetch(Wanted(url, 0, MOST), part, lambda have, total: None)
+        http_transfer.download_file(Download(url, 0, MOST), partial_path, lambda have, total: None)
 
 
 class Script:
@@ -212,25 +216,25 @@ def begun(count, body=BODY, **headers):
 
     def answer(handler):
         handler.close_connection = True
-        sent(handler, 200, {"ETag": etag(body), "Content-Length": str(len(body))} | headers, body[:count])
+        send_answer(handler, 200, {"ETag": etag(body), "Content-Length": str(len(body))} | headers, body[:count])
 
     return answer
 
 
-def rest(start, body, **headers):
+def send_rest(start, body, **headers):
     """What a server says to be the rest of a body."""
     span = f"bytes {start}-{len(body) - 1}/{len(body)}"
-    return lambda handler: sent(handler, 206, {"Content-Range": span} | headers, body[start:])
+    return lambda handler: send_answer(handler, 206, {"Content-Range": span} | headers, body[start:])
 
 
-def whole(body):
+def send_whole(body):
     """All of a body."""
-    return lambda handler: sent(handler, 200, {"ETag": etag(body)}, body)
+    return lambda handler: send_answer(handler, 200, {"ETag": etag(body)}, body)
 
 
 def out_of_range(total, **headers):
     """That there is nothing behind so many bytes."""
-    return lambda handler: sent(handler, 416, {"Content-Range": f"bytes */{total}"} | headers)
+    return lambda handler: send_answer(handler, 416, {"Content-Range": f"bytes */{total}"} | headers)
 
 
 OTHER = bytes(reversed(BODY))
@@ -238,31 +242,35 @@ OTHER = bytes(reversed(BODY))
 
 @pytest.mark.parametrize(
     "answer",
-    [rest(1000, OTHER, ETag=etag(OTHER)), rest(1000, OTHER, ETag="W/" + etag(BODY)), rest(1000, OTHER + b"x")],
+    [
+        send_rest(1000, OTHER, ETag=etag(OTHER)),
+        send_rest(1000, OTHER, ETag="W/" + etag(BODY)),
+        send_rest(1000, OTHER + b"x"),
+    ],
     ids=["another mark", "a weak mark", "another size"],
 )
-def test_two_files_are_not_joined(files, part, answer):
+def test_two_files_are_not_joined(files, partial_path, answer):
     """A server that gives the rest of another file than was begun: that one is fetched from its beginning."""
-    files.specials["/a.bin"] = Script(begun(1000), answer, whole(OTHER))
-    fetch(files, part)
-    assert part.read_bytes() == OTHER
+    files.specials["/a.bin"] = Script(begun(1000), answer, send_whole(OTHER))
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == OTHER
     assert files.ranges("/a.bin") == ["", "bytes=1000-", ""]
 
 
-def test_two_files_of_a_day_are_not_joined(files, part):
+def test_two_files_of_a_day_are_not_joined(files, partial_path):
     """The same where the mark is a date."""
     dates = [f"Wed, 0{day} Jan 2025 00:00:00 GMT" for day in (1, 2)]
     first = begun(1000, **{"ETag": "W/x", "Last-Modified": dates[0]})
-    files.specials["/a.bin"] = Script(first, rest(1000, OTHER, **{"Last-Modified": dates[1]}), whole(OTHER))
-    fetch(files, part)
-    assert part.read_bytes() == OTHER
+    files.specials["/a.bin"] = Script(first, send_rest(1000, OTHER, **{"Last-Modified": dates[1]}), send_whole(OTHER))
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == OTHER
 
 
-def test_a_rest_without_a_mark_is_taken(files, part):
+def test_a_rest_without_a_mark_is_taken(files, partial_path):
     """It was asked for on the condition that the file is the same."""
-    files.specials["/a.bin"] = Script(begun(1000), rest(1000, BODY))
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    files.specials["/a.bin"] = Script(begun(1000), send_rest(1000, BODY))
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
 
 
 @pytest.mark.parametrize(
@@ -270,24 +278,24 @@ def test_a_rest_without_a_mark_is_taken(files, part):
     [out_of_range(1000), out_of_range(1000, ETag=etag(OTHER)), out_of_range(1000, ETag=etag(BODY))],
     ids=["no mark", "another mark", "the same mark"],
 )
-def test_a_part_is_not_taken_for_the_whole(files, part, answer):
+def test_a_part_is_not_taken_for_the_whole(files, partial_path, answer):
     """A server that says there is nothing behind 1,000 bytes, of which it said to have 102,400."""
-    files.specials["/a.bin"] = Script(begun(1000), answer, whole(OTHER))
-    fetch(files, part)
-    assert part.read_bytes() == OTHER
+    files.specials["/a.bin"] = Script(begun(1000), answer, send_whole(OTHER))
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == OTHER
 
 
-def test_a_server_without_anything(files, part):
+def test_a_server_without_anything(files, partial_path):
     """It says so of a request for all."""
     files.specials["/a.bin"] = out_of_range(0)
     with pytest.raises(UserError, match="another file is there now"):
-        fetch(files, part)
-    assert not part.exists()
+        fetch(files, partial_path)
+    assert not partial_path.exists()
 
 
 def packed(raw, encoding="gzip"):
     """A body that is packed although nobody asked for that."""
-    return lambda handler: sent(handler, 200, {"Content-Encoding": encoding, "ETag": etag(BODY)}, raw)
+    return lambda handler: send_answer(handler, 200, {"Content-Encoding": encoding, "ETag": etag(BODY)}, raw)
 
 
 PACKED = gzip.compress(BODY, mtime=0)
@@ -297,43 +305,43 @@ PACKED = gzip.compress(BODY, mtime=0)
     "raw", [PACKED, gzip.compress(BODY[:999], mtime=0) + gzip.compress(BODY[999:], mtime=0)], ids=["one", "two"]
 )
 @pytest.mark.parametrize("encoding", ["gzip", "X-GZIP"])
-def test_a_packed_body_is_unpacked(files, part, raw, encoding):
+def test_a_packed_body_is_unpacked(files, partial_path, raw, encoding):
     """In one stream or several."""
     files.specials["/a.bin"] = packed(raw, encoding)
-    fetch(files, part, size=len(BODY))
-    assert part.read_bytes() == BODY
+    fetch(files, partial_path, size=len(BODY))
+    assert partial_path.read_bytes() == BODY
 
 
 @pytest.mark.parametrize("raw", [b"", PACKED[:2], PACKED[:9], PACKED[:200], PACKED[:-8], PACKED[:-1]])
-def test_a_packed_body_that_ends_too_early_is_none(files, part, raw):
+def test_a_packed_body_that_ends_too_early_is_none(files, partial_path, raw):
     """Also where nothing of it can be unpacked, which is no empty file."""
     files.specials["/a.bin"] = packed(raw)
     with pytest.raises(UserError, match="its gzip encoding ends too early"):
-        fetch(files, part)
+        fetch(files, partial_path)
 
 
 @pytest.mark.parametrize("raw", [b"no gzip at all", PACKED[:-6] + b"\0" + PACKED[-5:], PACKED + b"x" * 60])
-def test_a_damaged_encoding(files, part, raw):
+def test_a_damaged_encoding(files, partial_path, raw):
     """Nothing of it is a file."""
     files.specials["/a.bin"] = packed(raw)
     with pytest.raises(UserError, match="its gzip encoding is damaged"):
-        fetch(files, part)
+        fetch(files, partial_path)
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "nonsense"])
-def test_other_encodings_are_refused(files, part, encoding):
+def test_other_encodings_are_refused(files, partial_path, encoding):
     """Nobody asked for one, and bytes as they come would not be the file."""
     files.specials["/a.bin"] = packed(b"x", encoding)
     with pytest.raises(UserError, match=f"comes in the encoding '{encoding}', which nobody asked for"):
-        fetch(files, part)
-    assert len(files.asked) == 1
+        fetch(files, partial_path)
+    assert len(files.requests) == 1
 
 
-def test_nothing_is_gone_on_with_behind_a_packed_body(files, part):
+def test_nothing_is_gone_on_with_behind_a_packed_body(files, partial_path):
     """Its bytes are others than the server counts."""
-    files.specials["/a.bin"] = Script(packed(PACKED[:-1]), whole(BODY))
-    fetch(files, part)
-    assert part.read_bytes() == BODY
+    files.specials["/a.bin"] = Script(packed(PACKED[:-1]), send_whole(BODY))
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", ""]
 
 
@@ -347,22 +355,24 @@ class Clock:
         return next(self.times)
 
 
-def slow(files, part, seconds, most=1 << 40):
+def slow(files, partial_path, seconds, most=1 << 40):
     """Fetch by such a clock."""
-    transfer.fetch(Wanted(files.url + "/a.bin", 0, most), part, lambda have, total: None, Clock(seconds))
+    http_transfer.download_file(
+        Download(files.url + "/a.bin", 0, most), partial_path, lambda have, total: None, Clock(seconds)
+    )
 
 
 TOO_SLOW = "brings less than 10 KiB a second, or nothing; what came is kept, run this again to go on"
 
 
-def test_a_server_that_gives_the_same_bytes_again_and_again(files, part):
+def test_a_server_that_gives_the_same_bytes_again_and_again(files, partial_path):
     """2 MiB and nothing, in turns: each time a step forward, and none in all."""
     body = b"x" * (9 << 20)
     turns = itertools.cycle([begun(2 << 20, body), begun(0, body)])
     files.specials["/a.bin"] = lambda handler: next(turns)(handler)
     with pytest.raises(UserError, match=TOO_SLOW):
-        slow(files, part, 10)
-    assert len(files.asked) < 100
+        slow(files, partial_path, 10)
+    assert len(files.requests) < 100
 
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -371,7 +381,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 @pytest.mark.parametrize(
     "start", [b"", HEAD + b"X: ", HEAD + b"Content-Length: 9\r\n\r\nx", HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;x"]
 )
-def test_a_server_that_drips(files, part, start):
+def test_a_server_that_drips(files, partial_path, start):
     """Before its headers, within them, within the body, before a chunk: it is waited for ten minutes and no longer."""
     ended = threading.Event()
 
@@ -382,13 +392,13 @@ def test_a_server_that_drips(files, part, start):
 
     files.specials["/a.bin"] = answer
     with pytest.raises(UserError, match=TOO_SLOW):
-        slow(files, part, 400)
+        slow(files, partial_path, 400)
     ended.set()
 
 
-def test_a_server_that_drips_fast_enough(files, part):
+def test_a_server_that_drips_fast_enough(files, partial_path):
     """A file of an hour, 100 KiB after 10 s each."""
     body = BODY * 100
     files.bodies["/a.bin"] = body
-    slow(files, part, 0.01)
-    assert part.read_bytes() == body
+    slow(files, partial_path, 0.01)
+    assert partial_path.read_bytes() == body

@@ -13,33 +13,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.base import plugins
-from compclip.train.batch import Widths
-from compclip.train.features import Features
+from compclip.interface.features import Features
+from compclip.interface.method import load_method
+from compclip.interface.views import Widths
 
 D = 8
 
 
 def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "some", seed: int = 0) -> Features:
     """Features with as many negatives, positives and negative images as a method asks for, and what it keeps beside."""
-    method = plugins.find(plugins.METHODS, name)
+    method = load_method(name)
     views = method.views(cfg, step)
     K = len(views.negatives) + views.bag * (views.bag_rule is not None) or int(views.composite > 0)
     P = len(views.positives) + views.bag + views.alternatives or max(views.composite - 1, 0)
     asked = {"K": K or 1, "P": P, "J": views.negative_images}
     f = make(B=B, M=M, fill=fill, seed=seed, **asked)
     g = torch.Generator().manual_seed(seed)
-    if starts := getattr(method, "memory", None):
-        start = {k: torch.rand(v.shape, generator=g, dtype=torch.float64) for k, v in starts(cfg).items()}
-        f = replace(f, memory=start)
-    if getattr(method, "teacher", None):
+    start = {k: torch.rand(v.shape, generator=g, dtype=torch.float64) for k, v in method.memory(cfg).items()}
+    f = replace(f, memory=start)
+    if method.teacher(cfg):
         f = replace(f, teacher=detached(make(B=B, M=M, fill=fill, seed=seed + 100, **asked)))
     if views.target:
         lengths = torch.randint(2, 7, (B, 1), generator=g)
         ids = torch.randint(0, 30, (B, 6), generator=g)
         f = replace(f, target_BL=ids.masked_fill(torch.arange(6) >= lengths, -1))
-    if heads := getattr(method, "heads", None):
-        f = replace(f, heads=heads(cfg, Widths(joint=D, context=6, vocabulary=30)).double())
+    if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30)):
+        f = replace(f, heads=heads.double())
     return f
 
 

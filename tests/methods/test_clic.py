@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
+from compclip.interface.views import Step, Views, step_in_epoch
 from compclip.methods import clic
-from compclip.train.batch import Views
-from compclip.train.steps import Step, within
 from tests import reference
 
 
@@ -87,7 +86,7 @@ def test_the_alternation_may_begin_anew_with_each_epoch(features):
         True,
     ]
     assert not clic.plain(clic.Config(restart=True, alternate=False), steps[1])
-    assert [within(s) for s in steps] == [0, 1, 2, 0, 1, 2] and within(5) == 5
+    assert [step_in_epoch(s) for s in steps] == [0, 1, 2, 0, 1, 2] and step_in_epoch(5) == 5
 
 
 def test_sentences_and_statistics_of_the_released_code_are_parameters():

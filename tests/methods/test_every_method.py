@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from types import ModuleType
 
 import pytest
 import torch
 
 from compclip.base import plugins
-from compclip.train.batch import Views
-from compclip.train.features import Features
+from compclip.base.errors import UserError
+from compclip.interface.features import Features
+from compclip.interface.method import HOOKS, Method, load_method
+from compclip.interface.views import Views
 from tests.methods.conftest import drawn
 
-NAMES = plugins.names("compclip.methods")
+NAMES = plugins.list_plugins("compclip.methods")
 
 
-def method(name: str):
-    return plugins.find("compclip.methods", name)
+def method(name: str) -> Method:
+    return load_method(name)
 
 
 def trained() -> list[str]:
@@ -67,22 +71,44 @@ def tensors(batch: Features) -> list[torch.Tensor]:
     return [x for x in found if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", trained())
 def test_what_a_method_remembers_is_what_it_starts_from_and_finite(name):
     """The same names and shapes, whatever a batch lacks."""
-    if not (remember := getattr(method(name), "remember", None)):
-        return
     cfg = method(name).Config()
     start = method(name).memory(cfg)
     for fill in ("some", "all", "none"):
-        found = remember(drawn(name, cfg, fill=fill), cfg)
+        found = method(name).remember(drawn(name, cfg, fill=fill), cfg)
         assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in start.items()}
         assert all(torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, found.values()))
 
 
-@pytest.mark.parametrize("name", plugins.names(plugins.METHODS))
-@pytest.mark.parametrize("hook", ["reads", "needs", "check", "heads", "teacher", "memory", "remember"])
+@pytest.mark.parametrize("name", plugins.list_plugins(plugins.METHODS))
+@pytest.mark.parametrize("hook", HOOKS)
 def test_what_is_called_for_a_method_is_its_own(name, hook):
-    """A function that a module imports under the name of one that it may have would be called in its place."""
-    method = plugins.find(plugins.METHODS, name)
-    assert getattr(getattr(method, hook, None), "__module__", method.__name__) == method.__name__
+    """A function that a module imports under a hook's name would be called in its place."""
+    module = plugins.load_plugin(plugins.METHODS, name)
+    assert getattr(getattr(module, hook, None), "__module__", module.__name__) == module.__name__
+
+
+@pytest.mark.parametrize("name", plugins.list_plugins(plugins.METHODS))
+def test_hooks_have_the_parameters_that_the_interface_declares(name):
+    for hook in HOOKS:
+        if hook in vars(method(name)):
+            declared = inspect.signature(getattr(Method, hook)).parameters
+            assert list(inspect.signature(getattr(method(name), hook)).parameters) == list(declared)[1:]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("def need(cfg):\n    return {}", "odd_module.need: is no hook; did you mean needs"),
+        ("def need_bias(cfg):\n    return True", "odd_module.need_bias: is no hook; did you mean needs_bias"),
+        ("heads = 3", "heads is no function"),
+    ],
+)
+def test_a_misspelt_hook_is_refused(text, message, monkeypatch):
+    module = ModuleType("odd_module")
+    exec(f"class Config: pass\n{text}\n", module.__dict__)
+    monkeypatch.setattr(plugins, "load_plugin", lambda package, name: module)
+    with pytest.raises(UserError, match=message):
+        load_method("odd")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
+from compclip.interface.views import Views
 from compclip.methods import finetune, pretrained
-from compclip.train.batch import Views
 from tests import reference
 
 

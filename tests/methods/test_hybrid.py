@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 import torch
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.interface.method import load_method
 from compclip.methods import hybrid
 from tests.methods.conftest import drawn
 from tests.methods.test_variants import slopes
@@ -69,7 +69,7 @@ def named(case) -> str:
 def test_with_one_papers_parts_it_is_that_papers_method(case):
     """What is asked of a sample is equal; terms and slopes agree to 1e-12 in float64."""
     name, theirs, ours, step = case
-    method = plugins.find(plugins.METHODS, name)
+    method = load_method(name)
     paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
     assert hybrid.views(cfg, step) == method.views(paper, step)
     f = drawn(name, paper, step=step, seed=step)
@@ -86,7 +86,7 @@ def test_with_one_papers_parts_it_is_that_papers_method(case):
 @pytest.mark.parametrize("name", sorted({case[0] for case in SAME}))
 def test_it_asks_of_data_and_backbone_what_the_paper_asks(name):
     """A learnt bias, and CLoVe's relatives."""
-    method = plugins.find(plugins.METHODS, name)
+    method = load_method(name)
     for _, theirs, ours in (case for case in SAME if case[0] == name):
         paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
         for hook, nothing in (("needs_bias", False), ("needs", {})):
@@ -106,7 +106,7 @@ def test_parts_of_several_papers_add_up():
     assert list(terms) == ["negclip", "s_neg", "global", "local", "npc", "xac", "analogy"]
     for name, own in (("fsc_clip", ("global", "local")), ("c2lip", ("npc", "xac")),
                       ("hard_positives", ("negclip", "s_neg", "analogy"))):  # fmt: skip
-        method = plugins.find(plugins.METHODS, name)
+        method = load_method(name)
         expected = method.loss(f, method.Config(), 1)
         for term in own:
             torch.testing.assert_close(terms[term], expected[term], rtol=0, atol=1e-12)

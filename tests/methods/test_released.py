@@ -15,7 +15,7 @@ from compclip.config import read
 from compclip.config.sections import Backbone
 from compclip.methods import released
 from compclip.model import backbone
-from compclip.runs import store
+from compclip.runs import run_store
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import trained
@@ -80,7 +80,7 @@ def test_plan_and_keys_name_what_is_read(here):
         )
     )
     tiny_project.plan()
-    planned = {stored.name: stored.key for stored in store.planned("released.theirs")}
+    planned = {stored.name: stored.key for stored in run_store.load_planned("released.theirs")}
     assert planned == {CELL: tiny_project.at(CELL).key}
     Path(PATH).unlink()
     with pytest.raises(UserError, match=rf"{PATH}: not there; run `compclip fetch theirs`"):
@@ -106,7 +106,7 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-32"), where)
     released.check(released.Config(path="x"), Backbone("ViT-B-16"), where)
     with pytest.raises(UserError, match=r"released.b32 on backbones.b16: is a ViT-B-32, not a ViT-B-16"):
-        read.load("params.yaml", ["methods.released.variants={b32: {path: x, model: ViT-B-32}}",
+        read.load_params("params.yaml", ["methods.released.variants={b32: {path: x, model: ViT-B-32}}",
                                   "backbones.b16={model: ViT-B-16}", "grid.backbones=[b16]",
                                   "grid.methods=[pretrained,released.b32]"])  # fmt: skip
     other = tiny_project.TINY | {"vision_cfg": tiny_project.TINY["vision_cfg"] | {"width": 48}}
@@ -125,9 +125,9 @@ def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
     with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; mend methods.released.theirs"):
         _model("released.theirs", variant)
     with pytest.raises(UserError, match=r"variants.theirs.layout=hub: must be one of"):
-        read.load("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
+        read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
     with pytest.raises(UserError, match=r"lora_alpha=0.0: must be > 0"):
-        read.load("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])
+        read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])
 
 
 def _model(method: str, variant: str):

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from compclip.base import plugins
 from compclip.config import grid, read
+from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
 from tests.methods import field_terms
@@ -31,14 +31,14 @@ def variants() -> dict[str, tuple[str, object]]:
     """Each different Config of the grids, by the name that has it first."""
     found: dict[str, tuple[str, object]] = {}
     for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
-        params = read.load(path)
-        for cell in grid.cells(params):
+        params = read.load_params(path)
+        for cell in grid.list_cells(params):
             base = cell.method.partition(".")[0]
             made = (base, grid.resolve(params, cell).method)
-            if plugins.find("compclip.methods", base).TRAINS and made not in found.values():
+            if load_method(base).TRAINS and made not in found.values():
                 found[f"{path.stem}: {cell.method}"] = made
     for base, changes in MORE:
-        made = replace(plugins.find("compclip.methods", base).Config(), **changes)
+        made = replace(load_method(base).Config(), **changes)
         found[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, made)
     return found
 
@@ -193,7 +193,7 @@ STEPS = [(name, step) for name, (base, _) in VARIANTS.items() for step in ((0, 1
 def test_every_term_of_every_variant_is_its_equation(name, step):
     base, cfg = VARIANTS[name]
     f = drawn(base, cfg, step=step, B=3, M=4, seed=step)
-    made = plugins.find("compclip.methods", base).loss(f, cfg, step)
+    made = load_method(base).loss(f, cfg, step)
     expected = TERMS[base](f, cfg, step)
     assert set(made) == set(expected) and f.image_BD.dtype == torch.float64
     for term in expected:
@@ -205,6 +205,6 @@ def test_every_term_of_every_variant_is_its_equation(name, step):
 
 @pytest.mark.parametrize("base", [b for b in TERMS if b not in IN_TURN])
 def test_terms_do_not_depend_on_the_step(base):
-    cfg, method = plugins.find("compclip.methods", base).Config(), plugins.find("compclip.methods", base)
+    cfg, method = load_method(base).Config(), load_method(base)
     f = drawn(base, cfg, seed=0)
     assert method.loss(f, cfg, 0) == method.loss(f, cfg, 1) and method.views(cfg, 0) == method.views(cfg, 1)

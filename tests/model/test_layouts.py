@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.model import backbone, weights
-from tests.test_backbone import SIGLIP
-from tests.test_towers import TEXTS, TINY
+from compclip.model import backbone, weight_files
+from tests.model.test_backbone import SIGLIP
+from tests.model.test_towers import TEXTS, TINY
 
 QUICK = TINY | {"quick_gelu": True}
 
@@ -148,7 +148,7 @@ def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
     expected.load_state_dict(whole)
     found = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
     same(found.clip, expected, source.tokenize(TEXTS), atol=1e-4)
-    doubled = weights.read(tmp_path / "lora.pt", 2.0)["visual.conv1.weight"]
+    doubled = weight_files.read_weights(tmp_path / "lora.pt", 2.0)["visual.conv1.weight"]
     plain = source.clip.visual.conv1.weight
     torch.testing.assert_close(doubled - plain, 2 * (whole["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
 
@@ -170,7 +170,7 @@ def test_factors_that_fit_nothing(tmp_path, change, said):
     """Each with its name and shapes."""
     torch.save({name: torch.ones(shape) for name, shape in change.items()}, tmp_path / "lora.pt")
     with pytest.raises(UserError, match=said):
-        weights.read(tmp_path / "lora.pt")
+        weight_files.read_weights(tmp_path / "lora.pt")
 
 
 TEXT = {"vocab_size": 49408, "hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -233,7 +233,7 @@ def test_two_towers_in_two_folders(tiny, clip_model, tmp_path):
     found = backbone.load(tmp_path / "pair", tiny)
     compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
     assert found.clip.logit_scale.item() == pytest.approx(math.log(100))
-    assert weights.layout(tmp_path / "pair") == "towers"
+    assert weight_files.find_layout(tmp_path / "pair") == "towers"
 
 
 @pytest.fixture

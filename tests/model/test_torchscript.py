@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from compclip.base.errors import UserError
-from compclip.model import pickled, torchscript, weights
+from compclip.model import inert_pickle, torchscript, weight_files
 
 
 class Inner(nn.Module):
@@ -68,7 +68,7 @@ def archive(tmp_path_factory) -> Path:
 
 def same(path: Path) -> bool:
     """Whether an archive's tensors are those of torch.jit.load, to the bit."""
-    ours, theirs = torchscript.read(path), torch.jit.load(path, "cpu").state_dict()
+    ours, theirs = torchscript.read_archive(path), torch.jit.load(path, "cpu").state_dict()
     return ours.keys() == theirs.keys() and all(
         ours[k].dtype == v.dtype and torch.equal(ours[k], v) for k, v in theirs.items()
     )
@@ -76,15 +76,16 @@ def same(path: Path) -> bool:
 
 def test_a_scripted_module_has_its_bits(archive):
     """Every type, shape and place; what is no parameter or buffer stays out."""
-    found = torchscript.read(archive)
+    found = torchscript.read_archive(archive)
     assert same(archive)
     assert "inner.layers.1.0.weight" in found and "inner.mask" not in found
 
 
 def test_a_traced_model_in_half_precision_has_its_bits(tmp_path):
     """As OpenAI made its files: open_clip's module, traced, cast, with its sizes as buffers."""
-    from compclip.base.lazy import open_clip
-    from tests.test_towers import TINY
+    import open_clip
+
+    from tests.model.test_towers import TINY
 
     torch.manual_seed(0)
     clip = open_clip.CLIP(**TINY).eval()
@@ -95,7 +96,7 @@ def test_a_traced_model_in_half_precision_has_its_bits(tmp_path):
     ).half()
     made.save(str(tmp_path / "clip.pt"))
     assert same(tmp_path / "clip.pt")
-    assert weights.read(tmp_path / "clip.pt").keys() - {"attn_mask"} == clip.state_dict().keys()
+    assert weight_files.read_weights(tmp_path / "clip.pt").keys() - {"attn_mask"} == clip.state_dict().keys()
 
 
 class Hostile(nn.Module):
@@ -125,9 +126,9 @@ def test_the_program_of_an_archive_is_not_run(tmp_path):
     torch.jit.load(made)
     assert target.exists()
     target.unlink()
-    assert sorted(weights.read(made)) == ["0.bias", "0.weight"]
+    assert sorted(weight_files.read_weights(made)) == ["0.bias", "0.weight"]
     torch.jit.script(Hostile(str(target))).save(str(made))
-    assert weights.read(made) == {}
+    assert weight_files.read_weights(made) == {}
     assert not target.exists()
 
 
@@ -178,7 +179,7 @@ def made(path: Path, program: bytes, storage: bytes = bytes(8)) -> Path:
 def test_an_archive_by_hand_is_read(tmp_path):
     """What the hostile ones below are variations of."""
     path = made(tmp_path / "a.pt", module(tensor(pile(number(2)), pile(number(1)))))
-    assert weights.read(path)["weight"].tolist() == [0.0, 0.0]
+    assert weight_files.read_weights(path)["weight"].tolist() == [0.0, 0.0]
 
 
 LOOP = b"\x80\x02c__torch__.tests\nM\n)\x81q\x00}(" + text("m") + b"h\x00ub."
@@ -214,10 +215,10 @@ def test_what_a_hostile_archive_is_told(tmp_path, program, told):
     """Tensors larger than the file, modules without end, and instructions that no weights need: a line, at once."""
     path = made(tmp_path / "a.pt", program)
     if told is None:
-        assert weights.read(path) == {}
+        assert weight_files.read_weights(path) == {}
         return
     with pytest.raises(UserError, match=f"a.pt: not a readable weights file.*{told}.*fetch it again"):
-        weights.read(path)
+        weight_files.read_weights(path)
 
 
 def test_a_packed_archive_does_not_grow(archive, tmp_path):
@@ -226,12 +227,12 @@ def test_a_packed_archive_does_not_grow(archive, tmp_path):
         archive, tmp_path / "b.pt", {"data/0": bytes(3 << 24), "data/1": bytes(3 << 24)}, zipfile.ZIP_DEFLATED
     )
     with pytest.raises(UserError, match="its parts together are larger than the file"):
-        weights.read(bomb)
+        weight_files.read_weights(bomb)
     plain = tmp_path / "plain.pt"
     torch.save({"a": torch.zeros(1 << 20)}, plain)
     packed = rewritten(plain, tmp_path / "packed.pt", {}, zipfile.ZIP_DEFLATED)
     with pytest.raises(UserError, match="its parts together are larger than the file"):
-        weights.read(packed)
+        weight_files.read_weights(packed)
 
 
 @settings(max_examples=150)
@@ -247,7 +248,7 @@ def test_a_damaged_archive_is_refused_in_a_line(archive, tmp_path_factory, data)
     path = tmp_path_factory.getbasetemp() / "damaged.pt"
     path.write_bytes(raw[: data.draw(st.sampled_from((len(raw), len(raw) - 9, len(raw) // 2, 100, 0)))])
     try:
-        weights.read(path)
+        weight_files.read_weights(path)
     except UserError as error:
         assert "damaged.pt" in str(error)
 
@@ -262,8 +263,8 @@ VALUES = st.recursive(
 @given(st.binary(max_size=60) | VALUES.map(lambda value: pickle.dumps(value, 2)))
 def test_any_pickle_is_inert(program):
     """Values, or an error of the few kinds that are promised."""
-    with contextlib.suppress(pickled.Fault, ValueError, KeyError, IndexError):
-        pickled.value(program)
+    with contextlib.suppress(inert_pickle.UnsafePickle, ValueError, KeyError, IndexError):
+        inert_pickle.read_pickle(program)
 
 
 class Runs:
@@ -285,5 +286,5 @@ def test_no_pickle_runs(tmp_path, name, protocol):
     for content in (raw.getvalue(), pickle.dumps(Runs(f"touch {tmp_path / 'ran'}"), protocol)):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match="not a readable weights file|'a' is a posix.system, not a tensor"):
-            weights.read(tmp_path / name)
+            weight_files.read_weights(tmp_path / name)
     assert not (tmp_path / "ran").exists()

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.report import among, page, published
-from compclip.report.among import Model
-from compclip.report.collect import collect
+from compclip.report import published_models, published_numbers, report_page
+from compclip.report.published_models import PublishedModel
+from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
-MODELS = among.read(FOLDER / among.FOLDER)
+MODELS = published_models.read_models(FOLDER / published_models.FOLDER)
 
 
-def models(*values: float) -> list[Model]:
-    return [Model(f"m{i}", {"a/b": value}) for i, value in enumerate(values)]
+def models(*values: float) -> list[PublishedModel]:
+    return [PublishedModel(f"m{i}", {"a/b": value}) for i, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(
@@ -32,73 +32,76 @@ def models(*values: float) -> list[Model]:
 )
 def test_percentiles_by_hand(value, percentile, above, below):
     """Four models; equals count half, and are no neighbours."""
-    found = among.percentile("a/b", value, models(10, 20, 30, 40))
-    assert found == among.Percentile("a/b", value, percentile, 4, above, below)
-    assert among.percentile("a/c", value, models(10)) is None
+    model_percentile = published_models.compute_percentile("a/b", value, models(10, 20, 30, 40))
+    assert model_percentile == published_models.ModelPercentile("a/b", value, percentile, 4, above, below)
+    assert published_models.compute_percentile("a/c", value, models(10)) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
-def test_percentiles_rise_with_the_value(values, one, other):
+def test_percentiles_rise_with_the_value(values, first_value, second_value):
     """And lie between 0 and 100."""
-    low, high = (among.percentile("a/b", value, models(*values)).percentile for value in sorted((one, other)))
+    low, high = (
+        published_models.compute_percentile("a/b", value, models(*values)).percentile
+        for value in sorted((first_value, second_value))
+    )
     assert 0 <= low <= high <= 100
 
 
 def test_the_202_models_agree_with_the_tables_that_repeat_them():
     """Those whose weights FSC-CLIP scored as well: its numbers are theirs to 0.3 points, ImageCoDe and ZS among them."""
     assert len(MODELS) == 202
-    known = {m.name: m.values for m in MODELS}
+    model_values = {m.name: m.values for m in MODELS}
     names = {"released.ce_clip": "CE-CLIP, coco-ft", "released.negclip": "NegCLIP, coco-ft",
              "released.dac_llm": "DAC-LLM, cc3m-ft"}  # fmt: skip
     checked = 0
-    for n in published.read(FOLDER):
+    for n in published_numbers.read_numbers(FOLDER):
         if n.paper == "FSC-CLIP" and n.table in ("main", "retrieval") and n.method in names:
-            theirs = known[names[n.method]].get(n.column)
-            if theirs is not None:
-                assert theirs == pytest.approx(float(n.value), abs=0.3), n
+            published_value = model_values[names[n.method]].get(n.column)
+            if published_value is not None:
+                assert published_value == pytest.approx(float(n.value), abs=0.3), n
                 checked += 1
     assert checked > 60
 
 
 @pytest.mark.parametrize(
-    "text,said",
+    "text,message",
     [
         ("model,weights\n", "no column 'family'"),
         ("model,weights,family,a/b\nx,y,z,101\n", r"line 2: a/b='101': must be from 0 to 100"),
         ("model,weights,family,a/b\nx,y,z,many\n", r"line 2: a/b='many': must be from 0 to 100"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, text, said):
+def test_a_bad_line_is_named(tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(UserError, match=said):
-        among.read(tmp_path)
+    with pytest.raises(UserError, match=message):
+        published_models.read_models(tmp_path)
 
 
 def test_an_empty_place_is_not_known(tmp_path):
     (tmp_path / "one.csv").write_text("model,weights,family,a/b,c/d\nx,y,z,,3.5\n")
-    assert among.read(tmp_path) == [Model("x, y", {"c/d": 3.5})]
-    assert among.read(tmp_path / "none") == []
+    assert published_models.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
+    assert published_models.read_models(tmp_path / "none") == []
 
 
 def test_the_page_shows_every_method_among_them(tmp_path):
     """swap: pretrained 45, negclip 80, clic 75 percent, among models of 50 and 78; names are escaped."""
-    found = [Model("<b>", {"sugarcrepe/swap": 50.0}), Model("other", {"sugarcrepe/swap": 78.0})]
-    runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    made = page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=found,
+    models = [PublishedModel("<b>", {"sugarcrepe/swap": 50.0}), PublishedModel("other", {"sugarcrepe/swap": 78.0})]
+    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
+    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=models,
                       official=fake_runs.OFFICIAL)  # fmt: skip
-    shown = {s.method: s.percentiles for s in page.standings(made)}
-    assert {m: p[0].percentile for m, p in shown.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
-    assert shown["clic"] == (
-        among.Percentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
+    percentiles = {s.method: s.percentiles for s in report_page.rank_among_models(page)}
+    assert {m: p[0].percentile for m, p in percentiles.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
+    assert percentiles["clic"] == (
+        published_models.ModelPercentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
     )
-    html = page.render(made)
+    html = report_page.render_page(page)
     assert "median percentile 50" in html and "&lt;b&gt; (50.0)" in html and "<b> (50.0)" not in html
-    without = page.render(page.build(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
+    without = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
     assert 'id="among"' not in without
 
 
 def test_the_median_of_percentiles():
     """The middle one, or the mean of the two middle ones."""
-    found = [among.Percentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
-    assert among.Standing("g", "m", tuple(found)).median == 35
-    assert among.Standing("g", "m", tuple(found[:3])).median == 30
+    percentiles = [published_models.ModelPercentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
+    assert published_models.Standing("g", "m", tuple(percentiles)).median == 35
+    assert published_models.Standing("g", "m", tuple(percentiles[:3])).median == 30

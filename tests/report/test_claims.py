@@ -13,42 +13,47 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, comparison, page, published
+from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
-from compclip.report.collect import collect
+from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.conftest import ROOT
 
 FILE = ROOT / "experiments" / "claims.yaml"
-STATED = claims.read(FILE)
-NUMBERS = published.read(ROOT / "experiments" / "published")
+STATED = claims.read_claims(FILE)
+NUMBERS = published_numbers.read_numbers(ROOT / "experiments" / "published")
 SWAP = Column("b", "swap")
-PARTS = [(claim, part) for claim in STATED for part in claim.parts]
+STATED_INEQUALITIES = [(claim, inequality) for claim in STATED for inequality in claim.inequalities]
 
 
-def run(method, seed, right, of=400, keep=True, metric="swap"):
+def run(method, seed, right, total=400, keep=True, metric="swap"):
     """A run with `right` of `of` items of one metric right."""
-    items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
-    cell, result = fake_runs.cell(method, seed=seed), Result("b", "b", COMPOSITION, {metric: right / of}, items=items)
+    items = {metric: Items(tuple(map(str, range(total))), (np.arange(total) < right) * 1.0)} if keep else {}
+    cell, result = (
+        fake_runs.cell(method, seed=seed),
+        Result("b", "b", COMPOSITION, {metric: right / total}, items=items),
+    )
     return FinishedRun(Trained(Path()), Path(), cell, {}, [], {}, {"b": result})
 
 
 def by_method(**right):
     """method -> seed -> run from the number of right items of each seed."""
-    return {m: {seed: run(m, seed, n) for seed, n in enumerate(found)} for m, found in right.items()}
+    return {m: {seed: run(m, seed, n) for seed, n in enumerate(right_counts)} for m, right_counts in right.items()}
 
 
 def weigh(text, column=SWAP, **right):
-    return claims.weigh(claims.inequality(text, "here"), by_method(**right), column)
+    return claims.judge_inequality(claims.parse_inequality(text, "here"), by_method(**right), column)
 
 
-def claim(*parts):
-    return claims.Claim("one", "CLIC", "Table 1", "A finding.", tuple(claims.inequality(p, "here") for p in parts))
+def claim(*inequalities):
+    return claims.Claim(
+        "one", "CLIC", "Table 1", "A finding.", tuple(claims.parse_inequality(p, "here") for p in inequalities)
+    )
 
 
 # what stands in experiments/claims.yaml
@@ -60,15 +65,19 @@ def test_at_least_fourteen_findings_of_all_four_papers():
 
 
 def test_every_name_is_one_that_the_published_tables_have():
-    claims.check(STATED, {n.method for n in NUMBERS}, {n.column for n in NUMBERS}, str(FILE))
+    claims.check_claim_names(STATED, {n.method for n in NUMBERS}, {n.column for n in NUMBERS}, str(FILE))
 
 
-@pytest.mark.parametrize(("stated", "part"), PARTS, ids=[f"{c.name}: {p.text}" for c, p in PARTS])
-def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, part):
+@pytest.mark.parametrize(
+    ("stated", "inequality"), STATED_INEQUALITIES, ids=[f"{c.name}: {p.text}" for c, p in STATED_INEQUALITIES]
+)
+def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, inequality):
     assert any((n.paper, n.table) == (stated.paper, stated.table) for n in NUMBERS)
-    found = published.differences(NUMBERS, stated.paper, stated.table, part.left, part.right, part.column)
-    assert found
-    assert all((value - part.margin) * part.sign > 0 for value in found), found
+    differences = published_numbers.list_printed_differences(
+        NUMBERS, stated.paper, stated.table, inequality.left, inequality.right, inequality.column
+    )
+    assert differences
+    assert all((value - inequality.margin) * inequality.sign > 0 for value in differences), differences
 
 
 # what may be written
@@ -84,8 +93,14 @@ def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, part):
     ],
 )
 def test_an_inequality_is_parsed(text, sign, margin):
-    found = claims.inequality(text, "here")
-    assert (found.left, found.sign, found.right, found.margin, found.column) == ("a", sign, "b", margin, "c/d")
+    inequality = claims.parse_inequality(text, "here")
+    assert (inequality.left, inequality.sign, inequality.right, inequality.margin, inequality.column) == (
+        "a",
+        sign,
+        "b",
+        margin,
+        "c/d",
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,7 @@ def test_an_inequality_is_parsed(text, sign, margin):
 )
 def test_another_form_is_refused_in_one_line(text):
     with pytest.raises(UserError, match=re.escape(repr(text))):
-        claims.inequality(text, "here")
+        claims.parse_inequality(text, "here")
 
 
 GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrained on sugarcrepe/swap]}\n"
@@ -105,16 +120,19 @@ GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrai
         (GOOD.replace("holds_if", "hold_if"), "one: unknown key 'hold_if'; did you mean 'holds_if'"),
         (GOOD.replace("finding: f, ", ""), "one.finding: must be given"),
         (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "[]"), "one.holds_if: must be given"),
-        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"), "one.holds_if: must be a list"),
+        (
+            GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"),
+            "one.holds_if='a > b on c/d': must be a list",
+        ),
         ("- a\n", "must map each claim's name"),
-        ("one: 3\n", "one: must have the keys"),
+        ("one: 3\n", "one=3: must be a mapping"),
         ("one: {\n", "not YAML"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, text, message):
     (tmp_path / "claims.yaml").write_text(text)
     with pytest.raises(UserError, match=re.escape(message)) as error:
-        claims.read(tmp_path / "claims.yaml")
+        claims.read_claims(tmp_path / "claims.yaml")
     assert "\n" not in str(error.value)
 
 
@@ -126,7 +144,7 @@ def test_a_bad_file_is_named(tmp_path, text, message):
 )  # fmt: skip
 def test_a_name_that_nobody_has_is_an_error(text, message):
     with pytest.raises(UserError, match=re.escape(message)) as error:
-        claims.check([claim(text)], {"clic", "pretrained"}, {"b/swap"}, "claims.yaml")
+        claims.check_claim_names([claim(text)], {"clic", "pretrained"}, {"b/swap"}, "claims.yaml")
     assert str(error.value).startswith("claims.yaml: one: ")
 
 
@@ -148,30 +166,30 @@ def test_a_name_that_nobody_has_is_an_error(text, message):
     ],
 )
 def test_the_whole_interval_must_lie_on_one_side(sign, margin, ends, verdict):
-    assert claims.decide(sign, margin, Interval(sum(ends) / 2, *ends, 3)) == verdict
+    assert claims.decide_verdict(sign, margin, Interval(sum(ends) / 2, *ends, 3)) == verdict
 
 
 def test_without_an_interval_nothing_is_decided():
-    assert claims.decide(1, 0.0, None) == UNDECIDED
+    assert claims.decide_verdict(1, 0.0, None) == UNDECIDED
 
 
 @pytest.mark.parametrize(
-    ("parts", "verdict"),
+    ("verdicts", "verdict"),
     [([HOLDS, HOLDS], HOLDS), ([HOLDS, UNDECIDED], UNDECIDED), ([HOLDS, ABSENT], ABSENT), ([UNDECIDED, ABSENT], ABSENT),
      ([REFUTED, ABSENT], REFUTED), ([HOLDS, REFUTED, UNDECIDED], REFUTED)],
 )  # fmt: skip
-def test_a_claim_from_its_inequalities(parts, verdict):
-    assert claims.combine(parts) == claims.combine(parts[::-1]) == verdict
+def test_a_claim_from_its_inequalities(verdicts, verdict):
+    assert claims.combine_verdicts(verdicts) == claims.combine_verdicts(verdicts[::-1]) == verdict
 
 
 def test_a_clear_difference_holds_and_its_opposite_is_refuted():
     runs = {"clic": (300, 304, 302), "pretrained": (200, 200, 200)}
-    found = weigh("clic > pretrained on b/swap", **runs)
-    assert (found.verdict, found.seeds, found.why) == (HOLDS, 3, "")
-    assert found.difference == pytest.approx(0.255)
-    assert 0.2 < found.interval.low < found.interval.high < 0.31
-    assert (found.interval.items, found.over) == (400, "seeds and items")
-    assert found.std == pytest.approx(0.005)
+    evidence = weigh("clic > pretrained on b/swap", **runs)
+    assert (evidence.verdict, evidence.seeds, evidence.why) == (HOLDS, 3, "")
+    assert evidence.difference == pytest.approx(0.255)
+    assert 0.2 < evidence.interval.low < evidence.interval.high < 0.31
+    assert (evidence.interval.items, evidence.basis) == (400, "seeds and items")
+    assert evidence.std == pytest.approx(0.005)
     assert weigh("clic < pretrained on b/swap", **runs).verdict == REFUTED
     assert weigh("clic > pretrained + 20 on b/swap", **runs).verdict == HOLDS
     assert weigh("clic > pretrained + 25.5 on b/swap", **runs).verdict == UNDECIDED
@@ -179,82 +197,94 @@ def test_a_clear_difference_holds_and_its_opposite_is_refuted():
 
 
 def test_seeds_that_scatter_leave_it_undecided_though_every_one_s_items_decide():
-    found = weigh("clic > pretrained on b/swap", clic=(320, 220, 270), pretrained=(200, 200, 200))
-    assert found.interval.low < 0
-    assert found.verdict == UNDECIDED
+    evidence = weigh("clic > pretrained on b/swap", clic=(320, 220, 270), pretrained=(200, 200, 200))
+    assert evidence.interval.low < 0
+    assert evidence.verdict == UNDECIDED
     for seed, right in enumerate((320, 220, 270)):
         runs = {"clic": {seed: run("clic", seed, right)}, "pretrained": {seed: run("pretrained", seed, 200)}}
-        assert claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP).interval.low > 0
+        assert (
+            claims.judge_inequality(
+                claims.parse_inequality("clic > pretrained on b/swap", "here"), runs, SWAP
+            ).interval.low
+            > 0
+        )
 
 
 def test_few_items_leave_it_undecided_though_the_seeds_agree():
-    runs = {m: {s: run(m, s, n, of=10) for s in range(3)} for m, n in (("clic", 6), ("pretrained", 5))}
-    found = claims.weigh(claims.inequality("clic > pretrained on b/swap", "here"), runs, SWAP)
-    assert found.interval.low < 0 == found.std
-    assert found.verdict == UNDECIDED
+    runs = {m: {s: run(m, s, n, total=10) for s in range(3)} for m, n in (("clic", 6), ("pretrained", 5))}
+    evidence = claims.judge_inequality(claims.parse_inequality("clic > pretrained on b/swap", "here"), runs, SWAP)
+    assert evidence.interval.low < 0 == evidence.std
+    assert evidence.verdict == UNDECIDED
 
 
 def test_seeds_are_paired():
     """Both scatter together: the difference is the same for every seed, and its items are all that varies."""
-    found = weigh("clic > negclip on b/swap", clic=(300, 200, 250), negclip=(260, 160, 210))
-    assert found.std == pytest.approx(0)
-    alone = weigh("clic > negclip on b/swap", clic=(300,), negclip=(260,))
-    assert found.interval.high < alone.interval.high
-    assert found.verdict == HOLDS
+    evidence = weigh("clic > negclip on b/swap", clic=(300, 200, 250), negclip=(260, 160, 210))
+    assert evidence.std == pytest.approx(0)
+    single_seed = weigh("clic > negclip on b/swap", clic=(300,), negclip=(260,))
+    assert evidence.interval.high < single_seed.interval.high
+    assert evidence.verdict == HOLDS
 
 
 def test_only_shared_seeds_count():
     runs = by_method(clic=(300, 304, 302, 100), negclip=(200, 201, 199))
-    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP)
-    assert (found.seeds, found.verdict) == (3, HOLDS)
-    assert found.difference == pytest.approx((100 + 103 + 103) / 1200)
+    evidence = claims.judge_inequality(claims.parse_inequality("clic > negclip on b/swap", "here"), runs, SWAP)
+    assert (evidence.seeds, evidence.verdict) == (3, HOLDS)
+    assert evidence.difference == pytest.approx((100 + 103 + 103) / 1200)
 
 
 def test_two_seeds_are_too_few():
-    found = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
-    assert (found.verdict, found.why, found.over) == (UNDECIDED, "2 of 3 seeds", "seeds and items")
+    evidence = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
+    assert (evidence.verdict, evidence.why, evidence.basis) == (UNDECIDED, "2 of 3 seeds", "seeds and items")
 
 
 def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
-    found = weigh("clic > pretrained on b/swap", clic=(300,), pretrained=(200,))
-    assert (found.verdict, found.why, found.over, found.std) == (UNDECIDED, "1 of 3 seeds", "items alone", None)
-    assert found.interval.low > 0
+    evidence = weigh("clic > pretrained on b/swap", clic=(300,), pretrained=(200,))
+    assert (evidence.verdict, evidence.why, evidence.basis, evidence.std) == (
+        UNDECIDED,
+        "1 of 3 seeds",
+        "items alone",
+        None,
+    )
+    assert evidence.interval.low > 0
 
 
 def test_the_pretrained_model_is_the_same_under_every_seed():
     """Scored once, it is compared with all three."""
     runs = [run("clic", s, n) for s, n in enumerate((300, 304, 302))] + [run("pretrained", 0, 200)]
-    groups = comparison.groups(runs, [SWAP])
-    (finding,) = claims.judge([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
-    (found,) = finding.evidence
-    assert (finding.verdict, found.seeds) == (HOLDS, 3)
-    assert found.difference == pytest.approx(0.255)
+    groups = table_rows.build_tables(runs, [SWAP])
+    (finding,) = claims.judge_claims([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
+    (evidence,) = finding.evidence
+    assert (finding.verdict, evidence.seeds) == (HOLDS, 3)
+    assert evidence.difference == pytest.approx(0.255)
 
 
 def test_a_metric_without_items_is_judged_by_its_seeds():
     runs = {m: {s: run(m, s, n + s, keep=False) for s in range(3)} for m, n in (("clic", 300), ("negclip", 200))}
-    found = claims.weigh(claims.inequality("clic > negclip on b/swap", "here"), runs, SWAP)
-    assert (found.over, found.interval.items, found.verdict) == ("seeds alone", 0, HOLDS)
+    evidence = claims.judge_inequality(claims.parse_inequality("clic > negclip on b/swap", "here"), runs, SWAP)
+    assert (evidence.basis, evidence.interval.items, evidence.verdict) == ("seeds alone", 0, HOLDS)
 
 
 def test_a_score_s_margin_is_in_scores():
     score = Column("b", "mean_score", score=True)
     right = {"clic": 30, "negclip": 10}
-    runs = {m: {s: run(m, s, n, of=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
+    runs = {m: {s: run(m, s, n, total=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
     for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):
-        part = claims.inequality(f"clic > negclip + {margin} on b/mean_score", "here")
-        assert claims.weigh(part, runs, score).verdict == verdict
+        inequality = claims.parse_inequality(f"clic > negclip + {margin} on b/mean_score", "here")
+        assert claims.judge_inequality(inequality, runs, score).verdict == verdict
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "missing"),
-    [("clic > fsc_clip on b/swap", SWAP, ("fsc_clip",)), ("clic > pretrained on b/add", None, ("b/add",)),
-     ("c2lip > fsc_clip on b/add", None, ("c2lip", "fsc_clip", "b/add")),
-     ("clic > pretrained on b/add", Column("b", "add"), ("b/add",))],
+    ("text", "column", "is_measured", "missing_names"),
+    [("clic > fsc_clip on b/swap", SWAP, True, ("fsc_clip",)),
+     ("clic > pretrained on b/add", Column("b", "add"), False, ("b/add",)),
+     ("c2lip > fsc_clip on b/add", Column("b", "add"), False, ("c2lip", "fsc_clip", "b/add")),
+     ("clic > pretrained on b/add", Column("b", "add"), True, ("b/add",))],
 )  # fmt: skip
-def test_what_the_grid_lacks_is_named(text, column, missing):
-    found = weigh(text, column=column, clic=(1, 2, 3), pretrained=(1, 1, 1))
-    assert (found.verdict, found.missing, found.difference) == (ABSENT, missing, None)
+def test_what_the_grid_lacks_is_named(text, column, is_measured, missing_names):
+    inequality, runs = claims.parse_inequality(text, "here"), by_method(clic=(1, 2, 3), pretrained=(1, 1, 1))
+    evidence = claims.judge_inequality(inequality, runs, column, is_measured=is_measured)
+    assert (evidence.verdict, evidence.missing, evidence.difference) == (ABSENT, missing_names, None)
 
 
 # through the report
@@ -271,28 +301,28 @@ MADE = [
 @pytest.fixture
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
-    runs, _ = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return page.build(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
+    runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
+    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):
     """swap_att: 0.9 against 0.5 under every seed; swap_obj: one item of five; T2I differs by far less than 90 points."""
     assert [f.verdict for f in report.findings] == [REFUTED, HOLDS, ABSENT, UNDECIDED]
-    assert claims.counts(report.findings) == {HOLDS: 1, REFUTED: 1, UNDECIDED: 1, ABSENT: 1}
+    assert claims.count_verdicts(report.findings) == {HOLDS: 1, REFUTED: 1, UNDECIDED: 1, ABSENT: 1}
     # Table 1's swap column: CLIC on COCO, LAION, CC12M and RedCaps against CLIP's 62.7
     assert report.findings[0].evidence[0].printed == (6.6, 11.0, 11.6, 9.9)
 
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
-    report_command.write(report, tmp_path / "out")
+    report_files.write_report(report, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
-    told = (
+    summary = (
         "4 claims; holds: 1, does not hold: 1, undecided: 1, not in this grid: 1; "
         "of 6 inequalities; holds: 3, does not hold: 1, undecided: 1, not in this grid: 1"
     )
-    assert f"vit / scenes ({told})" in html and told in text and told in tex
+    assert f"vit / scenes ({summary})" in html and summary in text and summary in tex
     assert html.count('class="verdict worse">does not hold') == 1
     assert "Not in this grid (1)" in html and "no fsc_clip" in html
     assert "- one (CLIC, Table 1): no fsc_clip\n" in text
@@ -308,25 +338,25 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
 
 
 def test_a_report_without_claims_says_nothing_of_them():
-    assert claims_table.markdown(()) == claims_table.latex(()) == ""
-    assert claims_table.sections(()) == []
+    assert claims_table.format_markdown(()) == claims_table.format_latex(()) == ""
+    assert claims_table.build_sections(()) == []
 
 
 @pytest.mark.parametrize(
-    ("part", "message"),
+    ("inequality", "message"),
     [("clik > pretrained on sugarcrepe/swap", "unknown method 'clik'"),
      ("clic > pretrained on sugarcrepe/swop", "unknown column 'sugarcrepe/swop'")],
 )  # fmt: skip
-def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, part, message):
+def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, inequality, message):
     fake_runs.make(tmp_path)
-    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", part))
+    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
     params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)), methods={m: {} for m in fake_runs.METHODS},
         report=SimpleNamespace(columns=[], reference=""),
     )  # fmt: skip
-    monkeypatch.setattr(report_command.read, "load", lambda path: params)
-    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
+    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
     assert entry(report_command.main) == 2
@@ -343,20 +373,23 @@ def test_a_path_that_somebody_gave_must_be_there(tmp_path, monkeypatch, option, 
     """The section would be missing without a word; nothing is read or written before."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.csv").write_text("")
-    monkeypatch.setattr(report_command.read, "load", None)
+    monkeypatch.setattr(report_command.read, "load_params", None)
     with pytest.raises(UserError, match=f"^{option} {path or '.'}: no such {kind}; give one"):
         report_command.main([option, path])
 
 
 def test_a_claim_may_name_a_variant_of_params_yaml():
     params = SimpleNamespace(methods={"clic": {"variants": {"c3": {}, "c4": None}}, "pretrained": None})
-    assert report_command.known_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
+    assert report_command.list_claim_methods(params, (), ()) == {"clic", "clic.c3", "clic.c4", "pretrained"}
 
 
 def test_a_claim_may_name_what_only_a_published_table_has():
-    printed = [published.Number("p", "t", "r", m, "b", "", "winoground", "text", "1.0") for m in ("clic.b4", "")]
-    assert report_command.known_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
-    assert report_command.known_columns((), printed) == {
+    printed = [
+        published_numbers.PublishedNumber("p", "t", "r", m, "b", "", "winoground", "text", "1.0")
+        for m in ("clic.b4", "")
+    ]
+    assert report_command.list_claim_methods(SimpleNamespace(methods={}), (), printed) == {"clic.b4"}
+    assert report_command.list_claim_columns((), printed) == {
         "winoground/text",
         *(f"summary/{s}" for s in ("Comp", "ZS", "I2T", "T2I", "General")),
     }

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report.collect import collect
-from compclip.runs.results import read_result
+from compclip.report.run_collection import collect_runs
+from compclip.runs.result_files import read_result
 from tests import fake_runs
 
 CELL = fake_runs.cell("clic")
@@ -20,42 +20,42 @@ def runs(tmp_path):
 
 
 def test_all_cells_in_the_grid_s_order(runs):
-    found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    assert [r.cell.name for r in found] == [c.name for c in fake_runs.cells()]
-    assert missing == []
-    assert found[-1].curve[0]["clip"] == 3.5
-    assert found[-1].config["train"]["lr"] == 2e-6
+    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    assert [r.cell.name for r in collected] == [c.name for c in fake_runs.cells()]
+    assert missing_results == []
+    assert collected[-1].curve[0]["clip"] == 3.5
+    assert collected[-1].config["train"]["lr"] == 2e-6
 
 
 def test_only_the_grid_s_cells_are_read(runs):
-    assert len(collect(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]) == 2
+    assert len(collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]) == 2
 
 
 def test_missing_cells_and_results_are_all_named(runs):
     fake_runs.result(runs, CELL.name, "retrieval").unlink()
     fake_runs.trained(runs, CELL.name).environment.unlink()
     with pytest.raises(UserError) as error:
-        collect([*fake_runs.cells(), fake_runs.cell("fsc_clip")], fake_runs.BENCHMARKS, runs)
-    parts = ("3 missing", f"{CELL.name}: no result of retrieval", "no environment.json", "fsc_clip-vit-scenes-0: no")
-    assert all(part in str(error.value) for part in parts)
+        collect_runs([*fake_runs.cells(), fake_runs.cell("fsc_clip")], fake_runs.BENCHMARKS, runs)
+    messages = ("3 missing", f"{CELL.name}: no result of retrieval", "no environment.json", "fsc_clip-vit-scenes-0: no")
+    assert all(message in str(error.value) for message in messages)
 
 
 def test_partial_shows_what_there_is(runs):
     fake_runs.result(runs, CELL.name, "retrieval").unlink()
-    found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
-    assert [(m.cell, m.reason) for m in missing] == [(CELL.name, "no result of retrieval")]
-    assert len(found) == 6
+    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
+    assert [(m.cell, m.reason) for m in missing_results] == [(CELL.name, "no result of retrieval")]
+    assert len(collected) == 6
 
 
 def test_partial_names_a_damaged_result(runs):
     fake_runs.result(runs, CELL.name, "retrieval").write_text('{"benchmark": ')
-    _, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
-    assert "retrieval.json: not JSON at line 1" in missing[0].reason
+    _, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
+    assert "retrieval.json: not JSON at line 1" in missing_results[0].reason
 
 
 def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
     with pytest.raises(UserError, match="holds no cell of the grid"):
-        collect(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path, partial=True)
+        collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path, partial=True)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
         read_result(path)
 
 
-@pytest.mark.parametrize("key", ["kind", "lower", "scores"])
+@pytest.mark.parametrize("key", ["kind", "lower", "scores", "headline"])
 def test_a_result_that_does_not_say_what_it_measures_is_refused(runs, key):
     """It is never guessed from the names of the metrics."""
     path = fake_runs.result(runs, CELL.name, "sugarcrepe")
@@ -90,8 +90,8 @@ def test_a_result_that_does_not_say_what_it_measures_is_refused(runs, key):
 
 def test_runs_share_their_lists_of_ids(runs):
     """Five hundred runs of the same benchmarks hold each list once."""
-    found, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    first, last = (run.results["sugarcrepe"].items["swap_att"] for run in (found[0], found[-1]))
+    collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    first, last = (run.results["sugarcrepe"].items["swap_att"] for run in (collected[0], collected[-1]))
     assert first.ids is last.ids and first.values is not last.values
 
 
@@ -100,7 +100,7 @@ def test_a_bad_line_of_the_curve_is_named(runs, line):
     with fake_runs.trained(runs, CELL.name).metrics.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl: .*line 4"):
-        collect([CELL], fake_runs.BENCHMARKS, runs)
+        collect_runs([CELL], fake_runs.BENCHMARKS, runs)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_a_configuration_that_is_none_is_named(runs, text, message):
     """In one line, though its sections are parsed one by one."""
     fake_runs.trained(runs, CELL.name).config.write_text(text)
     with pytest.raises(UserError, match=f"config.yaml: {message}"):
-        collect([CELL], fake_runs.BENCHMARKS, runs)
+        collect_runs([CELL], fake_runs.BENCHMARKS, runs)
 
 
 def test_sections_that_runs_have_in_common_are_one_object(runs):
     """Only the cell differs between the seeds of a method."""
-    first, second = collect(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]
+    first, second = collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]
     assert (first.config["cell"]["seed"], second.config["cell"]["seed"]) == (0, 1)
     assert first.config["train"] is second.config["train"]

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import claims, comparison, formats, page
+from compclip.report import claims, table_formats, table_layout, table_rows
 from compclip.report.tables import Column
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 SWAP = Column("b", "swap")
@@ -28,47 +28,58 @@ def run(method, seed, right_I, **facts):
     return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], facts, {"b": result})
 
 
-def same(method, right_I, **facts):
+def build_seed_runs(method, right_I, **facts):
     """One checkpoint under three seeds."""
     return [run(method, seed, right_I, **facts) for seed in range(3)]
 
 
-PRETRAINED = same("pretrained", [1, 0] * 50)
+PRETRAINED = build_seed_runs("pretrained", [1, 0] * 50)
 
 
 @pytest.mark.parametrize("facts", [{"weights_fingerprint": "w"}, {"run_key": "k"}])
 def test_a_checkpoint_under_three_seeds_is_one(facts):
     """A released one and the pretrained model: no deviation, one seed, an interval over the items alone."""
-    (group,) = comparison.groups([*PRETRAINED, *same("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP])
+    (group,) = table_rows.build_tables(
+        [*PRETRAINED, *build_seed_runs("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP]
+    )
     for row in group.rows:
-        (found,) = row.statistics
-        assert (row.seeds, found.seeds, found.std) == (1, 1, None)
-    assert (found.over, found.verdict, found.change) == ("items alone", 1, pytest.approx(0.3))
-    assert "| released.x | 1 | **80.0** ▲ |" in formats.markdown([group], (), "")
-    (_, shown, _) = page.section(group)["rows"][1]
-    assert shown == 1 and "±" not in page.section(group)["rows"][1][2][0].small
-    (finding,) = claims.judge(
-        [claims.Claim("c", "p", "t", "f", (claims.inequality("released.x > pretrained on b/swap", "here"),))],
+        (statistic,) = row.statistics
+        assert (row.seeds, statistic.seeds, statistic.std) == (1, 1, None)
+    assert (statistic.basis, statistic.verdict, statistic.change) == ("items alone", 1, pytest.approx(0.3))
+    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown([group], (), "")
+    (_, shown_seeds, _) = table_layout.layout_means(group)["rows"][1]
+    assert shown_seeds == 1 and "±" not in table_layout.layout_means(group)["rows"][1][2][0].small
+    (finding,) = claims.judge_claims(
+        [claims.Claim("c", "p", "t", "f", (claims.parse_inequality("released.x > pretrained on b/swap", "here"),))],
         [run for row in group.rows for run in row.runs], [group], {"b/swap": SWAP},
     )  # fmt: skip
-    assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].over) == (1, None, "items alone")
+    assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].basis) == (1, None, "items alone")
 
 
 def test_checkpoints_that_differ_count_each():
     trained = [run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)]
-    (group,) = comparison.groups([*PRETRAINED, *trained], [SWAP])
-    (found,) = group.rows[1].statistics
-    assert (group.rows[1].seeds, found.seeds, found.std, found.over) == (3, 3, pytest.approx(0.01), "seeds and items")
+    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (statistic,) = group.rows[1].statistics
+    assert (group.rows[1].seeds, statistic.seeds, statistic.std, statistic.basis) == (
+        3,
+        3,
+        pytest.approx(0.01),
+        "seeds and items",
+    )
 
 
 def test_the_table_of_differences_and_a_claim_have_one_interval():
     trained = [run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
-    (group,) = comparison.groups([*PRETRAINED, *trained], [SWAP])
-    (found,) = group.rows[1].statistics
-    part = claims.inequality("clic > pretrained on b/swap", "here")
+    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (statistic,) = group.rows[1].statistics
+    inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
     runs = {"clic": dict(enumerate(trained)), "pretrained": dict(enumerate(PRETRAINED))}
-    evidence = claims.weigh(part, runs, SWAP)
-    assert (found.difference, found.over, found.change) == (evidence.interval, evidence.over, evidence.difference)
+    evidence = claims.judge_inequality(inequality, runs, SWAP)
+    assert (statistic.difference, statistic.basis, statistic.change) == (
+        evidence.interval,
+        evidence.basis,
+        evidence.difference,
+    )
 
 
 def below(value):
@@ -78,16 +89,18 @@ def below(value):
 
 def coverage(rng, seeds, seed_sd, samples=200, items=2000):
     """How many of the table's intervals hold the true difference of a method to one pretrained model."""
-    held = 0
+    hits = 0
     for _ in range(samples):
         shared_I = rng.normal(size=items)
         base = run("pretrained", 0, shared_I + rng.normal(size=items) > 0)
         shift_S1 = 0.3 + seed_sd * rng.normal(size=(seeds, 1))
         right_SI = shift_S1 + shared_I + 0.5 * rng.normal(size=items) + 0.8 * rng.normal(size=(seeds, items)) > 0
-        found = comparison.statistic(SWAP, [run("clic", s, right_I) for s, right_I in enumerate(right_SI)], [base])
+        statistic = table_rows.compute_statistic(
+            SWAP, [run("clic", s, right_I) for s, right_I in enumerate(right_SI)], [base]
+        )
         truth = below(0.3 / sqrt(1 + 0.5**2 + 0.8**2 + seed_sd**2)) - below(0)
-        held += found.difference.low <= truth <= found.difference.high
-    return held / samples
+        hits += statistic.difference.low <= truth <= statistic.difference.high
+    return hits / samples
 
 
 @pytest.mark.parametrize(("seeds", "seed_sd"), [(1, 0.0), (3, 0.0), (3, 0.07), (5, 0.07)])

@@ -11,11 +11,11 @@ import pytest
 
 from compclip.base.files import write_atomic
 from compclip.report import __main__ as report_command
-from compclip.report import completeness, formats, page, reference_table
-from compclip.report.collect import collect
-from compclip.report.completeness import Coverage
+from compclip.report import report_page, table_formats, table_heads
+from compclip.report.run_collection import collect_runs
+from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from tests import fake_runs
 
 SCENES = "{model: scenes.json, weights: scenes.fp16.safetensors}"
@@ -27,8 +27,8 @@ def project(root, backbone=SCENES, **coverage):
     """All fake runs on a backbone; `coverage` of the metrics of SugarCrepe, of which 5 of 15 records were scored."""
     fake_runs.make(root)
     for cell in fake_runs.cells():
-        place = Published(root, cell)
-        config = place.trained.config
+        published = Published(root, cell)
+        config = published.trained.config
         write_atomic(config, config.read_text() + f"backbone: {backbone}\n")
         path = fake_runs.result(root, cell.name, "sugarcrepe")
         document = json.loads(path.read_text())
@@ -39,11 +39,11 @@ def project(root, backbone=SCENES, **coverage):
 
 
 def built(root, **settings):
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    return page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, **settings)
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
+    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, **settings)
 
 
-def shown(html):
+def read_first_table(html):
     """Method and label of each row of the first table, and its marks of best, second and verdict."""
     table = html[html.index("<table") : html.index("</table>")]
     labels = re.findall(r'<tr data-name="([^"]+)"[^>]*><th scope="row">([^<]+)</th>', table)
@@ -61,57 +61,59 @@ def shown(html):
 )
 def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random):
     """A random one is not called pretrained, and no row of it is better than another, in any file."""
-    made = built(project(tmp_path, backbone), against="clic")
-    html = page.render(made)
-    labels, marks = shown(html)
+    page = built(project(tmp_path, backbone), reference="clic")
+    html = report_page.render_page(page)
+    labels, marks = read_first_table(html)
     assert f"Backbone: {words}." in html
     assert labels["pretrained"] == ("random weights" if is_random else "pretrained")
     assert bool(marks) is not is_random
-    (group,) = made.main
-    text, tex = formats.markdown([group], (), ""), formats.latex([group])
+    (group,) = page.main
+    text, tex = table_formats.format_markdown([group], (), ""), table_formats.format_latex([group])
     assert f"Backbone: {words}." in text and "Backbone: " in tex
     assert ("| random weights | 1 |" in text, "\nrandom weights & " in tex) == (is_random, is_random)
     assert ("**" in text, r"\textbf" in tex) == (not is_random, not is_random)
-    lines = list(csv.DictReader(formats.table_csv([group]).splitlines()))
+    lines = list(csv.DictReader(table_formats.format_results_csv([group]).splitlines()))
     assert {line["method"] for line in lines} == set(fake_runs.METHODS)
     assert {line["weights"] == "random" for line in lines} == {is_random}
     assert any(line["rank"] or line["verdict"] for line in lines) is not is_random
-    contrast = reference_table.markdown(made.contrasts, "clic")
+    contrast = table_formats.format_contrasts_markdown(page.contrasts, "clic")
     assert ("| random weights |" in contrast) is is_random
     assert not (is_random and re.search("▲|▼", contrast.partition("| ---")[2]))
 
 
 def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     """swap_att is whole, of swap_obj 5 of 15 records were scored: so it is of their mean, and of the mean over benchmarks."""
-    made = built(project(tmp_path, swap_att=[15, 15], swap_obj=[5, 15]))
-    html = page.render(made)
+    page = built(project(tmp_path, swap_att=[15, 15], swap_obj=[5, 15]))
+    html = report_page.render_page(page)
     marked = re.findall(r'<th scope="col" class="[^"]*partial[^"]*" title="([^"]+)">', html)
     assert set(marked) == {"summary/Comp", "sugarcrepe/swap", "sugarcrepe/swap_obj"}
     assert '<span>sugarcrepe</span><small title="records scored" class=partial>5 of 15</small>' in html
     assert "‡ less than nine tenths" in html
-    text = formats.markdown(made.main, (), "")
+    text = table_formats.format_markdown(page.main, (), "")
     assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in text
     assert "Scored: sugarcrepe 5 of 15 records (33 %) ‡; retrieval 5 records; hard_positives 4 records." in text
-    tex = formats.latex(made.main)
+    tex = table_formats.format_latex(page.main)
     assert r"swap $\uparrow$ $\ddagger$ & brittleness $\downarrow$ &" in tex and "5 of 15 records" in tex
-    lines = list(csv.DictReader(formats.table_csv((*made.main, *made.rest)).splitlines()))
+    lines = list(csv.DictReader(table_formats.format_results_csv((*page.main, *page.other_metrics)).splitlines()))
     scored = {line["metric"]: (line["scored"], line["records"]) for line in lines if line["benchmark"] == "sugarcrepe"}
     assert scored == {"swap": ("5", "15"), "swap_att": ("15", "15"), "swap_obj": ("5", "15")}
 
 
 def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, project(tmp_path, swap_att=[14, 15], swap_obj=[13, 15]))
-    found = completeness.of_column(Column("sugarcrepe", "swap_att/unseen_pairs"), runs)
-    assert found == Coverage(14, 15) and not found.is_partial
-    assert completeness.of_column(Column("sugarcrepe", "swap"), runs) == Coverage(13, 15)
+    runs, _ = collect_runs(
+        fake_runs.cells(), fake_runs.BENCHMARKS, project(tmp_path, swap_att=[14, 15], swap_obj=[13, 15])
+    )
+    group_coverage = table_heads.column_coverage(Column("sugarcrepe", "swap_att/unseen_pairs"), runs)
+    assert group_coverage == Coverage(14, 15) and not group_coverage.is_partial
+    assert table_heads.column_coverage(Column("sugarcrepe", "swap"), runs) == Coverage(13, 15)
     assert Coverage(13, 15).is_partial and not Coverage(9, 10).is_partial
 
 
 def test_results_without_coverage_have_that_of_their_counts(tmp_path):
     """Nothing is marked where all of a benchmark was scored."""
-    made = built(project(tmp_path))
-    assert not completeness.marks(made.main[0]) and "‡" not in page.render(made)
-    assert completeness.of_benchmarks(made.main[0])["sugarcrepe"] == Coverage(15, 15)
+    page = built(project(tmp_path))
+    assert not table_heads.partial_marks(page.main[0]) and "‡" not in report_page.render_page(page)
+    assert table_heads.benchmark_coverage(page.main[0])["sugarcrepe"] == Coverage(15, 15)
 
 
 def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
@@ -122,11 +124,11 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
     )
-    monkeypatch.setattr(report_command.read, "load", lambda path: params)
-    monkeypatch.setattr(report_command.check, "reference", lambda params: None)
-    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command, "usual", lambda params: lambda run: {})
-    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
+    monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)
+    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: {})
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     assert report_command.main([]) == 0
     assert capsys.readouterr().err.splitlines() == [

@@ -7,8 +7,8 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.report import __main__ as report_command
-from compclip.report import columns, coverage, published
-from compclip.report.published import Number
+from compclip.report import published_coverage, published_numbers
+from compclip.report.published_numbers import PublishedNumber
 from tests import fake_grid
 from tests.conftest import ROOT
 
@@ -17,48 +17,54 @@ FOLDER = ROOT / "experiments" / "published"
 
 def test_the_committed_table_is_the_generators():
     """`compclip report published` writes it; whoever adds a table, a method or a grid runs that."""
-    methods = coverage.known(ROOT / coverage.GRIDS, ROOT / coverage.PARAMS)
-    made = coverage.page(FOLDER, methods)
-    assert (FOLDER / coverage.FILE).read_text("utf-8") == made, "run `python -m compclip report published`"
+    methods = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
+    table = published_coverage.format_coverage(FOLDER, methods)
+    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `python -m compclip report published`"
 
 
 def test_every_reason_is_needed():
     """By a row without a method; one that has got a method loses its reason."""
-    methods = coverage.known(ROOT / coverage.GRIDS, ROOT / coverage.PARAMS)
-    lacking = {n.row for n in published.read(FOLDER) if n.method not in methods}
-    assert lacking == set(coverage.reasons(FOLDER / coverage.REASONS))
+    methods = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
+    rows_without_method = {n.row for n in published_numbers.read_numbers(FOLDER) if n.method not in methods}
+    assert rows_without_method == set(published_coverage.read_reasons(FOLDER / published_coverage.REASONS))
 
 
 def test_every_word_on_a_column_is_needed():
     """Each pattern fits a column, each printed column stands in a table."""
-    told, keys = columns.read(FOLDER / columns.FILE), {(n.paper, n.column) for n in published.read(FOLDER)}
-    for pattern in [*told.differs, *told.none]:
-        assert any(columns.matching({pattern: ""}, key) for key in keys), pattern
-    assert {(paper, column) for paper, own in told.printed.items() for column in own} == keys
+    notes, keys = (
+        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
+        {(n.paper, n.column) for n in published_numbers.read_numbers(FOLDER)},
+    )
+    for pattern in [*notes.differs, *notes.none]:
+        assert any(published_coverage.match_patterns({pattern: ""}, key) for key in keys), pattern
+    assert {(paper, column) for paper, columns in notes.printed.items() for column in columns} == keys
 
 
 def test_every_column_is_a_metric_of_the_module_that_measures_it():
     """Or the report's mean of some: of both ways of retrieval, of several sets, of the benchmarks."""
-    told, names = columns.read(FOLDER / columns.FILE), plugins.names(plugins.BENCHMARKS)
-    for n in published.read(FOLDER):
-        if not columns.matching(told.none, (n.paper, n.column)) and n.benchmark != "summary":
-            metrics = fake_grid.METRICS[columns.module(n.column, names)]
+    notes, names = (
+        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
+        plugins.list_plugins(plugins.BENCHMARKS),
+    )
+    for n in published_numbers.read_numbers(FOLDER):
+        if not published_coverage.match_patterns(notes.none, (n.paper, n.column)) and n.benchmark != "summary":
+            metrics = fake_grid.METRICS[published_coverage.find_benchmark(n.column, names)]
             assert {n.metric, *(f"{way}_{n.metric.removeprefix('mean_')}" for way in ("i2t", "t2i"))} & set(metrics), n
 
 
 def number(paper, row, method, column="sugarcrepe/swap", table="t"):
-    return Number(paper, table, row, method, "b", "", *column.split("/"), "1.0")
+    return PublishedNumber(paper, table, row, method, "b", "", *column.split("/"), "1.0")
 
 
 def test_columns_by_hand():
     """One line a column, its tables together; several words on one stand together; summaries are the report's."""
     numbers = [number("A", "x", "", "retrieval_coco/i2t_recall_at_1", table) for table in ("1", "2", "1")]
     numbers += [number("A", "x", "", "summary/ZS"), number("B", "y", "", "overall/average")]
-    told = columns.Told(
+    notes = published_coverage.ColumnNotes(
         {"A": {"retrieval_coco/i2t_recall_at_1": "COCO", "summary/ZS": "ZS"}, "B": {"overall/average": "Mean"}},
         {"A: retrieval_*": "cut", "*: *_at_1": "ties", "B: nothing": "never"}, {"B: overall/*": "of all kinds"},
     )  # fmt: skip
-    assert columns.table(numbers, told, ["retrieval"])[2:] == [
+    assert published_coverage.format_column_table(numbers, notes, ["retrieval"])[2:] == [
         "| A | 1, 2 | COCO | `retrieval_coco/i2t_recall_at_1` | cut; ties |",
         "| A | t | ZS | `summary/ZS` |  |",
         "| B | t | Mean | none: of all kinds |  |",
@@ -70,25 +76,26 @@ def test_columns_by_hand():
     ("retrieval/x", "A: retrieval/x: is no metric of ours; say why in columns.yaml: none, or add the benchmark"),
     ("summary/All", "A: summary/All: is no metric of ours")])  # fmt: skip
 def test_a_column_without_a_match_or_a_word_is_named(column, message):
-    told = columns.Told({"A": {"retrieval/x": "X", "summary/All": "All"}}, {}, {})
+    notes = published_coverage.ColumnNotes({"A": {"retrieval/x": "X", "summary/All": "All"}}, {}, {})
     with pytest.raises(UserError, match=message):
-        columns.table([number("A", "x", "", column)], told, ["winoground", "retrieval_coco"])
+        published_coverage.format_column_table([number("A", "x", "", column)], notes, ["winoground", "retrieval_coco"])
 
 
 def test_sections_that_use_one_module_are_its():
     names = ["sugarcrepe", "sugarcrepe_pp", "retrieval"]
-    found = [
-        columns.module(column, names) for column in ("sugarcrepe_pp/x", "sugarcrepe/x", "retrieval_iiw/x", "retro/x")
+    benchmarks = [
+        published_coverage.find_benchmark(column, names)
+        for column in ("sugarcrepe_pp/x", "sugarcrepe/x", "retrieval_iiw/x", "retro/x")
     ]
-    assert found == ["sugarcrepe_pp", "sugarcrepe", "retrieval", ""]
+    assert benchmarks == ["sugarcrepe_pp", "sugarcrepe", "retrieval", ""]
 
 
 @pytest.mark.parametrize("text", ["- a", "printed: {}\ndiffers: {}", "printed: {}\ndiffers: x\nnone: {}",
                                   "printed: {A: x}\ndiffers: {}\nnone: {}"])  # fmt: skip
 def test_a_file_of_another_form_is_refused(tmp_path, text):
     (tmp_path / "columns.yaml").write_text(text)
-    with pytest.raises(UserError, match="columns.yaml: .*must "):
-        columns.read(tmp_path / "columns.yaml")
+    with pytest.raises(UserError, match="columns.yaml.*: must "):
+        published_coverage.read_column_notes(tmp_path / "columns.yaml")
 
 
 def test_counts_by_hand(tmp_path, monkeypatch):
@@ -102,18 +109,18 @@ def test_counts_by_hand(tmp_path, monkeypatch):
     (tmp_path / "grids").mkdir()
     (tmp_path / "grids" / "one.yaml").write_text("methods: {clic: {variants: {c1: {}}}, pretrained: }\n")
     (tmp_path / "params.yaml").write_text("methods: {finetune: {}}\n")
-    methods = coverage.known(tmp_path / "grids", tmp_path / "params.yaml")
+    methods = published_coverage.read_grid_methods(tmp_path / "grids", tmp_path / "params.yaml")
     assert methods == {"clic", "clic.c1", "pretrained", "finetune"}
-    made = coverage.text(numbers, methods, {"y": "no such ablation", "B: w": "lost"})
+    table = published_coverage.format_method_coverage(numbers, methods, {"y": "no such ablation", "B: w": "lost"})
     for line in (
         "| A | 2 | 1 | 1 |",
         "| all | 4 | 2 | 2 |",
         "| A | y | 1 | no such ablation |",
         "| B | w | 1 | lost |",
     ):
-        assert line in made
+        assert line in table
     with pytest.raises(UserError, match=r"B: w: has no method in a grid and no reason; give it one in reasons.yaml"):
-        coverage.text(numbers, methods, {"y": "no such ablation"})
+        published_coverage.format_method_coverage(numbers, methods, {"y": "no such ablation"})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="takes no arguments"):
         report_command.main(["published", "--now"])

@@ -13,50 +13,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.report import crossed, statistics, tables
-from compclip.report.crossed import Part
+from compclip.report import crossed_intervals, statistics, tables
+from compclip.report.crossed_intervals import ItemDifferences
 from compclip.report.tables import Column
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 A, B = Column("b", "a"), Column("b", "b")
 
 
-def part(gap_SI, weight=1.0, ids=None, benchmark="b"):
+def make_differences(gap_SI, weight=1.0, ids=None, benchmark="b"):
     gap_SI = np.asarray(gap_SI, dtype=float)
     ids = ids or tuple(map(str, range(gap_SI.shape[1])))
-    return Part(benchmark, weight, ids, gap_SI, statistics.units(Items(ids, gap_SI[0])))
+    return ItemDifferences(benchmark, weight, ids, gap_SI, statistics.item_units(Items(ids, gap_SI[0])))
 
 
 def squares(gap_SI):
     """The two-way layout's mean squares of seeds, items and noise, by loops."""
     seeds, items = len(gap_SI), len(gap_SI[0])
-    whole = sum(map(sum, gap_SI)) / (seeds * items)
+    grand_mean = sum(map(sum, gap_SI)) / (seeds * items)
     row = [sum(gap_SI[s]) / items for s in range(seeds)]
     column = [sum(gap_SI[s][i] for s in range(seeds)) / seeds for i in range(items)]
-    left = sum((gap_SI[s][i] - row[s] - column[i] + whole) ** 2 for s in range(seeds) for i in range(items))
+    residual = sum((gap_SI[s][i] - row[s] - column[i] + grand_mean) ** 2 for s in range(seeds) for i in range(items))
     return (
-        items * sum((r - whole) ** 2 for r in row) / (seeds - 1),
-        seeds * sum((c - whole) ** 2 for c in column) / (items - 1),
-        left / ((seeds - 1) * (items - 1)),
+        items * sum((r - grand_mean) ** 2 for r in row) / (seeds - 1),
+        seeds * sum((c - grand_mean) ** 2 for c in column) / (items - 1),
+        residual / ((seeds - 1) * (items - 1)),
     )
 
 
 # against references
 
 
-@pytest.mark.parametrize("freedom", [*crossed.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
+@pytest.mark.parametrize("freedom", [*crossed_intervals.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
 def test_student_s_point_has_97_5_percent_below_it(freedom):
     """By integrating the density; between the table's lines the point is a little too high."""
-    point = crossed.student(freedom)
+    point = crossed_intervals.student_quantile(freedom)
     x = np.linspace(0, point, 200_001)
     density = np.exp(-(x**2) / 2) / sqrt(2 * pi)
     if (v := freedom) < np.inf:
         density = gamma((v + 1) / 2) / (sqrt(v * pi) * gamma(v / 2)) * (1 + x**2 / v) ** (-(v + 1) / 2)
     below = 0.5 + float(np.sum((density[1:] + density[:-1]) / 2) * (x[1] - x[0]))
-    assert 0.97495 < below < (0.97505 if freedom in crossed.STUDENT else 0.9765)
+    assert 0.97495 < below < (0.97505 if freedom in crossed_intervals.STUDENT else 0.9765)
 
 
 @given(st.integers(2, 5), st.integers(2, 9), st.integers(0, 10_000))
@@ -66,10 +66,10 @@ def test_the_variance_is_that_of_the_two_way_layout(seeds, items, number):
     of_seeds, of_items, noise = (m / (seeds * items) for m in squares(gap_SI.tolist()))
     total = of_items + max(of_seeds - noise, 0)
     freedom = total**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
-    half = crossed.student(max(freedom, min(seeds, items) - 1)) * sqrt(total)
-    found, over = crossed.interval(gap_SI.mean(axis=1).tolist(), [part(gap_SI)])
-    assert over == crossed.BOTH and found.items == items
-    assert (found.low, found.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
+    half = crossed_intervals.student_quantile(max(freedom, min(seeds, items) - 1)) * sqrt(total)
+    interval, over = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
+    assert over == crossed_intervals.BOTH and interval.items == items
+    assert (interval.low, interval.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
 
 
 def test_the_variance_over_pictures_is_the_bootstrap_s(rng):
@@ -77,38 +77,42 @@ def test_the_variance_over_pictures_is_the_bootstrap_s(rng):
     right = np.repeat(rng.choice([-1.0, 0.0, 1.0], 200), 3) + rng.choice([0.0, 1.0], 600)
     ids = tuple(f"p{i // 3}#{i % 3}" for i in range(600))
     picked_BG = rng.integers(0, 200, (20_000, 200))  # a bootstrap of pictures, by its definition
-    drawn = right.reshape(200, 3).mean(axis=1)[picked_BG].mean(axis=1)
-    found, over = crossed.interval([right.mean()], [part([right], ids=ids)])
-    assert over == crossed.ITEMS_ALONE
-    assert (found.high - found.low) / 2 == pytest.approx(crossed.student(199) * drawn.std(), rel=0.02)
-    apart, _ = crossed.interval([right.mean()], [part([right])])
-    assert apart.high < found.high - 0.01
+    bootstrap_means = right.reshape(200, 3).mean(axis=1)[picked_BG].mean(axis=1)
+    interval, over = crossed_intervals.compute_interval([right.mean()], [make_differences([right], ids=ids)])
+    assert over == crossed_intervals.ITEMS_ALONE
+    assert (interval.high - interval.low) / 2 == pytest.approx(
+        crossed_intervals.student_quantile(199) * bootstrap_means.std(), rel=0.02
+    )
+    unclustered, _ = crossed_intervals.compute_interval([right.mean()], [make_differences([right])])
+    assert unclustered.high < interval.high - 0.01
 
 
 def test_metrics_of_the_same_records_are_drawn_together():
     """Three equal metrics tell no more than one; those of three benchmarks do."""
     gap_SI = np.array([[1.0, 0, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 0, 0, 1]])
     mean_S = gap_SI.mean(axis=1).tolist()
-    one, _ = crossed.interval(mean_S, [part(gap_SI)])
-    same, _ = crossed.interval(mean_S, [part(gap_SI, 1 / 3)] * 3)
-    assert (same.low, same.high) == pytest.approx((one.low, one.high))
-    first, _ = crossed.interval([0.625], [part(gap_SI[:1])])
-    other, _ = crossed.interval([0.625], [part(gap_SI[:1], 1 / 3, benchmark=b) for b in "xyz"])
-    factor = crossed.student(21) / crossed.student(7) / sqrt(3)
-    assert other.high - 0.625 == pytest.approx((first.high - 0.625) * factor)
+    single_metric, _ = crossed_intervals.compute_interval(mean_S, [make_differences(gap_SI)])
+    equal_metrics, _ = crossed_intervals.compute_interval(mean_S, [make_differences(gap_SI, 1 / 3)] * 3)
+    assert (equal_metrics.low, equal_metrics.high) == pytest.approx((single_metric.low, single_metric.high))
+    one_benchmark, _ = crossed_intervals.compute_interval([0.625], [make_differences(gap_SI[:1])])
+    three_benchmarks, _ = crossed_intervals.compute_interval(
+        [0.625], [make_differences(gap_SI[:1], 1 / 3, benchmark=b) for b in "xyz"]
+    )
+    factor = crossed_intervals.student_quantile(21) / crossed_intervals.student_quantile(7) / sqrt(3)
+    assert three_benchmarks.high - 0.625 == pytest.approx((one_benchmark.high - 0.625) * factor)
 
 
 def test_without_items_the_seeds_stand_alone():
     """Mean 2, standard deviation 1: half the width is 4.303 / sqrt(3)."""
-    found, over = crossed.interval([1.0, 2.0, 3.0], None)
-    assert over == crossed.SEEDS_ALONE and found.items == 0
-    assert (found.low, found.high) == pytest.approx((2 - 2.4842, 2 + 2.4842), abs=1e-4)
-    assert crossed.interval([1.0], None) == (None, crossed.NEITHER)
+    interval, over = crossed_intervals.compute_interval([1.0, 2.0, 3.0], None)
+    assert over == crossed_intervals.SEEDS_ALONE and interval.items == 0
+    assert (interval.low, interval.high) == pytest.approx((2 - 2.4842, 2 + 2.4842), abs=1e-4)
+    assert crossed_intervals.compute_interval([1.0], None) == (None, crossed_intervals.NEITHER)
 
 
 def test_seeds_and_items_that_do_not_vary_leave_a_point():
-    found, _ = crossed.interval([0.5, 0.5, 0.5], [part(np.full((3, 4), 0.5))])
-    assert (found.low, found.high) == (0.5, 0.5)
+    interval, _ = crossed_intervals.compute_interval([0.5, 0.5, 0.5], [make_differences(np.full((3, 4), 0.5))])
+    assert (interval.low, interval.high) == (0.5, 0.5)
 
 
 # how often they hold the truth
@@ -131,7 +135,7 @@ def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
 
     With one seed the truth is that of the two models at hand, else that of the two methods.
     """
-    held, alone = 0, 0
+    hits, alone = 0, 0
     for _ in range(samples):
         shared_I = rng.normal(size=items)
         ours, theirs = (outcomes(rng, mean, shared_I, seeds, seed_sd, item_sd, noise_sd) for mean in (0.3, 0.0))
@@ -141,11 +145,13 @@ def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
         else:
             truth = chance(0.3, fixed + seed_sd**2) - chance(0.0, fixed + seed_sd**2)
         gap_SI = ours[0].astype(float) - theirs[0]
-        found, _ = crossed.interval(gap_SI.mean(axis=1).tolist(), [part(gap_SI)])
-        by_item, _ = crossed.interval([gap_SI.mean()], [part(gap_SI.mean(axis=0, keepdims=True))])
-        held += found.low <= truth <= found.high
+        interval, _ = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
+        by_item, _ = crossed_intervals.compute_interval(
+            [gap_SI.mean()], [make_differences(gap_SI.mean(axis=0, keepdims=True))]
+        )
+        hits += interval.low <= truth <= interval.high
         alone += by_item.low <= truth <= by_item.high
-    return held / samples, alone / samples
+    return hits / samples, alone / samples
 
 
 @pytest.mark.parametrize(
@@ -161,20 +167,20 @@ def test_a_95_percent_interval_holds_the_truth_92_to_99_times_in_a_hundred(rng, 
 def by_picture(rng, seeds, samples=300, records=300, pictures=70, picture_sd=1.0):
     """How many intervals hold the truth where records of one picture are alike: with its units, and with the records'."""
     unit_I = rng.integers(0, pictures, records)
-    held = np.zeros(2)
+    hits = np.zeros(2)
     for _ in range(samples):
         shared_I = rng.normal(size=records)
         gap_SI = np.zeros((seeds, records))
         for mean, sign in ((0.3, 1), (0.0, -1)):
-            own_I = mean + shared_I + (picture_sd * rng.normal(size=pictures))[unit_I]
-            gap_SI += sign * (own_I + rng.normal(size=(seeds, records)) > 0)
+            logit_I = mean + shared_I + (picture_sd * rng.normal(size=pictures))[unit_I]
+            gap_SI += sign * (logit_I + rng.normal(size=(seeds, records)) > 0)
         truth = chance(0.3, 1 + picture_sd**2) - chance(0.0, 1 + picture_sd**2)
         for which, units in enumerate((unit_I, np.arange(records))):
             ids = tuple(map(str, range(records)))
-            one = Part("b", 1.0, ids, gap_SI, tuple(map(int, units)))
-            found, _ = crossed.interval(gap_SI.mean(axis=1).tolist(), [one])
-            held[which] += found.low <= truth <= found.high
-    return held / samples
+            differences = ItemDifferences("b", 1.0, ids, gap_SI, tuple(map(int, units)))
+            interval, _ = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [differences])
+            hits[which] += interval.low <= truth <= interval.high
+    return hits / samples
 
 
 @pytest.mark.parametrize("seeds", [1, 3, 5])
@@ -217,29 +223,29 @@ MEANS = {"mean": ["a", "b"], "again": ["mean", "a"]}
 )  # fmt: skip
 def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
     """A benchmark's own means, means of means, and the report's."""
-    found = crossed.parts(column, pairs(MEANS))
-    assert [p.weight for p in found] == weights
-    total_S = sum(p.weight * p.gap_SI.mean(axis=1) for p in found)
-    told = [tables.value(a, column) - tables.value(b, column) for a, b in pairs(MEANS)]
-    assert total_S.tolist() == pytest.approx(told)
+    differences = crossed_intervals.collect_item_differences(column, pairs(MEANS))
+    assert [p.weight for p in differences] == weights
+    total_S = sum(p.weight * p.gap_SI.mean(axis=1) for p in differences)
+    expected_S = [tables.column_value(a, column) - tables.column_value(b, column) for a, b in pairs(MEANS)]
+    assert total_S.tolist() == pytest.approx(expected_S)
 
 
 def test_a_mean_with_a_metric_without_items_has_none():
     column = Column("summary", "Comp", (A, Column("b", "nothing")))
-    assert crossed.parts(column, pairs()) is None
+    assert crossed_intervals.collect_item_differences(column, pairs()) is None
 
 
 def test_captions_of_one_picture_tell_nothing_of_pictures():
     ids = tuple(f"p#{i}" for i in range(4))
     both = [run(m, 0, a="1010") for m in ("clic", "negclip")]
-    for one in both:
-        one.results["b"].items["a"] = Items(ids, one.results["b"].items["a"].values)
-    assert crossed.parts(A, [tuple(both)]) is None
+    for run_of_method in both:
+        run_of_method.results["b"].items["a"] = Items(ids, run_of_method.results["b"].items["a"].values)
+    assert crossed_intervals.collect_item_differences(A, [tuple(both)]) is None
 
 
 def test_items_that_not_all_seeds_have_are_left_out():
-    found = pairs()
+    run_pairs = pairs()
     short = run("clic", 1, a="111")
-    (only,) = crossed.parts(A, [found[0], (short, found[1][1])])
+    (only,) = crossed_intervals.collect_item_differences(A, [run_pairs[0], (short, run_pairs[1][1])])
     assert only.ids == ("0", "1", "2")
     assert only.gap_SI.tolist() == [[0, 1, 1], [0, 1, 1]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compclip.report import escape
 
 NASTY = st.text(st.one_of(st.sampled_from("\\^~_&%$#{}|<>`*[]=+-@'\"\t\r\n −–0"), st.characters()), max_size=20)
-TEX = {made: char for char, made in escape.LATEX.items()}
+CHARACTER_OF = {command: char for char, command in escape.LATEX.items()}
 
 
 def words(text):
@@ -29,24 +29,24 @@ def one_feed(text):
 
 def read_tex(text):
     """What LaTeX prints: each command back to its character; a raw special one is an error."""
-    found, text = "", text.removeprefix("{}")
+    output, text = "", text.removeprefix("{}")
     while text:
-        made = next((m for m in sorted(TEX, key=len, reverse=True) if text.startswith(m)), None)
-        assert made or text[0] not in escape.LATEX, text
-        found, text = found + TEX.get(made, text[0]), text[len(made or " ") :]
-    return found
+        command = next((m for m in sorted(CHARACTER_OF, key=len, reverse=True) if text.startswith(m)), None)
+        assert command or text[0] not in escape.LATEX, text
+        output, text = output + CHARACTER_OF.get(command, text[0]), text[len(command or " ") :]
+    return output
 
 
 @given(NASTY)
 def test_latex_prints_the_text(text):
-    made = escape.tex(text)
-    assert read_tex(made).replace("--", "–") == words(text).replace("--", "–")
-    assert not made.startswith(("[", "*"))  # options of the line's end before it
+    escaped = escape.to_latex(text)
+    assert read_tex(escaped).replace("--", "–") == words(text).replace("--", "–")
+    assert not escaped.startswith(("[", "*"))  # options of the line's end before it
 
 
 @given(st.lists(NASTY, min_size=1, max_size=4), st.lists(NASTY, min_size=1, max_size=4))
 def test_a_row_of_markdown_keeps_its_cells(texts, codes):
-    row = "| " + " | ".join([*map(escape.md, texts), *map(escape.md_code, codes)]) + " |"
+    row = "| " + " | ".join([*map(escape.to_markdown, texts), *map(escape.to_code, codes)]) + " |"
     assert len(row.splitlines()) == 1
     cells = re.split(r"(?<!\\)(?:\\\\)*\|", re.sub(r"\\\\", "", row))[1:-1]
     assert len(cells) == len(texts) + len(codes)
@@ -54,20 +54,20 @@ def test_a_row_of_markdown_keeps_its_cells(texts, codes):
 
 @given(NASTY)
 def test_markdown_shows_the_text(text):
-    made = escape.md(text)
-    assert not re.search(r"<|(?<!\\)[`*\[\]|]", re.sub(r"\\\\", "", made))
-    assert html.unescape(re.sub(r"\\([\\|`*\[\]])", r"\1", made)) == html.unescape(words(text).replace("&", "&amp;"))
+    escaped = escape.to_markdown(text)
+    assert not re.search(r"<|(?<!\\)[`*\[\]|]", re.sub(r"\\\\", "", escaped))
+    assert html.unescape(re.sub(r"\\([\\|`*\[\]])", r"\1", escaped)) == html.unescape(words(text).replace("&", "&amp;"))
 
 
 @given(NASTY)
 def test_code_in_markdown_ends_where_it_should(text):
-    made = escape.md_code(text)
-    assert made.count("`") == 2 and made[0] == made[-1] == "`"
+    escaped = escape.to_code(text)
+    assert escaped.count("`") == 2 and escaped[0] == escaped[-1] == "`"
 
 
 @given(st.lists(st.lists(NASTY, min_size=2, max_size=3), max_size=3))
 def test_no_cell_of_csv_is_a_formula(rows):
-    read = list(csv.reader(io.StringIO(escape.table_csv(rows), newline="")))
+    read = list(csv.reader(io.StringIO(escape.format_csv(rows), newline="")))
     assert len(read) == len(rows)
     for text, cell in zip(map(one_feed, sum(rows, [])), sum(read, []), strict=True):
         if cell.startswith(escape.FORMULA):
@@ -76,19 +76,19 @@ def test_no_cell_of_csv_is_a_formula(rows):
 
 
 @given(st.floats(allow_nan=False), st.integers())
-def test_numbers_stay_numbers(number, whole):
-    line = escape.table_csv([[f"{number:.6f}", f"{whole:+}", number, whole, None, ""]])
-    assert line == f"{number:.6f},{whole:+},{number},{whole},,\n"
+def test_numbers_stay_numbers(number, integer):
+    line = escape.format_csv([[f"{number:.6f}", f"{integer:+}", number, integer, None, ""]])
+    assert line == f"{number:.6f},{integer:+},{number},{integer},,\n"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
 def test_formulas_become_text(text):
-    [[cell, _]] = csv.reader(io.StringIO(escape.table_csv([[text, "x"]]), newline=""))
+    [[cell, _]] = csv.reader(io.StringIO(escape.format_csv([[text, "x"]]), newline=""))
     assert cell == f"'{one_feed(text)}"
 
 
 def test_each_character_of_latex():
-    assert escape.tex("a\\b^c~d_e&f%g$h#i{j}k<l>m−1") == (
+    assert escape.to_latex("a\\b^c~d_e&f%g$h#i{j}k<l>m−1") == (
         r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d\_e\&f\%g\$h\#i\{j\}k$<$l$>$m$-$1"
     )
-    assert escape.tex("[x]") == "{}[x]"
+    assert escape.to_latex("[x]") == "{}[x]"

@@ -8,20 +8,24 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import read
-from compclip.config.how import Benchmark as Section
-from compclip.evaluate import census
-from compclip.report import among, official, page, published
-from compclip.report.collect import collect
-from compclip.report.official import Official
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.evaluate import benchmark_module
+from compclip.report import official_benchmarks, published_models, published_numbers, report_page
+from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.report.run_collection import collect_runs
 from tests import fake_runs
+from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
-from tests.test_grids import GRIDS
 
 FOLDER = ROOT / "experiments" / "published"
-KNOWN = official.read(FOLDER)
-MODELS = [among.Model("a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0})]
+KNOWN = official_benchmarks.read_official_benchmarks(FOLDER)
+MODELS = [
+    published_models.PublishedModel(
+        "a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0}
+    )
+]
 NUMBERS = [
-    published.Number("P", "T", "CLIP", "pretrained", "ViT", "", *column.split("/"), "60.0")
+    published_numbers.PublishedNumber("P", "T", "CLIP", "pretrained", "ViT", "", *column.split("/"), "60.0")
     for column in ("sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T")
 ]
 
@@ -29,11 +33,15 @@ NUMBERS = [
 @pytest.mark.parametrize("name", ["sugarcrepe", "sugarcrepe_pp", "valse"])
 def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data):
     """Of a copy elsewhere too; of a part of the files not."""
-    there = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017")))
-    assert there.fingerprint() in KNOWN.fingerprints[name]
+    benchmark = benchmark_module.load_benchmark(
+        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"))
+    )
+    assert benchmark.fingerprint() in KNOWN.fingerprints[name]
     split = "existence" if name == "valse" else "swap_att"
-    part = census.load(name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split))
-    assert part.fingerprint() not in KNOWN.fingerprints[name]
+    split_benchmark = benchmark_module.load_benchmark(
+        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split)
+    )
+    assert split_benchmark.fingerprint() not in KNOWN.fingerprints[name]
 
 
 @pytest.mark.parametrize(
@@ -42,45 +50,47 @@ def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data)
 )
 def test_means_are_over_the_benchmarks_that_the_papers_grids_declare(grid, beginning):
     """Of FSC-CLIP's four summary columns, and of CLIC's ZS-10."""
-    names = [name for name in read.load(GRIDS[grid]).evaluate.benchmarks if name.startswith(beginning)]
+    names = [name for name in read.load_params(GRIDS[grid]).evaluate.benchmarks if name.startswith(beginning)]
     if beginning:
         assert sorted(KNOWN.means["zeroshot_ten/top_1"]) == sorted(names)
         return
     kinds = {"summary/ZS": "zeroshot_", "summary/I2T": "retrieval_", "summary/T2I": "retrieval_"}
     for column, kind in kinds.items():
         assert sorted(KNOWN.means[column]) == sorted(name for name in names if name.startswith(kind))
-    rest = [name for name in names if not name.startswith(tuple(kinds.values()))]
-    assert sorted(KNOWN.means["summary/Comp"]) == sorted(rest)
+    composition_names = [name for name in names if not name.startswith(tuple(kinds.values()))]
+    assert sorted(KNOWN.means["summary/Comp"]) == sorted(composition_names)
 
 
-def built(tmp_path, known, **changed):
+def build_page(tmp_path, official, **changed):
     """All fake runs, published numbers and models; `changed` stands over SugarCrepe's results."""
     fake_runs.make(tmp_path)
     for cell in fake_runs.cells():
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return page.build(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=known)
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
+    return report_page.build_page(
+        runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=official
+    )
 
 
-def compared(made):
+def read_comparisons(page):
     """The columns that stand among published models, those beside papers' tables, and what the page says."""
-    placed = {p.column for standing in page.standings(made) for p in standing.percentiles}
-    html = page.render(made)
+    placed = {p.column for standing in report_page.rank_among_models(page) for p in standing.percentiles}
+    html = report_page.render_page(page)
     sections = [html.partition(f'<h2 id="{name}">')[2].partition("<h2 ")[0] for name in ("published", "among")]
-    return placed, {column for c in page.comparisons(made) for column in c.columns}, sections
+    return placed, {column for c in report_page.compare_published(page) for column in c.columns}, sections
 
 
 def test_equal_benchmarks_are_compared(tmp_path):
     """And a mean over them where the published one is over the same."""
-    known = Official(fake_runs.OFFICIAL.fingerprints, {"summary/I2T": ["retrieval"]})
-    placed, beside, sections = compared(built(tmp_path, known))
-    assert placed == beside == {"sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T"}
+    official = OfficialBenchmarks(fake_runs.OFFICIAL.fingerprints, {"summary/I2T": ["retrieval"]})
+    ranked_columns, compared_columns, sections = read_comparisons(build_page(tmp_path, official))
+    assert ranked_columns == compared_columns == {"sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T"}
     assert not any("Not compared" in text for text in sections)
 
 
 @pytest.mark.parametrize(
-    ("known", "changed", "reason"),
+    ("sugarcrepe_fingerprints", "changed", "reason"),
     [
         (("sugarcrepesugarcrepe",), {"fingerprint": "the scenes'"}, "other files than the official ones"),
         (None, {}, "cannot be compared: the official files&#39; fingerprint is not known"),
@@ -91,11 +101,15 @@ def test_equal_benchmarks_are_compared(tmp_path):
         ),
     ],
 )
-def test_others_are_not_and_the_section_says_why(tmp_path, known, changed, reason):
+def test_others_are_not_and_the_section_says_why(tmp_path, sugarcrepe_fingerprints, changed, reason):
     """Other files, files that nobody knows, and official ones of which 319 of 7,511 records were scored."""
-    fingerprints = {"retrieval": ("retrievalretrieval",)} | ({"sugarcrepe": known} if known else {})
-    placed, beside, sections = compared(built(tmp_path, Official(fingerprints), **changed))
-    assert placed == beside == {"retrieval/i2t_recall_at_1"}
+    fingerprints = {"retrieval": ("retrievalretrieval",)} | (
+        {"sugarcrepe": sugarcrepe_fingerprints} if sugarcrepe_fingerprints else {}
+    )
+    ranked_columns, compared_columns, sections = read_comparisons(
+        build_page(tmp_path, OfficialBenchmarks(fingerprints), **changed)
+    )
+    assert ranked_columns == compared_columns == {"retrieval/i2t_recall_at_1"}
     for text in sections:
         assert f"<li>vit / scenes: sugarcrepe ({reason})</li>" in text
         assert "<li>vit / scenes: summary/I2T (a mean over other benchmarks than the published one)</li>" in text
@@ -103,23 +117,23 @@ def test_others_are_not_and_the_section_says_why(tmp_path, known, changed, reaso
 
 def test_the_scenes_are_ranked_among_no_published_model(tmp_path):
     """With what the project knows: no row, and every benchmark with its reason."""
-    placed, beside, sections = compared(built(tmp_path, KNOWN))
-    assert placed == beside == set()
+    ranked_columns, compared_columns, sections = read_comparisons(build_page(tmp_path, KNOWN))
+    assert ranked_columns == compared_columns == set()
     assert "None of our tables compares with a published one." in sections[0]
     assert "No column of ours is of a benchmark that they were scored on." in sections[1]
     assert all("sugarcrepe (other files than the official ones)" in text for text in sections)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("fingerprints: [a]", "fingerprints: must map fingerprints and means"),
-        ("fingerprints: {a: b}", "fingerprints.a: must be a list of texts"),
-        ("prints: {}", "and nothing else"),
+        ("fingerprints: [a]", "fingerprints=.*: must be a mapping"),
+        ("fingerprints: {a: b}", "fingerprints.a='b': must be a list"),
+        ("prints: {}", "unknown key 'prints'"),
     ],
 )
-def test_another_form_is_named(tmp_path, text, said):
-    (tmp_path / official.FILE).write_text(text)
-    with pytest.raises(UserError, match=said):
-        official.read(tmp_path)
-    assert official.read(tmp_path / "none") == Official()
+def test_another_form_is_named(tmp_path, text, message):
+    (tmp_path / official_benchmarks.FILE).write_text(text)
+    with pytest.raises(UserError, match=message):
+        official_benchmarks.read_official_benchmarks(tmp_path)
+    assert official_benchmarks.read_official_benchmarks(tmp_path / "none") == OfficialBenchmarks()

@@ -26,11 +26,12 @@ from compclip.benchmarks import (
     whatsup,
 )
 from compclip.evaluate.benchmark import Benchmark
+from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.embeddings import Embeddings
-from compclip.report import among, tables
+from compclip.report import published_models, tables
 from compclip.report.tables import Column
-from compclip.runs.items import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
-from compclip.runs.results import Result
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.result_files import Result
 from tests.conftest import ROOT
 
 NOTHING = Embeddings(np.zeros((0, 0)), np.zeros((0, 0)), {}, {}, {})
@@ -69,9 +70,11 @@ def published(shared_data):
         for name in ("individual_results", "results")
     )
     several = Counter(_model(row) for row in averages)
-    found = {(*_model(row), row["family"] if several[_model(row)] > 1 else ""): row for row in averages}
-    pairs = [(row, found[(*_model(row), row["family"] if several[_model(row)] > 1 else "")]) for row in subsets]
-    assert len(found) == len(pairs) == 202
+    averages_by_model = {(*_model(row), row["family"] if several[_model(row)] > 1 else ""): row for row in averages}
+    pairs = [
+        (row, averages_by_model[(*_model(row), row["family"] if several[_model(row)] > 1 else "")]) for row in subsets
+    ]
+    assert len(averages_by_model) == len(pairs) == 202
     return pairs
 
 
@@ -112,20 +115,20 @@ def _mmvp(subsets):
 
 
 @pytest.fixture(scope="module")
-def made(published):
+def recomputed_metrics(published):
     """The metrics of each model's row of subsets, by benchmark."""
     return [_all(row) for row, _ in published]
 
 
 def _all(row):
-    made = {name: _scored(name, _subsets(row, name)) for name in RULES}
-    return made | {"mmvp_vlm": _mmvp(_subsets(row, "mmvp_vlm"))}
+    metrics_by_benchmark = {name: _scored(name, _subsets(row, name)) for name in RULES}
+    return metrics_by_benchmark | {"mmvp_vlm": _mmvp(_subsets(row, "mmvp_vlm"))}
 
 
-def test_twelve_averages_of_202_models_follow_from_their_subsets(published, made):
+def test_twelve_averages_of_202_models_follow_from_their_subsets(published, recomputed_metrics):
     apart = [
         (_model(row), theirs, metrics[benchmark][metric], averages[theirs])
-        for (row, averages), metrics in zip(published, made, strict=True)
+        for (row, averages), metrics in zip(published, recomputed_metrics, strict=True)
         for theirs, (benchmark, metric) in OURS.items()
         if abs(metrics[benchmark][metric] - float(averages[theirs])) > ALIKE
     ]
@@ -133,10 +136,12 @@ def test_twelve_averages_of_202_models_follow_from_their_subsets(published, made
 
 
 @pytest.mark.parametrize("name", ["sugarcrepe", "valse", "vl_checklist"])
-def test_the_plain_mean_is_another(published, made, name):
+def test_the_plain_mean_is_another(published, recomputed_metrics, name):
     """By far more than rounding, so that the one cannot stand for the other."""
-    found = [abs(m[name]["average"] - float(a[name])) for m, (_, a) in zip(made, published, strict=True)]
-    assert max(found) > 0.5
+    deviations = [
+        abs(m[name]["average"] - float(a[name])) for m, (_, a) in zip(recomputed_metrics, published, strict=True)
+    ]
+    assert max(deviations) > 0.5
 
 
 class Evaluated:
@@ -144,16 +149,25 @@ class Evaluated:
 
     def __init__(self, results):
         """Metrics by benchmark and its kind."""
-        self.results = {name: Result(name, name, kind, metrics) for name, (kind, metrics) in results.items()}
+        self.results = {
+            name: Result(name, name, kind, metrics, headline=self._headline(name, metrics))
+            for name, (kind, metrics) in results.items()
+        }
+
+    def _headline(self, name, metrics):
+        """What the benchmark's module declares; of a zero-shot set what ELEVATER counts."""
+        if "elevater" in metrics:
+            return ("elevater",)
+        return load_module(name.partition("_")[0] if name.startswith("retrieval_") else name).headline
 
     def number(self, benchmark, metric):
         """A metric's value."""
         return self.results[benchmark].metrics.get(metric)
 
 
-def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, made):
-    for (row, averages), found in zip(published, made, strict=True):
-        results = {name: (COMPOSITION, metrics) for name, metrics in found.items()}
+def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, recomputed_metrics):
+    for (row, averages), model_metrics in zip(published, recomputed_metrics, strict=True):
+        results = {name: (COMPOSITION, metrics) for name, metrics in model_metrics.items()}
         for name, theirs in (("coco", "coco_karpathy"), ("flickr30k", "flickr30k")):
             recalls = {f"{way}_recall_at_1": float(row[f"{theirs}::{way}/R@1"]) for way in ("i2t", "t2i")}
             assert set(recalls) <= {f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in retrieval.KS}
@@ -161,8 +175,8 @@ def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, made)
         for theirs in (name for name in row if name.startswith("elevator::")):
             results[f"zeroshot_{theirs}"] = (CLASSIFICATION, {"top_1": 0.0, "elevater": float(row[theirs])})
         model = Evaluated(results)
-        shown = tuple(Column(*ours) for ours in OURS.values())
-        ours_of = {c.metric: tables.value(model, c) for c in tables.summary_columns(shown, [model])}
+        columns = tuple(Column(*ours) for ours in OURS.values())
+        ours_of = {c.metric: tables.column_value(model, c) for c in tables.summary_columns(columns, [model])}
         for ours, theirs in (("Comp", "comp_avg"), ("ZS", "21_tasks_avg"), ("I2T", "i2t_avg"), ("T2I", "t2i_avg")):
             assert ours_of[ours] == pytest.approx(float(averages[theirs]), abs=ALIKE), _model(row)
 
@@ -170,16 +184,22 @@ def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, made)
 def test_the_numbers_of_records_are_those_of_the_files(shared_data):
     """Of SugarCrepe; ImageCoDe's and EqBen's files are not at hand, their counts are those the averages have."""
     benchmark = sugarcrepe.load(shared_data / "sugarcrepe")
-    found = Counter(record.subset for record in benchmark.records)
-    assert found == {name: COUNTS[name] for name in sugarcrepe.SUBSETS}
+    counts = Counter(record.subset for record in benchmark.records)
+    assert counts == {name: COUNTS[name] for name in sugarcrepe.SUBSETS}
 
 
 def test_the_models_that_runs_stand_among_have_these_averages(published):
     """To two decimals, under the names of the metrics that they are."""
-    known = {model.name: model.values for model in among.read(ROOT / "experiments" / "published" / "models")}
-    shown = {theirs: "/".join(ours) for theirs, ours in OURS.items() if theirs not in ("colorswap", "mmvp_vlm")}
+    values_by_model = {
+        model.name: model.values
+        for model in published_models.read_models(ROOT / "experiments" / "published" / "models")
+    }
+    column_of = {theirs: "/".join(ours) for theirs, ours in OURS.items() if theirs not in ("colorswap", "mmvp_vlm")}
     for row, averages in published:
-        found = known.get(f"{row['arch']}, {row['pretrained']}")
-        if found and _model(row) != ("CLIP_ViT-B-16", "cc12m"):
-            for theirs, column in shown.items():
-                assert found[column] == pytest.approx(float(averages[theirs]), abs=0.005 + ALIKE), (row["arch"], column)
+        values = values_by_model.get(f"{row['arch']}, {row['pretrained']}")
+        if values and _model(row) != ("CLIP_ViT-B-16", "cc12m"):
+            for theirs, column in column_of.items():
+                assert values[column] == pytest.approx(float(averages[theirs]), abs=0.005 + ALIKE), (
+                    row["arch"],
+                    column,
+                )

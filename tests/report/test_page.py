@@ -13,8 +13,8 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import formats, page, plots
-from compclip.report.collect import Missing, collect
+from compclip.report import report_figures, report_files, report_page, run_details, table_formats
+from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
 
@@ -22,14 +22,16 @@ DEFAULTS = {"train": {"lr": 1e-6, "threads": 1}, "method": {"weight": 0.5}}
 VOID = {"meta", "br", "hr", "img"}
 
 
-def build(runs, missing=(), published=()):
+def build(runs, missing_results=(), published=()):
     official = fake_runs.OFFICIAL
-    return page.build(runs, fake_runs.BENCHMARKS, None, missing, published, lambda run: DEFAULTS, official=official)
+    return report_page.build_page(
+        runs, fake_runs.BENCHMARKS, None, missing_results, published, lambda run: DEFAULTS, official=official
+    )
 
 
 @pytest.fixture
 def report(tmp_path):
-    return build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
+    return build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
 
 
 class Reader(HTMLParser):
@@ -60,7 +62,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_nests_and_its_first_table_has_the_numbers(report):
-    rows = Reader(page.render(report)).tables[0]
+    rows = Reader(report_page.render_page(report)).tables[0]
     assert rows[1] == ["method", "seeds", "Comp ↑", "I2T ↑", "T2I ↑", "swap ↑", "brittleness ↓", "mean score",
                        "i2t recall at 1 ↑", "t2i recall at 1 ↑"]  # fmt: skip
     assert rows[2] == ["pretrained", "1", "45.0", "80.0", "60.0", "45.0", "25.0", "0.250", "80.0", "60.0"]
@@ -70,7 +72,7 @@ def test_the_page_nests_and_its_first_table_has_the_numbers(report):
 
 def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(report):
     """Every row bears its name; controls and hidden rows are the script's alone."""
-    html = page.render(report)
+    html = report_page.render_page(report)
     body = html[html.index("<body>") : html.index("<script>")]
     assert not re.search(r"<button|<input| hidden", body)
     first = body[body.index("<table") : body.index("</table>")]
@@ -81,28 +83,28 @@ def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(repo
 
 def test_a_long_list_of_methods_counts_its_variants():
     many = ["pretrained", "clic", *(f"clic.c{i}" for i in range(30))]
-    assert page.methods(many) == ["pretrained", "clic (31 variants)"]
-    assert page.methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
+    assert report_page.abbreviate_methods(many) == ["pretrained", "clic (31 variants)"]
+    assert report_page.abbreviate_methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
 
 
 def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
-    assert dict(page.facts(report))["GPU-hours"] == "–" and page.hours(report) == []
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
+    assert dict(report_page.list_facts(report))["GPU-hours"] == "–" and report_page.tabulate_hours(report) == []
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
         run.environment["device_seconds"] = seconds
-    made = build(runs)
-    assert dict(page.facts(made))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
-    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in page.hours(made)] == [
+    page = build(runs)
+    assert dict(report_page.list_facts(page))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
+    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in report_page.tabulate_hours(page)] == [
         [("negclip", 2, "1.50"), ("clic", 2, "2.00")]
     ]
-    assert [m.hours for m in page.details.machines(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
-    tables = Reader(page.render(made)).tables
+    assert [m.hours for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
+    tables = Reader(report_page.render_page(page)).tables
     assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
 
 
 def test_best_and_second_are_marked_on_the_page(report):
-    html = page.render(report)
+    html = report_page.render_page(report)
     best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
     second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 0.7500, 2 seeds"', html)
     assert best and second
@@ -110,18 +112,18 @@ def test_best_and_second_are_marked_on_the_page(report):
 
 def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
     """Numbers in the figures and a list that says whose they are; no list where names have room."""
-    runs = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    assert 'class="note key"' not in page.render(build(runs))
-    monkeypatch.setattr(plots, "CROWD", 2)
-    html = page.render(build(runs))
-    (listed,) = re.findall(r'<ul class="note key">(.*?)</ul>', html)
-    assert re.findall(r"<b>(\d+)</b> (\w+)", listed) == [("1", "pretrained"), ("2", "negclip"), ("3", "clic")]
+    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
+    assert 'class="note key"' not in report_page.render_page(build(runs))
+    monkeypatch.setattr(report_figures, "CROWD", 2)
+    html = report_page.render_page(build(runs))
+    (key_list,) = re.findall(r'<ul class="note key">(.*?)</ul>', html)
+    assert re.findall(r"<b>(\d+)</b> (\w+)", key_list) == [("1", "pretrained"), ("2", "negclip"), ("3", "clic")]
     first = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Compositionality against" in svg)
     assert set(re.findall(r'class="name"[^>]*>([^<]+)<', first)) == {"1", "2", "3"}
 
 
 def test_the_page_fetches_nothing(report):
-    html = page.render(report)
+    html = report_page.render_page(report)
     assert not re.search(r"(src|href)=\"(?!#)", html)
     assert not re.search(r"url\(|@import|https?://", html)
 
@@ -130,7 +132,7 @@ def test_the_page_escapes_what_files_say(tmp_path):
     runs = fake_runs.make(tmp_path)
     path = fake_runs.trained(runs, "clic-vit-scenes-0").environment
     path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "<script>alert(1)</script>"}))
-    html = page.render(build(collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
+    html = report_page.render_page(build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert" in html
 
@@ -138,13 +140,18 @@ def test_the_page_escapes_what_files_say(tmp_path):
 def test_missing_cells_are_named_on_a_partial_page(tmp_path):
     runs = fake_runs.make(tmp_path)
     cells = [*fake_runs.cells(), fake_runs.cell("fsc_clip")]
-    found, missing = collect(cells, fake_runs.BENCHMARKS, runs, partial=True)
-    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in page.render(build(found, missing))
+    collected, missing_results = collect_runs(cells, fake_runs.BENCHMARKS, runs, partial=True)
+    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in report_page.render_page(
+        build(collected, missing_results)
+    )
 
 
 def test_parameters_that_differ_from_the_defaults(report):
-    found = {method: [(s.key, s.value, s.default) for s in settings] for method, settings in page.settings(report)}
-    assert found == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
+    settings_by_method = {
+        method: [(s.key, s.value, s.default) for s in settings]
+        for method, settings in report_page.list_settings(report)
+    }
+    assert settings_by_method == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
 
 
 def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_path):
@@ -152,9 +159,11 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     runs = fake_runs.make(tmp_path, cells)
     path = fake_runs.trained(runs, "negclip-vit-coco-0").config
     path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
-    made = build(collect(cells, fake_runs.BENCHMARKS, runs)[0])
-    found = [(name, [(s.key, s.value) for s in settings]) for name, settings in page.settings(made)]
-    assert found == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
+    page = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
+    settings_by_name = [
+        (name, [(s.key, s.value) for s in settings]) for name, settings in report_page.list_settings(page)
+    ]
+    assert settings_by_name == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
                      ("clic", [("train.lr", "2e-06")])]  # fmt: skip
 
 
@@ -169,18 +178,18 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     ],
 )
 def test_numbers_as_shown(value, metric, sign, text):
-    assert formats.number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
+    assert table_formats.format_number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
 
 
 def test_markdown_latex_and_csv_say_the_same(report):
-    lines = formats.markdown(report.main, (), "legend").splitlines()
+    lines = table_formats.format_markdown(report.main, (), "legend").splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
-    tex = formats.latex(report.main)
+    tex = table_formats.format_latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
-    rows = list(csv.DictReader(formats.table_csv(report.main).splitlines()))
+    rows = list(csv.DictReader(table_formats.format_results_csv(report.main).splitlines()))
     (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
     assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")
     assert (row["items"], row["verdict"], row["seeds"]) == ("15", "", "2")
@@ -190,9 +199,9 @@ def test_markdown_latex_and_csv_say_the_same(report):
 
 
 def test_metrics_are_flat(report):
-    found = formats.metrics(report.main)
-    assert found["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
-    assert found["pretrained-vit-scenes/summary/T2I"] == 0.6
+    means = table_formats.flatten_means(report.main)
+    assert means["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
+    assert means["pretrained-vit-scenes/summary/T2I"] == 0.6
 
 
 @pytest.fixture
@@ -207,10 +216,10 @@ def project(tmp_path, monkeypatch):
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
     )
-    monkeypatch.setattr(report_command.read, "load", lambda path: params)
-    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command, "usual", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(report_command.stale, "check", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
+    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
+    monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: DEFAULTS)
+    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -233,11 +242,11 @@ def test_the_command_writes_the_same_bytes_twice(project):
 
 def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch):
     """`--out` may be a folder in which somebody keeps tables."""
-    mine = project / "out" / "plots" / "mine.csv"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("a,b\n")
+    foreign_file = project / "out" / "plots" / "mine.csv"
+    foreign_file.parent.mkdir(parents=True)
+    foreign_file.write_text("a,b\n")
     assert report_command.main(["--out", "out"]) == 0
-    monkeypatch.setattr(report_command.grid, "cells", lambda params: fake_runs.cells(("pretrained", "clic")))
+    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells(("pretrained", "clic")))
     assert report_command.main(["--out", "out"]) == 0
     plots = sorted(name for name in files(project / "out") if name.startswith("plots/"))
     assert plots == ["plots/.written.json", "plots/loss/clic-vit-scenes.csv", "plots/mine.csv", "plots/tradeoff.csv"]
@@ -248,13 +257,13 @@ NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 def test_what_a_run_s_files_hold_stays_text(tmp_path):
     """Whoever made them wrote the machine, the parameters, the reasons and the names of the loss terms."""
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     for run in runs:
         run.environment.update(device=NASTY, git_commit=NASTY, dropped={NASTY: 1}, packages={NASTY: NASTY})
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
-    made = build(runs, [Missing(NASTY, NASTY)])
-    report_command.write(made, tmp_path / "out")
+    page = build(runs, [MissingResult(NASTY, NASTY)])
+    report_files.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html
@@ -295,44 +304,44 @@ def test_published_numbers_stand_beside_ours(project):
     ("text", "message"),
     [
         ("paper,table\n", "no column 'row'"),
-        (",".join(report_command.published.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
+        (",".join(report_command.published_numbers.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
     ],
 )
 def test_a_bad_published_table_is_named(tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        report_command.published.read(tmp_path)
+        report_command.published_numbers.read_numbers(tmp_path)
 
 
 def test_the_defaults_are_the_common_training_and_the_method_s_own():
     params = SimpleNamespace(train=report_command.sections.Train(lr=0.5))
     run = SimpleNamespace(cell=fake_runs.cell("fsc_clip.lora"))
-    found = report_command.usual(params)(run)
-    assert found["train"]["lr"] == 0.5
-    assert found["method"]["gamma"] == 2.0
+    defaults = report_command.make_defaults(params)(run)
+    assert defaults["train"]["lr"] == 0.5
+    assert defaults["method"]["gamma"] == 2.0
 
 
 def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
     """With the runs whose texts it read; a report without one has no such line."""
-    made = fake_runs.make(tmp_path / "other")
-    path = fake_runs.result(made, "negclip-vit-scenes-1", "sugarcrepe")
+    root = fake_runs.make(tmp_path / "other")
+    path = fake_runs.result(root, "negclip-vit-scenes-1", "sugarcrepe")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, made)
-    assert page.facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
-    assert "stand-in tokenizer" not in dict(page.facts(report))
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
+    assert report_page.list_facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
+    assert "stand-in tokenizer" not in dict(report_page.list_facts(report))
 
 
 def test_the_trained_parameters_are_shown(tmp_path):
     """Of how many, for each run that says; a run made before they were counted shows a dash."""
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = page.render(page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
+    html = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
-    assert [m.trained for m in page.details.machines(runs)][:-1] == ["–"] * (len(runs) - 1)
+    assert [m.trained for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
 
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
-    params = report_command.read.load("params.yaml")
+    params = report_command.read.load_params("params.yaml")
     params.report.reference, params.grid = "clik", SimpleNamespace(methods=list(fake_runs.METHODS))
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
@@ -342,3 +351,9 @@ def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project,
     params.report.reference = "clic"
     assert report_command.main([]) == 0
     assert "## Difference to clic: vit / scenes" in (project / "reports" / "report.md").read_text()
+
+
+def test_the_former_name_of_validity_says_the_new_one(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["report", "validity"])
+    assert entry(report_command.main) == 2
+    assert "run `python -m compclip validity`" in capsys.readouterr().err

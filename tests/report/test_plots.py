@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.report import plots
-from compclip.report.collect import collect
+from compclip.report import report_figures
+from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 
 
 @pytest.fixture
 def clic(tmp_path):
-    return collect(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+    return collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
 
 
 @pytest.mark.parametrize(
@@ -28,81 +28,88 @@ def clic(tmp_path):
     ],
 )
 def test_ticks_are_round_and_enclose_the_values(values, ticks):
-    assert plots.axis(values, 0, 100).ticks == pytest.approx(ticks)
+    assert report_figures.linear_axis(values, 0, 100).ticks == pytest.approx(ticks)
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20))
 def test_an_axis_holds_all_its_values_within_its_pixels(values):
-    found = plots.axis(values, 10, 110)
-    assert 2 <= len(found.ticks) <= 9
-    assert all(10 - 0.1 <= found(v) <= 110 + 0.1 for v in values)
+    axis = report_figures.linear_axis(values, 10, 110)
+    assert 2 <= len(axis.ticks) <= 9
+    assert all(10 - 0.1 <= axis(v) <= 110 + 0.1 for v in values)
 
 
 def test_terms_leave_out_what_is_no_loss(clic):
-    assert plots.terms(clic) == ["clip", "local"]
+    assert report_figures.list_terms(clic) == ["clip", "local"]
 
 
 def test_series_of_both_seeds(clic):
-    steps, values = plots.series(clic, "clip")
+    steps, values = report_figures.collect_series(clic, "clip")
     assert steps == [10, 20, 30]
     assert values.tolist() == [[2.5, 2.0, 1.5], [3.5, 3.0, 2.5]]
 
 
 def test_a_seed_that_logged_fewer_steps_bounds_the_series(clic):
     clic[1].curve.pop()
-    assert plots.series(clic, "clip")[0] == [10, 20]
+    assert report_figures.collect_series(clic, "clip")[0] == [10, 20]
 
 
 def test_thinning_takes_means_of_neighbours():
-    at, values = plots.thin([1, 2, 3, 4], np.array([[1.0, 3.0, 5.0, 9.0]]), points=2)
+    at, values = report_figures.average_neighbours([1, 2, 3, 4], np.array([[1.0, 3.0, 5.0, 9.0]]), points=2)
     assert at.tolist() == [1.5, 3.5]
     assert values.tolist() == [[2.0, 7.0]]
 
 
 def test_loss_csv_has_the_mean_over_seeds(clic):
-    assert plots.loss_csv(clic).splitlines() == ["step,loss,clip,local", "10,3.5,3,0.5", "20,3,2.5,0.5", "30,2.5,2,0.5"]
+    assert report_figures.format_loss_csv(clic).splitlines() == [
+        "step,loss,clip,local",
+        "10,3.5,3,0.5",
+        "20,3,2.5,0.5",
+        "30,2.5,2,0.5",
+    ]
 
 
 def test_a_run_without_a_curve_has_no_figure(clic):
     for run in clic:
         run.curve.clear()
-    assert plots.loss_svg(clic, "x") == plots.loss_csv(clic) == ""
+    assert report_figures.draw_loss(clic, "x") == report_figures.format_loss_csv(clic) == ""
 
 
 def test_each_term_has_a_line_and_a_band(clic):
-    svg = plots.loss_svg(clic, "Loss of clic")
+    svg = report_figures.draw_loss(clic, "Loss of clic")
     assert svg.count('class="line') == svg.count('class="band') == 3
     assert re.findall(r'class="label"[^>]*>(\w+)<', svg) == ["total", "clip", "local"]
 
 
 def test_labels_of_close_points_do_not_overlap():
-    points = [plots.Point(f"method_{i}", 50 + 0.1 * i, 60 + 0.05 * i) for i in range(5)]
-    points.append(plots.Point("far", 70, 80))
-    svg = plots.tradeoff_svg(points, "ZS")
+    points = [report_figures.TradeoffPoint(f"method_{i}", 50 + 0.1 * i, 60 + 0.05 * i) for i in range(5)]
+    points.append(report_figures.TradeoffPoint("far", 70, 80))
+    svg = report_figures.draw_tradeoff(points, "ZS")
     places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)<', svg)
     boxes = [(float(x), float(y) - 8, float(x) + 6.6 * len(name), float(y) + 2) for x, y, name in places]
     assert len(boxes) == 6
-    assert not any(plots._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert not any(report_figures._boxes_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_a_crowd_has_numbers_that_do_not_overlap():
     """More rows than there is room for names: every point keeps a label of its own, inside the figure."""
-    points = [plots.Point(f"method.variant_{i}", 60 + 0.7 * (i % 6), 60 + 0.9 * (i // 6)) for i in range(27)]
-    points.append(plots.Point("pretrained", 20, 40))
-    short = plots.numbers([p.name for p in points])
-    svg = plots.tradeoff_svg(points, "ZS", short)
+    points = [
+        report_figures.TradeoffPoint(f"method.variant_{i}", 60 + 0.7 * (i % 6), 60 + 0.9 * (i // 6)) for i in range(27)
+    ]
+    points.append(report_figures.TradeoffPoint("pretrained", 20, 40))
+    short = report_figures.number_methods([p.name for p in points])
+    svg = report_figures.draw_tradeoff(points, "ZS", short)
     places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)<', svg)
     assert [name for *_, name in places] == [str(i) for i in range(1, 29)]
     assert all(float(x) > 58 and float(x) + 6.6 * len(name) < 405 for x, _, name in places)
     boxes = [(float(x), float(y) - 8, float(x) + 6.6 * len(name), float(y) + 2) for x, y, name in places]
-    assert not any(plots._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert not any(report_figures._boxes_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_a_dozen_rows_keep_their_names():
-    assert plots.numbers([f"m{i}" for i in range(12)]) == {}
+    assert report_figures.number_methods([f"m{i}" for i in range(12)]) == {}
 
 
 def test_the_small_interval_puts_zero_in_the_middle():
-    svg = plots.interval_svg(0.1, 0.3, 0.2, 0.4, 1)
+    svg = report_figures.draw_interval(0.1, 0.3, 0.2, 0.4, 1)
     assert 'class="zero" x1="48.0"' in svg
     assert 'class="range good" x1="59.5"' in svg

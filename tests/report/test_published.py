@@ -9,12 +9,12 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.report import published
-from compclip.report.tables import Column, Group, Row, Statistic
+from compclip.report import published_numbers
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
-NUMBERS = published.read(FOLDER)
+NUMBERS = published_numbers.read_numbers(FOLDER)
 ROUNDED = 0.1 + 1e-6  # a rounded mean against the mean of rounded numbers: half a digit each
 ELSEWHERE = {  # benchmarks without a module here, and means over benchmarks
     "aro", "crepe", "eqben", "imagecode", "svo_probes", "valse", "vl_checklist", "whatsup", "spec", "overall", "summary",
@@ -41,13 +41,13 @@ def table(paper, name):
     """A table's rows by their label, each column -> value."""
     numbers = [n for n in NUMBERS if (n.paper, n.table) == (paper, name)]
     return {
-        model: {c: float(n.value) for c, n in row.items()} for model, row in published.rows(numbers).items()
+        model: {c: float(n.value) for c, n in row.items()} for model, row in published_numbers.group_by_model(numbers).items()
     }  # fmt: skip
 
 
 def row(paper, name, label):
-    (found,) = [values for model, values in table(paper, name).items() if model[0] == label]
-    return found
+    (matching_row,) = [values for model, values in table(paper, name).items() if model[0] == label]
+    return matching_row
 
 
 def mean(values):
@@ -55,8 +55,8 @@ def mean(values):
 
 
 def test_every_table_has_all_its_rows():
-    found = {(n.paper, n.table) for n in NUMBERS}
-    assert {key: len(table(*key)) for key in found} == TABLES
+    table_names = {(n.paper, n.table) for n in NUMBERS}
+    assert {key: len(table(*key)) for key in table_names} == TABLES
 
 
 def test_no_number_stands_twice():
@@ -66,12 +66,12 @@ def test_no_number_stands_twice():
 
 def test_every_name_resolves():
     """Methods are modules of ours, benchmarks too (with a data set's name behind), metrics have the report's names."""
-    benchmarks = set(plugins.names("compclip.benchmarks"))
+    benchmarks = set(plugins.list_plugins("compclip.benchmarks"))
     for n in NUMBERS:
         base = n.method.partition(".")[0]
-        assert not base or base in plugins.names("compclip.methods"), n
-        known = any(n.benchmark == b or n.benchmark.startswith(f"{b}_") for b in benchmarks)
-        assert known or n.benchmark in ELSEWHERE, n
+        assert not base or base in plugins.list_plugins("compclip.methods"), n
+        is_ours = any(n.benchmark == b or n.benchmark.startswith(f"{b}_") for b in benchmarks)
+        assert is_ours or n.benchmark in ELSEWHERE, n
         assert re.fullmatch(METRICS, n.metric), n
 
 
@@ -84,9 +84,9 @@ def test_percent_and_scores_are_in_their_range():
 def test_fsc_comp_is_the_mean_of_its_eleven_benchmarks():
     checked = 0
     for model, values in table("FSC-CLIP", "main").items():
-        parts = [v for c, v in values.items() if not c.startswith("summary/")]
-        if len(parts) == 11:
-            assert values["summary/Comp"] == pytest.approx(mean(parts), abs=ROUNDED), model
+        benchmark_values = [v for c, v in values.items() if not c.startswith("summary/")]
+        if len(benchmark_values) == 11:
+            assert values["summary/Comp"] == pytest.approx(mean(benchmark_values), abs=ROUNDED), model
             checked += 1
     assert checked == 18
 
@@ -95,21 +95,21 @@ def test_fsc_comp_is_the_mean_of_its_eleven_benchmarks():
 def test_fsc_retrieval_is_the_mean_of_three_data_sets(way):
     main = {model[0]: values for model, values in table("FSC-CLIP", "main").items()}
     for model, values in table("FSC-CLIP", "retrieval").items():
-        parts = [v for c, v in values.items() if c.endswith(f"{way}_recall_at_1")]
+        recalls = [v for c, v in values.items() if c.endswith(f"{way}_recall_at_1")]
         stated = values[f"summary/{way.upper()}"]
-        assert len(parts) == 3
-        assert stated == pytest.approx(mean(parts), abs=ROUNDED), model
+        assert len(recalls) == 3
+        assert stated == pytest.approx(mean(recalls), abs=ROUNDED), model
         if model[0] in ("CLIP", "CLoVe", "NegCLIP, authors' checkpoint"):
             assert main[model[0]][f"summary/{way.upper()}"] == stated
 
 
 @pytest.mark.parametrize(
-    ("label", "same"), [("sensitivity: local weight", "3 lambda_local 0.2"), ("attention norm", "6 minmax"),
+    ("label", "full_label"), [("sensitivity: local weight", "3 lambda_local 0.2"), ("attention norm", "6 minmax"),
                         ("sensitivity: focal gamma", "3 gamma 2.0"), ("sensitivity: label smoothing", "2 epsilon 0.02")]
 )  # fmt: skip
-def test_fsc_ablations_hold_the_full_model(label, same):
+def test_fsc_ablations_hold_the_full_model(label, full_label):
     full = row("FSC-CLIP", "components", "6 full")
-    assert row("FSC-CLIP", label, same) == full
+    assert row("FSC-CLIP", label, full_label) == full
     main = table("FSC-CLIP", "main")[("FSC-CLIP", "fsc_clip", "ViT-B/32", "LAION-COCO 100K")]
     assert {c: v for c, v in main.items() if c in full} == full
 
@@ -133,9 +133,9 @@ def test_fsc_differences_that_the_text_states():
 @pytest.mark.parametrize(("name", "columns"), [("Table 2", 12), ("Table A5", 8)])
 def test_c2lip_averages(name, columns):
     for model, values in table("C2LIP", name).items():
-        parts = [v for c, v in values.items() if c != "overall/average"]
-        assert len(parts) == columns
-        assert values["overall/average"] == pytest.approx(mean(parts), abs=ROUNDED), model
+        column_values = [v for c, v in values.items() if c != "overall/average"]
+        assert len(column_values) == columns
+        assert values["overall/average"] == pytest.approx(mean(column_values), abs=ROUNDED), model
 
 
 @pytest.mark.parametrize("name", ["Table 16", "Table 17", "Table 18"])
@@ -143,23 +143,25 @@ def test_clic_averages_of_itt(name):
     """The mean of the five subsets of SugarCrepe++."""
     subsets = ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att")
     for model, values in table("CLIC", name).items():
-        found = [values[f"sugarcrepe_pp/{subset}_itt"] for subset in subsets]
-        assert values["sugarcrepe_pp/average_itt"] == pytest.approx(mean(found), abs=ROUNDED), model
+        subset_values = [values[f"sugarcrepe_pp/{subset}_itt"] for subset in subsets]
+        assert values["sugarcrepe_pp/average_itt"] == pytest.approx(mean(subset_values), abs=ROUNDED), model
 
 
 def test_clic_subsets_agree_with_table_3():
     """But for the three places that the README names."""
-    whole, apart, checked = table("CLIC", "Table 3"), [], 0
-    of = {"sugarcrepe/add": 2, "sugarcrepe/replace": 3, "sugarcrepe/swap": 2}
+    main_table, apart, checked = table("CLIC", "Table 3"), [], 0
+    subset_counts = {"sugarcrepe/add": 2, "sugarcrepe/replace": 3, "sugarcrepe/swap": 2}
     for name in ("Table 17", "Table 18"):
         for model, values in table("CLIC", name).items():
-            if model not in whole:  # EVA02 is not in it
+            if model not in main_table:  # EVA02 is not in it
                 continue
-            made = {kind: mean([v for c, v in values.items() if c.startswith(f"{kind}_")]) for kind in of}
-            made |= {f"sugarcrepe_pp/{k}_itt": mean([v for c, v in values.items() if c.startswith(f"sugarcrepe_pp/{k}_")])
+            subset_means = {
+                kind: mean([v for c, v in values.items() if c.startswith(f"{kind}_")]) for kind in subset_counts
+            }
+            subset_means |= {f"sugarcrepe_pp/{k}_itt": mean([v for c, v in values.items() if c.startswith(f"sugarcrepe_pp/{k}_")])
                      for k in ("replace", "swap")}  # fmt: skip
-            tot = [whole[model][f"sugarcrepe_pp/{k}_tot"] for k in ("replace", "swap")]
-            pairs = [(c, v, whole[model][c]) for c, v in made.items()]
+            tot = [main_table[model][f"sugarcrepe_pp/{k}_tot"] for k in ("replace", "swap")]
+            pairs = [(c, v, main_table[model][c]) for c, v in subset_means.items()]
             pairs.append(("tot", values["sugarcrepe_pp/average_tot"], (3 * tot[0] + 2 * tot[1]) / 5))
             apart += [(model[0], model[2], c) for c, ours, theirs in pairs if abs(ours - theirs) > 0.15]
             checked += len(pairs)
@@ -194,10 +196,10 @@ def test_c2lip_ablation_averages_and_the_gains_in_its_brackets():
 
 def test_c2lip_s_subsets_are_those_of_its_main_table():
     for label, main in (("SigLIP", "SigLIP"), ("fine-tuned", "SigLIP fine-tuned"), ("+ xac", "C2LIP")):
-        parts, whole = row("C2LIP", "Table 5", label), row("C2LIP", "Table 2", main)
+        subset_row, main_row = row("C2LIP", "Table 5", label), row("C2LIP", "Table 2", main)
         for kind in ("add", "replace", "swap"):
-            members = [v for c, v in parts.items() if c.startswith(f"sugarcrepe/{kind}_")]
-            assert whole[f"sugarcrepe/{kind}"] == pytest.approx(mean(members), abs=ROUNDED)
+            members = [v for c, v in subset_row.items() if c.startswith(f"sugarcrepe/{kind}_")]
+            assert main_row[f"sugarcrepe/{kind}"] == pytest.approx(mean(members), abs=ROUNDED)
     assert row("C2LIP", "Table A2", "npc 1, xac 0.01") == {"sugarcrepe/average": 85.6}
 
 
@@ -205,21 +207,23 @@ def test_hard_positives_gap_is_original_minus_augmented():
     checked = 0
     for name, kind in product(("Table 4", "Table 5"), ("replace_relations", "replace_attributes", "replace", "swap")):
         for model, values in table("Hard Positives", name).items():
-            found = [values.get(f"hard_positives/{kind}_{m}") for m in ("original", "augmented", "gap", "brittleness")]
-            if found[0] is not None:
-                assert found[2] == pytest.approx(found[0] - found[1], abs=0.1 + 1e-6), model
+            metric_values = [
+                values.get(f"hard_positives/{kind}_{m}") for m in ("original", "augmented", "gap", "brittleness")
+            ]
+            if metric_values[0] is not None:
+                assert metric_values[2] == pytest.approx(metric_values[0] - metric_values[1], abs=0.1 + 1e-6), model
                 # a wrong rewording below the negative is one of the two orders that brittleness counts
-                assert found[3] is None or found[3] >= found[2] - ROUNDED, model
+                assert metric_values[3] is None or metric_values[3] >= metric_values[2] - ROUNDED, model
                 checked += 1
     assert checked == 24 + 6
 
 
 def test_hard_positives_replace_weighs_relations_and_attributes_by_their_counts():
-    parts, whole = row("Hard Positives", "Table 4", "CLIP"), row("Hard Positives", "Table 5", "CLIP ViT-B/32")
+    kind_row, pooled_row = row("Hard Positives", "Table 4", "CLIP"), row("Hard Positives", "Table 5", "CLIP ViT-B/32")
     for metric in ("original", "augmented", "brittleness"):
-        relations, attributes = (parts[f"hard_positives/replace_{k}_{metric}"] for k in ("relations", "attributes"))
+        relations, attributes = (kind_row[f"hard_positives/replace_{k}_{metric}"] for k in ("relations", "attributes"))
         pooled = (16_868 * relations + 10_575 * attributes) / 27_443
-        assert whole[f"hard_positives/replace_{metric}"] == pytest.approx(pooled, abs=ROUNDED)
+        assert pooled_row[f"hard_positives/replace_{metric}"] == pytest.approx(pooled, abs=ROUNDED)
 
 
 def test_hard_positives_mean_scores_fall_by_what_the_text_states():
@@ -233,12 +237,12 @@ def test_hard_positives_mean_scores_fall_by_what_the_text_states():
 
 def test_a_model_has_the_same_number_in_every_table_of_a_paper():
     """But for the three places that the README names."""
-    seen: dict[tuple, tuple[str, float]] = {}
+    first_values: dict[tuple, tuple[str, float]] = {}
     apart = []
     for n in NUMBERS:
         if n.method and n.benchmark != "overall":
             key = (n.paper, n.method, n.backbone, n.data, n.column)
-            first = seen.setdefault(key, (n.table, float(n.value)))
+            first = first_values.setdefault(key, (n.table, float(n.value)))
             if first[1] != float(n.value):
                 apart.append((n.method, n.column, round(float(n.value) - first[1], 1)))
     assert apart == [
@@ -249,19 +253,20 @@ def test_a_model_has_the_same_number_in_every_table_of_a_paper():
 
 
 def test_the_change_beside_a_number_keeps_its_digits():
-    made = [
-        published.Number("p", "t", "a", m, "b", "", "x", "y", v) for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
+    numbers = [
+        published_numbers.PublishedNumber("p", "t", "a", m, "b", "", "x", "y", v)
+        for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
     ]
-    base, ours = made
-    assert published._cell(ours, base) == "49.85 (−10.65)"
-    assert published._cell(base, None) == "60.5"
-    assert published._cell(None, base) == "–"
+    base, ours = numbers
+    assert published_numbers._format_printed_cell(ours, base) == "49.85 (−10.65)"
+    assert published_numbers._format_printed_cell(base, None) == "60.5"
+    assert published_numbers._format_printed_cell(None, base) == "–"
 
 
 def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
     """CLIC, C2LIP and Hard Positives score the published weights: C2LIP by GELU, so that its ImageNet is 55.7, CLIC's 60.9."""
-    named = {(n.paper, n.data) for n in NUMBERS if n.method == "negclip"}
-    assert named and {paper for paper, _ in named} == {"FSC-CLIP"}
+    papers_and_data = {(n.paper, n.data) for n in NUMBERS if n.method == "negclip"}
+    assert papers_and_data and {paper for paper, _ in papers_and_data} == {"FSC-CLIP"}
     imagenet = {n.paper: n.value for n in NUMBERS if (n.row, n.column) == ("NegCLIP", "zeroshot_imagenet/top_1")
                 and n.method == "released.negclip"}  # fmt: skip
     assert imagenet == {"CLIC": "60.9", "C2LIP": "55.7"}
@@ -269,26 +274,33 @@ def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
 
 def test_differences_of_a_method_that_the_paper_did_not_train_are_its_checkpoint_s():
     def row(method, value, table="t"):
-        return published.Number("p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value)
+        return published_numbers.PublishedNumber(
+            "p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value
+        )
 
-    asked = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
+    query = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
     scored = [row("clic", "80.0"), row("released.negclip", "75.0")]
-    assert published.differences(scored, *asked) == [5.0]
-    assert published.differences([*scored, row("negclip", "70.0")], *asked) == [10.0], "its own training goes before"
+    assert published_numbers.list_printed_differences(scored, *query) == [5.0]
+    assert published_numbers.list_printed_differences([*scored, row("negclip", "70.0")], *query) == [10.0], (
+        "its own training goes before"
+    )
 
 
 def test_differences_pair_rows_of_one_backbone_and_data_set():
     def number(row, method, backbone, data, value):
-        return published.Number("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)
+        return published_numbers.PublishedNumber("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)
 
     numbers = [
         number("CLIP", "pretrained", "B/32", "", "60.0"), number("CLIP", "pretrained", "B/16", "", "62.0"),
         number("a", "clic", "B/32", "COCO", "70.0"), number("b", "clic", "B/32", "LAION", "71.5"),
         number("c", "negclip", "B/32", "COCO", "75.0"), number("d", "", "B/32", "COCO", "99.0"),
     ]  # fmt: skip
-    assert published.differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/swap") == [10.0, 11.5]
-    assert published.differences(numbers, "p", "t", "clic", "negclip", "sugarcrepe/swap") == [-5.0]
-    assert published.differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/add") == []
+    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/swap") == [
+        10.0,
+        11.5,
+    ]
+    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "negclip", "sugarcrepe/swap") == [-5.0]
+    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/add") == []
 
 
 @pytest.mark.parametrize(
@@ -299,21 +311,21 @@ def test_differences_pair_rows_of_one_backbone_and_data_set():
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
-    (tmp_path / "bad.csv").write_text(",".join(published.FIELDS) + "\n" + line + "\n")
+    (tmp_path / "bad.csv").write_text(",".join(published_numbers.FIELDS) + "\n" + line + "\n")
     with pytest.raises(UserError, match=message):
-        published.read(tmp_path)
+        published_numbers.read_numbers(tmp_path)
 
 
 def compared(rows, numbers):
     """The lines of a comparison on ViT-B/32, of rows with one number each."""
     column = Column("sugarcrepe", "swap")
-    made = tuple(Row(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
-    found = published.compare(numbers, Group("vit_b_32", "scenes", (column,), made))
-    return [(line.label, line.ours, line.cells[0]) for comparison in found for line in comparison.lines]
+    method_rows = tuple(MethodRow(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
+    comparisons = published_numbers.compare_tables(numbers, ResultTable("vit_b_32", "scenes", (column,), method_rows))
+    return [(line.label, line.ours, line.cells[0]) for comparison in comparisons for line in comparison.lines]
 
 
 def printed(method, value, data="", row="theirs"):
-    return published.Number("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
+    return published_numbers.PublishedNumber("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
 
 
 def test_a_checkpoint_that_disagrees_with_what_is_printed_is_marked():

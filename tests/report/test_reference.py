@@ -8,30 +8,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import __main__ as report_command
-from compclip.report import comparison, formats, page, reference_table, tables
-from compclip.report.collect import collect
-from compclip.report.tables import Column, Group, Row
-from compclip.runs.folder import Trained
-from compclip.runs.items import COMPOSITION, Items
-from compclip.runs.results import FinishedRun, Result
+from compclip.report import report_files, report_page, table_formats, table_layout, table_rows, tables
+from compclip.report.run_collection import collect_runs
+from compclip.report.tables import Column, MethodRow, ResultTable
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 
-def built(tmp_path, cells, against="clic"):
+def built(tmp_path, cells, reference="clic"):
     """The page of some cells' made results."""
-    runs, _ = collect(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return page.build(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, against=against)
+    runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
+    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference)
 
 
-def found(made):
+def read_statistics(page):
     """method -> column name -> statistic."""
-    (group,) = made.contrasts
+    (group,) = page.contrasts
     return {r.method: {c.name: e for c, e in zip(group.columns, r.statistics, strict=True)} for r in group.rows}
 
 
 @pytest.fixture
-def made(tmp_path):
+def page(tmp_path):
     return built(tmp_path, fake_runs.cells())
 
 
@@ -53,25 +52,25 @@ T3, T1, BETWEEN = 3.1824, 12.7062, 4.606
         ("retrieval/i2t_recall_at_1", -0.4, 0.04 + 0.035 - 0.015, BETWEEN, 5),
     ],
 )
-def test_differences_and_intervals_by_hand(made, column, mean, variance, t, items):
-    ours = found(made)["negclip"][column]
+def test_differences_and_intervals_by_hand(page, column, mean, variance, t, items):
+    ours = read_statistics(page)["negclip"][column]
     half = t * variance**0.5
     assert ours.change == ours.difference.estimate == pytest.approx(mean)
     assert (ours.difference.low, ours.difference.high) == pytest.approx((mean - half, mean + half), abs=2e-3)
-    assert (ours.difference.items, ours.seeds, ours.over, ours.verdict) == (items, 2, "seeds and items", 0)
+    assert (ours.difference.items, ours.seeds, ours.basis, ours.verdict) == (items, 2, "seeds and items", 0)
 
 
-def scored(method, seed, right, metric, of=400, keep=True):
+def scored(method, seed, right, metric, total=400, keep=True):
     """A run with `right` of `of` items of one metric right."""
-    items = {metric: Items(tuple(map(str, range(of))), (np.arange(of) < right) * 1.0)} if keep else {}
-    result = Result("b", "b", COMPOSITION, {metric: right / of}, items=items)
+    items = {metric: Items(tuple(map(str, range(total))), (np.arange(total) < right) * 1.0)} if keep else {}
+    result = Result("b", "b", COMPOSITION, {metric: right / total}, items=items)
     return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"b": result})
 
 
 def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
     runs = [{s: scored(m, s, n, column.metric, **how) for s, n in enumerate(r)} for m, r in enumerate((ours, theirs))]
-    return comparison.difference(column, *runs)
+    return table_rows.compute_difference(column, *runs)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_marks_say_which_is_better(column, verdict):
     """Brittleness is better when lower, and of scores neither is."""
     for sign in (1, -1):
         ours = compared(column, *[(300, 304, 302), (200, 203, 199)][::sign])
-        assert (ours.verdict, ours.over, ours.difference.sign) == (sign * verdict, "seeds and items", sign)
+        assert (ours.verdict, ours.basis, ours.difference.sign) == (sign * verdict, "seeds and items", sign)
 
 
 def test_seeds_that_scatter_leave_it_open_though_every_one_s_items_decide():
@@ -90,7 +89,7 @@ def test_seeds_that_scatter_leave_it_open_though_every_one_s_items_decide():
     assert compared(column, (320, 220, 270), (200, 200, 200)).verdict == 0
     for right in (320, 220, 270):
         alone = compared(column, (right,), (200,))
-        assert (alone.verdict, alone.over) == (1, "items alone")
+        assert (alone.verdict, alone.basis) == (1, "items alone")
 
 
 def test_a_metric_without_items_is_judged_by_its_seeds():
@@ -98,22 +97,22 @@ def test_a_metric_without_items_is_judged_by_its_seeds():
     ours = compared(Column("b", "swap"), (300, 304, 308), (200, 200, 200), keep=False)
     half = 4.3027 * 0.01 / 3**0.5
     assert (ours.difference.low, ours.difference.high) == pytest.approx((0.26 - half, 0.26 + half))
-    assert (ours.difference.items, ours.over, ours.verdict) == (0, "seeds alone", 1)
+    assert (ours.difference.items, ours.basis, ours.verdict) == (0, "seeds alone", 1)
     single = compared(Column("b", "swap"), (300,), (200,), keep=False)
-    assert (single.change, single.difference, single.over, single.verdict) == (0.25, None, "", 0)
+    assert (single.change, single.difference, single.basis, single.verdict) == (0.25, None, "", 0)
 
 
 def test_only_seeds_of_both_count(tmp_path):
     """And of a single one the interval is over the items alone."""
     cells = [fake_runs.cell("negclip", seed=s) for s in (0, 1, 2)] + [fake_runs.cell("clic", seed=s) for s in (1, 2)]
-    made = built(tmp_path / "two", cells)
-    assert made.contrasts[0].rows[0].seeds == 2
+    page = built(tmp_path / "two", cells)
+    assert page.contrasts[0].rows[0].seeds == 2
     # swap of negclip: 0.7, 0.9, 0.85, of clic 0.75 with every seed
-    swap = found(made)["negclip"]["sugarcrepe/swap"]
+    swap = read_statistics(page)["negclip"]["sugarcrepe/swap"]
     assert (swap.change, swap.seeds) == (pytest.approx((0.9 + 0.85) / 2 - 0.75), 2)
-    single = found(built(tmp_path / "one", cells[:4]))["negclip"]
+    single = read_statistics(built(tmp_path / "one", cells[:4]))["negclip"]
     swap, bad = single["sugarcrepe/swap"], single["hard_positives/brittleness"]
-    assert (swap.change, swap.seeds, swap.over) == (pytest.approx(0.9 - 0.75), 1, "items alone")
+    assert (swap.change, swap.seeds, swap.basis) == (pytest.approx(0.9 - 0.75), 1, "items alone")
     half = T3 * (1 / 12) ** 0.5  # negclip 1110, clic 1000: 0 1 1 0
     assert (bad.difference.low, bad.difference.high) == pytest.approx((0.5 - half, 0.5 + half))
     (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).contrasts[0].rows
@@ -122,44 +121,50 @@ def test_only_seeds_of_both_count(tmp_path):
 
 def test_rows_are_all_others_of_each_table(tmp_path):
     cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
-    made = built(tmp_path, [cell for cell in cells if cell.place != "clic/vit-coco-0"])
-    assert [[row.method for row in group.rows] for group in made.contrasts] == [["pretrained", "negclip"], []]
-    assert "There is no run of clic" not in page.render(made)
-    assert built(tmp_path, cells, against="").contrasts == ()
+    page = built(tmp_path, [cell for cell in cells if cell.folder != "clic/vit-coco-0"])
+    assert [[row.method for row in group.rows] for group in page.contrasts] == [["pretrained", "negclip"], []]
+    assert "There is no run of clic" not in report_page.render_page(page)
+    assert built(tmp_path, cells, reference="").contrasts == ()
 
 
-def test_the_pretrained_row_is_the_other_table_s_turned_round(made):
+def test_the_pretrained_row_is_the_other_table_s_turned_round(page):
     """One rule for both: clic - pretrained and pretrained - clic, over seeds and items together."""
-    turned = {c.name: e for c, e in zip(made.main[0].columns, made.main[0].rows[2].statistics, strict=True)}
-    for name, ours in found(made)["pretrained"].items():
+    turned = {c.name: e for c, e in zip(page.main[0].columns, page.main[0].rows[2].statistics, strict=True)}
+    for name, ours in read_statistics(page)["pretrained"].items():
         assert ours.change == pytest.approx(-turned[name].change), name
-        other = turned[name].difference
-        assert (ours.difference.low, ours.difference.high) == pytest.approx((-other.high, -other.low)), name
-        assert (ours.over, ours.difference.items, ours.seeds) == (turned[name].over, other.items, turned[name].seeds)
+        main_difference = turned[name].difference
+        assert (ours.difference.low, ours.difference.high) == pytest.approx(
+            (-main_difference.high, -main_difference.low)
+        ), name
+        assert (ours.basis, ours.difference.items, ours.seeds) == (
+            turned[name].basis,
+            main_difference.items,
+            turned[name].seeds,
+        )
 
 
-def test_further_methods_change_no_interval(made, tmp_path):
-    again = found(built(tmp_path / "fewer", fake_runs.cells(("negclip", "clic"))))
-    assert again["negclip"] == found(made)["negclip"]
+def test_further_methods_change_no_interval(page, tmp_path):
+    again = read_statistics(built(tmp_path / "fewer", fake_runs.cells(("negclip", "clic"))))
+    assert again["negclip"] == read_statistics(page)["negclip"]
 
 
-def test_page_markdown_csv_and_latex_say_the_same(made):
-    text = page.render(made)
+def test_page_markdown_csv_and_latex_say_the_same(page):
+    text = report_page.render_page(page)
     section = text.partition('<h2 id="reference">Difference to clic</h2>')[2].partition("<h2 ")[0]
     row = section.partition('<tr data-name="negclip">')[2].partition("</tr>")[0]
     assert '<a href="#reference">To clic</a>' in text
-    ours = found(made)["negclip"]["hard_positives/brittleness"]
+    ours = read_statistics(page)["negclip"]["hard_positives/brittleness"]
     between = f"[−{-100 * ours.difference.low:.1f}, +{100 * ours.difference.high:.1f}]"
     assert f'<span class="value">+50.0</span><span class="mark"></span><small>{between}</small>' in row
     assert "over seeds and items: 2 seeds, 4 item pairs" in row
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in reference_table.markdown(made.contrasts, "clic")
-    tex = reference_table.latex(made.contrasts, "clic")
+    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
+    tex = table_formats.format_contrasts_latex(page.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes: difference to clic" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
-    lines = list(csv.DictReader(reference_table.table_csv(made.contrasts, "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
     assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
@@ -167,29 +172,29 @@ def test_page_markdown_csv_and_latex_say_the_same(made):
     assert {x["method"] for x in lines} == {"pretrained", "negclip"}
 
 
-def shown(column, *statistics):
+def build_table(column, *statistics):
     """A table of one row."""
-    return Group("a_b", "c", (column,) * len(statistics), (Row("x_y", (), statistics),))
+    return ResultTable("a_b", "c", (column,) * len(statistics), (MethodRow("x_y", (), statistics),))
 
 
 def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     """One seed, 100 of 400 items worse; what less than seeds and items says so is beside the interval."""
     column = Column("b", "brittleness", lower=True)
     alone, both = compared(column, (300,), (200,)), compared(column, (300, 304, 302), (200, 200, 200))
-    group = shown(column, alone, both)
-    ends = [formats.between(statistic.difference, column) for statistic in (alone, both)]
-    (_, _, cells) = page.differences(group)["rows"][0]
-    assert [(c.small, c.over, c.mark, c.css) for c in cells] == [
+    group = build_table(column, alone, both)
+    ends = [table_formats.format_interval(statistic.difference, column) for statistic in (alone, both)]
+    (_, _, cells) = table_layout.layout_differences(group)["rows"][0]
+    assert [(c.small, c.basis, c.mark, c.css) for c in cells] == [
         (ends[0], "items alone", "▼", "worse"), (ends[1], "", "▼", "worse"),
     ]  # fmt: skip
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
-    text = reference_table.markdown([group], "clic")
+    text = table_formats.format_contrasts_markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = reference_table.latex([group], "clic")
+    tex = table_formats.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
-    lines = list(csv.DictReader(reference_table.table_csv([group], "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines()))
     assert [(line["over"], line["verdict"]) for line in lines] == [
         ("items alone", "worse"),
         ("seeds and items", "worse"),
@@ -199,29 +204,35 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
 def test_a_number_without_items_and_seeds_has_no_interval():
     """And a missing number is a dash."""
     score = Column("b", "mean_score", score=True)
-    group = shown(score, compared(score, (100,), (100,), keep=False), None)
-    assert "| x_y | 1 | 0.000 | – |" in reference_table.markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in reference_table.latex([group], "clic")
-    (line,) = csv.DictReader(reference_table.table_csv([group], "clic").splitlines())
+    group = build_table(score, compared(score, (100,), (100,), keep=False), None)
+    assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
+    (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
 
 def test_without_a_reference_nothing_is_said(tmp_path):
-    made = built(tmp_path, fake_runs.cells(), against="")
-    assert 'id="reference"' not in page.render(made) and "#reference" not in page.render(made)
-    assert reference_table.markdown(made.contrasts, "") == reference_table.latex(made.contrasts, "") == ""
-    assert reference_table.table_csv(made.contrasts, "").splitlines() == [",".join(reference_table.FIELDS)]
+    page = built(tmp_path, fake_runs.cells(), reference="")
+    assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
+    assert (
+        table_formats.format_contrasts_markdown(page.contrasts, "")
+        == table_formats.format_contrasts_latex(page.contrasts, "")
+        == ""
+    )
+    assert table_formats.format_contrasts_csv(page.contrasts, "").splitlines() == [
+        ",".join(table_formats.CONTRAST_FIELDS)
+    ]
 
 
-def test_the_files_hold_it(made, tmp_path):
-    report_command.write(made, tmp_path / "reports")
+def test_the_files_hold_it(page, tmp_path):
+    report_files.write_report(page, tmp_path / "reports")
     assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
     assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
     assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
 
 
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    mine, base = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
-    assert comparison.difference(Column("sugarcrepe", "no"), mine, base) is None
-    assert tables.verdict(None, Column("sugarcrepe", "swap")) == 0
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    negclip_runs, clic_runs = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
+    assert table_rows.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
+    assert tables.judge_difference(None, Column("sugarcrepe", "swap")) == 0

@@ -6,22 +6,22 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
-from compclip.report import stale
-from compclip.report.collect import collect
-from compclip.runs.folder import Published
+from compclip.report import run_collection
+from compclip.report.run_collection import collect_runs
+from compclip.runs.run_folder import Published
 from tests import fake_grid, fake_runs
-from tests.test_grids import GRIDS
+from tests.config.test_grids import GRIDS
 
 NAME = "clic.frozen_text-vit_b_32-laion-0"
 
 
 @pytest.fixture
 def params():
-    return read.load(GRIDS["clic_table12"])
+    return read.load_params(GRIDS["clic_table12"])
 
 
 def runs(params, folder):
-    return collect(grid.cells(params), params.evaluate.benchmarks, folder)[0]
+    return collect_runs(grid.list_cells(params), params.evaluate.benchmarks, folder)[0]
 
 
 def config(root):
@@ -30,27 +30,29 @@ def config(root):
 
 
 def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):
-    assert stale.check(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
+    assert run_collection.find_stale_runs(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "difference"),
     [("lr: 1.0e-06", "lr: 0.123", "train.lr=0.123 where the grid has 1e-06"),
      ("  positives: 4", "  positives: 3", "method.positives=3 where the grid has 4")],
 )  # fmt: skip
-def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, told):
+def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, difference):
     """An error, or with --partial a line on the page; a variant's own values are no difference."""
     path = config(fake_grid.make(params, tmp_path))
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    found = runs(params, tmp_path)
-    with pytest.raises(UserError, match=f"{NAME}: trained with {told}; run `dvc repro`, or give --partial"):
-        stale.check(params, found, partial=False)
-    assert [(m.cell, m.reason) for m in stale.check(params, found, partial=True)] == [(NAME, f"trained with {told}")]
+    collected = runs(params, tmp_path)
+    with pytest.raises(UserError, match=f"{NAME}: trained with {difference}; run `dvc repro`, or give --partial"):
+        run_collection.find_stale_runs(params, collected, partial=False)
+    assert [(m.cell, m.reason) for m in run_collection.find_stale_runs(params, collected, partial=True)] == [
+        (NAME, f"trained with {difference}")
+    ]
 
 
 def test_where_a_run_was_made_is_no_difference(params, tmp_path):
     path = config(fake_grid.make(params, tmp_path))
     path.write_text(path.read_text().replace("workers: 12", "workers: 3"))
     assert "workers: 3" in path.read_text()
-    assert stale.check(params, runs(params, tmp_path), partial=False) == []
+    assert run_collection.find_stale_runs(params, runs(params, tmp_path), partial=False) == []

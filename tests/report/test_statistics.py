@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.report import statistics
-from compclip.runs.items import Items
+from compclip.runs.item_outcomes import Items
 
 
 def test_standard_deviation_divides_by_n_minus_one():
@@ -33,35 +33,35 @@ def test_one_seed_has_no_deviation():
     ],
 )
 def test_ranks(values, lower, expected):
-    assert statistics.ranks(values, lower) == expected
+    assert statistics.rank_values(values, lower) == expected
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.randoms())
 def test_ranks_follow_their_values_through_any_order(values, random):
     order = list(range(len(values)))
     random.shuffle(order)
-    ranks = statistics.ranks(values)
-    assert statistics.ranks([values[i] for i in order]) == [ranks[i] for i in order]
+    ranks = statistics.rank_values(values)
+    assert statistics.rank_values([values[i] for i in order]) == [ranks[i] for i in order]
 
 
 def test_pairs_go_by_id_not_by_place():
     ours, theirs = Items(("a", "b"), np.array([1.0, 0.0])), Items(("b", "a", "c"), np.array([1.0, 0.0, 1.0]))
-    assert statistics.paired(ours, theirs).values.tolist() == [1.0, -1.0]
+    assert statistics.subtract_items(ours, theirs).values.tolist() == [1.0, -1.0]
 
 
 def test_records_of_one_unit_keep_it():
     """Whatever their ids; through the seeds and the difference to another model, also on fewer items."""
     ours = Items(("0", "1", "2", "3"), np.array([0.0, 1.0, 1.0, 1.0]), units=(7, 2, 2, 2))
     theirs = Items(("3", "2", "1"), np.zeros(3))
-    shared, gap_SI = statistics.aligned([statistics.paired(ours, theirs)] * 2)
-    assert (shared.ids, statistics.units(shared)) == (("1", "2", "3"), (2, 2, 2))
+    shared, gap_SI = statistics.align_items([statistics.subtract_items(ours, theirs)] * 2)
+    assert (shared.ids, statistics.item_units(shared)) == (("1", "2", "3"), (2, 2, 2))
     assert gap_SI.tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_captions_of_a_picture_are_one_unit():
     captions = Items(("a.jpg#0", "b#1.jpg#0", "b#1.jpg#1"), np.zeros(3))
-    assert statistics.units(captions) == ("a.jpg", "b#1.jpg", "b#1.jpg")
-    assert statistics.units(Items(("a#0", "b"), np.zeros(2))) == ("a#0", "b")
+    assert statistics.item_units(captions) == ("a.jpg", "b#1.jpg", "b#1.jpg")
+    assert statistics.item_units(Items(("a#0", "b"), np.zeros(2))) == ("a#0", "b")
 
 
 @pytest.mark.parametrize(("low", "high", "sign"), [(0.1, 0.2, 1), (-0.2, -0.1, -1), (-0.1, 0.1, 0), (0.0, 0.1, 0)])
@@ -70,5 +70,5 @@ def test_an_interval_that_touches_zero_decides_nothing(low, high, sign):
 
 
 def test_the_same_names_give_the_same_draws():
-    one, other = statistics.generator("a", "b"), statistics.generator("a", "b")
-    assert one.random() == other.random() != statistics.generator("ab").random()
+    first_generator, second_generator = statistics.named_generator("a", "b"), statistics.named_generator("a", "b")
+    assert first_generator.random() == second_generator.random() != statistics.named_generator("ab").random()

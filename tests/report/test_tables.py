@@ -7,35 +7,35 @@ import dataclasses
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import comparison, tables
-from compclip.report.collect import collect
+from compclip.report import table_rows, tables
+from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
-from compclip.runs.items import CLASSIFICATION, COMPOSITION
-from compclip.runs.results import Result
-from compclip.track import overall
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
+from compclip.runs.result_files import Result
+from compclip.track import headline_scores
 from tests import fake_runs
 
 
 @pytest.fixture
 def runs(tmp_path):
-    return collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+    return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
 
 
 @pytest.fixture
 def table(runs):
     """method -> column name -> entry, for all columns and the summary."""
-    every = tables.every_column(runs, fake_runs.BENCHMARKS)
-    shown = tables.columns(runs, None, fake_runs.BENCHMARKS)
-    (group,) = comparison.groups(runs, (*tables.summary_columns(shown, runs), *every))
+    all_columns = tables.list_columns(runs, fake_runs.BENCHMARKS)
+    selected = tables.select_columns(runs, None, fake_runs.BENCHMARKS)
+    (group,) = table_rows.build_tables(runs, (*tables.summary_columns(selected, runs), *all_columns))
     names = [c.name for c in group.columns]
     return {row.method: dict(zip(names, row.statistics, strict=True)) for row in group.rows}
 
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
     grid = fake_runs.cells(("clic", "negclip", "pretrained"))
-    found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    (group,) = comparison.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
+    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    (group,) = table_rows.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
 
 
@@ -65,9 +65,9 @@ def test_lower_is_better_for_brittleness(table):
 def test_what_a_metric_is_comes_from_its_file_and_not_from_its_name(runs):
     """A metric called brittleness of which more is better is ranked so, and a swap that is a cosine not at all."""
     first = runs[0].results["hard_positives"]
-    other = dataclasses.replace(first, lower=frozenset(), scores=frozenset({"brittleness"}))
-    shown = [tables.measured(result, "brittleness") for result in (first, other)]
-    assert [(c.arrow, c.scale, c.digits) for c in shown] == [("↓", 100.0, 1), ("", 1.0, 3)]
+    changed_result = dataclasses.replace(first, lower=frozenset(), scores=frozenset({"brittleness"}))
+    columns = [tables.make_measured_column(result, "brittleness") for result in (first, changed_result)]
+    assert [(c.arrow, c.scale, c.digits) for c in columns] == [("↓", 100.0, 1), ("", 1.0, 3)]
 
 
 def test_a_score_is_neither_ranked_nor_judged(table):
@@ -82,7 +82,7 @@ def test_difference_to_the_pretrained_model(table):
     # which noise of a seed on an item is 0.8 / 90 / 2. Student's t with 4.76 degrees of freedom is 2.613.
     half = 2.613 * (1.9 / 90 + 0.01 - 0.4 / 90) ** 0.5
     assert (entry.difference.low, entry.difference.high) == pytest.approx((0.4 - half, 0.4 + half), abs=1e-3)
-    assert (entry.verdict, entry.over) == (0, "seeds and items")
+    assert (entry.verdict, entry.basis) == (0, "seeds and items")
 
 
 def test_few_items_decide_little(table):
@@ -103,8 +103,8 @@ def test_mean_of_subsets_weighs_each_subset(table):
 def test_a_mean_of_means_counts_every_item_once(runs):
     """`overall` is the mean of swap (two subsets) and swap_obj: swap_att weighs 1/4 and swap_obj, drawn once, 3/4."""
     grown = [_with_overall(run) for run in runs]
-    mine, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
-    entry = comparison.statistic(Column("sugarcrepe", "overall"), mine, base)
+    clic_runs, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
+    entry = table_rows.compute_statistic(Column("sugarcrepe", "overall"), clic_runs, base)
     assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
     deviation = (0.4 * 0.6 / 9 / 16 + 0.2 * 0.8 / 4 * 9 / 16) ** 0.5
     assert entry.difference.high - entry.difference.low == pytest.approx(2 * 2.1448 * deviation, rel=1e-3)
@@ -130,7 +130,7 @@ def test_the_pretrained_row_has_no_difference(table):
 def test_a_metric_without_items_is_compared_over_its_seeds(table):
     entry = table["negclip"]["sugarcrepe/swap_att/unseen_pairs"]
     assert (entry.change, entry.difference, entry.verdict) == (0.0, Interval(0.0, 0.0, 0.0, 0), 0)
-    assert entry.over == "seeds alone"
+    assert entry.basis == "seeds alone"
 
 
 def test_summary_columns(table):
@@ -141,29 +141,34 @@ def test_summary_columns(table):
 
 
 def test_comp_weighs_benchmarks_alike(tmp_path):
-    found, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    first = found[-1]
-    other = dataclasses.replace(first.results["sugarcrepe"], benchmark="other")
-    found = [dataclasses.replace(r, results=r.results | {"other": other}) for r in found]
-    shown = (Column("sugarcrepe", "swap_att"), Column("sugarcrepe", "swap_obj"), Column("other", "swap_att"))
-    comp = tables.summary_columns(shown, found)[0]
-    assert tables.value(found[-1], comp) == pytest.approx(((0.9 + 0.6) / 2 + 0.9) / 2)
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    first = runs[-1]
+    copied_result = dataclasses.replace(first.results["sugarcrepe"], benchmark="other")
+    runs = [dataclasses.replace(r, results=r.results | {"other": copied_result}) for r in runs]
+    columns = (Column("sugarcrepe", "swap_att"), Column("sugarcrepe", "swap_obj"), Column("other", "swap_att"))
+    comp = tables.summary_columns(columns, runs)[0]
+    assert tables.column_value(runs[-1], comp) == pytest.approx(((0.9 + 0.6) / 2 + 0.9) / 2)
 
 
 def test_one_number_a_benchmark_is_its_owner_s(runs):
-    """FSC-CLIP's own average before the plain one, what ELEVATER counts before top-1; MLflow's numbers are the same."""
+    """What the benchmark declares, whatever else is shown; MLflow's numbers are the same."""
     metrics = {
-        "a": (COMPOSITION, {"average": 0.1, "average_kinds": 0.3}), "b": (COMPOSITION, {"average": 0.5}),
-        "c": (CLASSIFICATION, {"top_1": 0.2, "elevater": 0.4}), "d": (CLASSIFICATION, {"top_1": 0.8}),
-    }  # fmt: skip
-    made = {name: Result(name, name, kind, values) for name, (kind, values) in metrics.items()}
-    run, shown = dataclasses.replace(runs[0], results=made), (Column("a", "average"), Column("b", "average"))
-    found = overall.numbers(run, shown)
-    assert found == pytest.approx({"comp": 0.4, "zs": 0.6, "a": 0.3, "b": 0.5, "c": 0.4, "d": 0.8})
+        "a": (COMPOSITION, {"average": 0.1, "average_kinds": 0.3}, "average_kinds"),
+        "b": (COMPOSITION, {"average": 0.5}, "average"),
+        "c": (CLASSIFICATION, {"top_1": 0.2, "elevater": 0.4}, "elevater"),
+        "d": (CLASSIFICATION, {"top_1": 0.8}, "top_1"),
+    }
+    results = {
+        name: Result(name, name, kind, values, headline=(headline,))
+        for name, (kind, values, headline) in metrics.items()
+    }
+    run, columns = dataclasses.replace(runs[0], results=results), (Column("a", "average"), Column("b", "average"))
+    headlines = headline_scores.compute_headlines(run, columns)
+    assert headlines == pytest.approx({"comp": 0.4, "zs": 0.6, "a": 0.3, "b": 0.5, "c": 0.4, "d": 0.8})
 
 
 def test_default_columns_leave_out_subsets_and_groups(runs):
-    names = [c.name for c in tables.columns(runs, None, fake_runs.BENCHMARKS)]
+    names = [c.name for c in tables.select_columns(runs, None, fake_runs.BENCHMARKS)]
     assert names == [
         "sugarcrepe/swap", "hard_positives/brittleness", "hard_positives/mean_score",
         "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1",
@@ -171,29 +176,29 @@ def test_default_columns_leave_out_subsets_and_groups(runs):
 
 
 def test_chosen_columns_keep_their_order(runs):
-    wanted = ["retrieval/t2i_recall_at_1", "sugarcrepe/swap_att/unseen_pairs"]
-    assert [c.name for c in tables.columns(runs, wanted, fake_runs.BENCHMARKS)] == wanted
+    names = ["retrieval/t2i_recall_at_1", "sugarcrepe/swap_att/unseen_pairs"]
+    assert [c.name for c in tables.select_columns(runs, names, fake_runs.BENCHMARKS)] == names
 
 
 def test_an_unknown_column_names_the_near_one(runs):
     with pytest.raises(UserError, match=r"report.columns: unknown column 'sugarcrepe/swop'; did you mean"):
-        tables.columns(runs, ["sugarcrepe/swop"], fake_runs.BENCHMARKS)
+        tables.select_columns(runs, ["sugarcrepe/swop"], fake_runs.BENCHMARKS)
 
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
     grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
-    found, _ = collect(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    made = comparison.groups(found, tables.columns(found, None, fake_runs.BENCHMARKS))
-    assert [(g.name, [r.method for r in g.rows]) for g in made] == [
+    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    tables_of_groups = table_rows.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
+    assert [(g.name, [r.method for r in g.rows]) for g in tables_of_groups] == [
         ("vit / scenes", ["pretrained", "negclip", "clic"]),
         ("vit / coco", ["pretrained", "clic"]),
         ("siglip / scenes", ["negclip"]),
     ]
-    assert made[1].rows[1].statistics[0].change == pytest.approx(0.3)
-    assert made[2].rows[0].statistics[0].change is None
+    assert tables_of_groups[1].rows[1].statistics[0].change == pytest.approx(0.3)
+    assert tables_of_groups[2].rows[0].statistics[0].change is None
 
 
 def test_results_on_other_benchmark_files_do_not_compare(runs):
     changed = dataclasses.replace(runs[-1].results["sugarcrepe"], fingerprint="other")
     with pytest.raises(UserError, match="results of sugarcrepe: clic-vit-scenes-1 and pretrained-vit-scenes-0"):
-        tables.comparable([*runs[:-1], dataclasses.replace(runs[-1], results={"sugarcrepe": changed})])
+        tables.check_same_files([*runs[:-1], dataclasses.replace(runs[-1], results={"sugarcrepe": changed})])

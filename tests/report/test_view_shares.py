@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from compclip.report import page, plots, view_shares
-from compclip.report.collect import collect
+from compclip.report import report_figures, report_page, run_details
+from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 from tests.report.test_page import build
 
 NASTY = "<b>x</b>"
 
 
-def made(tmp_path, shares_by_seed):
+def build_page(tmp_path, shares_by_seed):
     """The page of the fake grid, of which the runs of clic say what their samples had."""
-    runs, _ = collect(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
     for run, shares in zip([r for r in runs if r.cell.method == "clic"], shares_by_seed, strict=False):
         run.environment["view_shares"] = shares
     return build(runs)
@@ -20,33 +20,33 @@ def made(tmp_path, shares_by_seed):
 
 def test_shares_are_means_over_seeds(tmp_path):
     shares = [{"captions": 1, "positives/positives.swap": 0.02}, {"captions": 1, "positives/positives.swap": 0.03}]
-    (group,) = view_shares.tabulate(made(tmp_path, shares).main)
-    assert group.methods == (view_shares.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, shares).main)
+    assert group.methods == (run_details.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
     assert group.notes == ("clic: positives/positives.swap was there for 2.5 % of the samples",)
 
 
 def test_a_part_of_a_twentieth_is_not_rare(tmp_path):
-    (group,) = view_shares.tabulate(made(tmp_path, [{"a": 0.05}, {"a": 0.05}]).main)
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"a": 0.05}, {"a": 0.05}]).main)
     assert group.notes == ()
 
 
 def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
-    (group,) = view_shares.tabulate(made(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).main)
-    assert group.methods[0].others == "few 0.0100 %, most 99.9900 %"
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).main)
+    assert group.methods[0].partial == "few 0.0100 %, most 99.9900 %"
 
 
 def test_the_page_says_it_and_escapes_it(tmp_path):
-    shown = page.render(made(tmp_path, [{"captions": 1.0, NASTY: 0.01}] * 2))
-    assert "Rare parts." in shown and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in shown
-    assert NASTY not in shown and 'href="#shares"' in shown
+    html = report_page.render_page(build_page(tmp_path, [{"captions": 1.0, NASTY: 0.01}] * 2))
+    assert "Rare parts." in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
+    assert NASTY not in html and 'href="#shares"' in html
 
 
 def test_without_shares_the_page_has_no_such_table(tmp_path):
-    assert 'id="shares"' not in page.render(made(tmp_path, []))
+    assert 'id="shares"' not in report_page.render_page(build_page(tmp_path, []))
 
 
 def test_shares_are_no_terms_of_a_loss(tmp_path):
-    runs = made(tmp_path, []).runs
+    runs = build_page(tmp_path, []).runs
     for run in runs:
         run.curve[:] = [line | {"share/captions": 1.0} for line in run.curve]
-    assert plots.terms(runs) == ["clip", "local"]
+    assert report_figures.list_terms(runs) == ["clip", "local"]

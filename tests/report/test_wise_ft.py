@@ -9,9 +9,9 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import page, plots, tables, wise_ft
-from compclip.report.collect import collect
-from compclip.runs.folder import Published
+from compclip.report import report_figures, report_page, tables, wise_ft_lines
+from compclip.report.run_collection import collect_runs
+from compclip.runs.run_folder import Published
 from tests import fake_runs
 
 CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]
@@ -30,36 +30,38 @@ def metrics(swap: float, i2t: float) -> dict[str, float]:
 @pytest.fixture
 def runs(tmp_path):
     """Run directories; negclip's two seeds have lines over three alphas."""
-    made = fake_runs.make(tmp_path)
+    root = fake_runs.make(tmp_path)
     for cell, top in zip(CELLS, (0.8, 0.6), strict=True):
         points = [{"alpha": a, "metrics": metrics(0.4 + a * (top - 0.4), 0.8 - 0.2 * a)} for a in (0.0, 0.5, 1.0)]
-        write_json(Published(made, cell).line, {"cell": cell.name, "points": points})
-    return made
+        write_json(Published(root, cell).line, {"cell": cell.name, "points": points})
+    return root
 
 
 def report(runs):
     """The whole report, and its first group."""
-    found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    lines, _ = wise_ft.collect(CELLS, runs)
-    wanted = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
-    made = page.build(found, fake_runs.BENCHMARKS, wanted, missing, [], lambda _: {}, lines=lines)
-    return made, made.main[0]
+    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    lines, _ = wise_ft_lines.collect_lines(CELLS, runs)
+    columns = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
+    page = report_page.build_page(
+        collected, fake_runs.BENCHMARKS, columns, missing_results, [], lambda _: {}, lines=lines
+    )
+    return page, page.main[0]
 
 
 def test_means_over_seeds_by_hand(runs):
     """Half way, seed 0 has 60 % and seed 1 50 % composition: 55; I2T falls from 80 to 60."""
-    made, group = report(runs)
-    columns = {c.metric: c for c in wise_ft.columns(group)}
-    found = wise_ft.trajectories(group, made.lines, columns["I2T"], columns["Comp"])
-    assert [t.method for t in found] == ["negclip"]
-    assert found[0].colour == [row.method for row in group.rows].index("negclip")
-    assert [(p.x, p.y) for p in found[0].points] == [pytest.approx(xy) for xy in ((80, 40), (70, 55), (60, 70))]
+    page, group = report(runs)
+    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    trajectories = wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"])
+    assert [t.method for t in trajectories] == ["negclip"]
+    assert trajectories[0].colour == [row.method for row in group.rows].index("negclip")
+    assert [(p.x, p.y) for p in trajectories[0].points] == [pytest.approx(xy) for xy in ((80, 40), (70, 55), (60, 70))]
 
 
 def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
     """A line of three points, one small dot with its alpha, one named end, one diamond, in the page."""
-    made, _ = report(runs)
-    html = page.render(made)
+    page, _ = report(runs)
+    html = report_page.render_page(page)
     svg = re.search(r'<svg[^>]*aria-label="WiSE-FT: compositionality against I2T".*?</svg>', html, re.S).group()
     assert re.search(r'<path class="line c\d" d="M[^"L]+L[^"L]+L[^"L]+"/>', svg)
     assert re.findall(r'r="2.6"><title>(.*?)</title>', svg) == ["negclip, α 0.5: 70.0 / 55.0"]
@@ -70,16 +72,16 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
 
 def test_without_lines_there_is_no_section(runs):
     """A grid that names none has neither section nor file."""
-    found, missing = collect(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    made = page.build(found, fake_runs.BENCHMARKS, None, missing, [], lambda _: {})
-    assert "WiSE-FT" not in page.render(made)
-    assert wise_ft.table_csv(made.main, made.lines) == ""
+    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    page = report_page.build_page(collected, fake_runs.BENCHMARKS, None, missing_results, [], lambda _: {})
+    assert "WiSE-FT" not in report_page.render_page(page)
+    assert wise_ft_lines.format_lines_csv(page.main, page.lines) == ""
 
 
 def test_the_table_has_every_run_and_alpha(runs):
     """One line each, the summary columns in percent."""
-    made, _ = report(runs)
-    rows = list(csv.DictReader(wise_ft.table_csv(made.main, made.lines).splitlines()))
+    page, _ = report(runs)
+    rows = list(csv.DictReader(wise_ft_lines.format_lines_csv(page.main, page.lines).splitlines()))
     assert [(r["run"], r["alpha"]) for r in rows] == [(c.name, a) for c in CELLS for a in ("0", "0.5", "1")]
     assert (rows[4]["Comp"], rows[4]["I2T"], rows[4]["T2I"]) == ("50.0000", "70.0000", "50.0000")
 
@@ -88,10 +90,10 @@ def test_a_missing_line_is_named(runs):
     """An error, or with --partial a line in the list of what is missing."""
     Published(runs, CELLS[1]).line.unlink()
     with pytest.raises(UserError, match=f"{CELLS[1].name}: no WiSE-FT line; run `dvc repro`"):
-        wise_ft.collect(CELLS, runs)
-    lines, missing = wise_ft.collect(CELLS, runs, partial=True)
+        wise_ft_lines.collect_lines(CELLS, runs)
+    lines, missing_lines = wise_ft_lines.collect_lines(CELLS, runs, partial=True)
     assert [n.cell for n in lines] == CELLS[:1]
-    assert [(m.cell, m.reason) for m in missing] == [(CELLS[1].name, "no WiSE-FT line")]
+    assert [(m.cell, m.reason) for m in missing_lines] == [(CELLS[1].name, "no WiSE-FT line")]
 
 
 def test_a_benchmark_that_was_left_out(runs):
@@ -100,24 +102,30 @@ def test_a_benchmark_that_was_left_out(runs):
         Published(runs, CELLS[0]).line,
         {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]},
     )
-    made, group = report(runs)
-    columns = {c.metric: c for c in wise_ft.columns(group)}
-    assert wise_ft.trajectories(group, made.lines, columns["I2T"], columns["Comp"]) == []
+    page, group = report(runs)
+    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    assert wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"]) == []
 
 
 def test_a_file_of_another_kind(runs):
     """The file and the command that makes it again."""
     write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
     with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*python -m compclip wise_ft --cell"):
-        wise_ft.collect(CELLS, runs)
+        wise_ft_lines.collect_lines(CELLS, runs)
 
 
 def test_names_stay_clear_of_the_lines():
     """A name whose first place lies on its own line goes to the other side."""
-    line = plots.Trajectory(
-        "negclip", 1, (plots.Point("a", 99, 43), plots.Point("b", 98, 55), plots.Point("c", 96, 55))
+    line = report_figures.Trajectory(
+        "negclip",
+        1,
+        (
+            report_figures.TradeoffPoint("a", 99, 43),
+            report_figures.TradeoffPoint("b", 98, 55),
+            report_figures.TradeoffPoint("c", 96, 55),
+        ),
     )
-    svg = plots.trajectory_svg([line], "ZS")
+    svg = report_figures.draw_trajectories([line], "ZS")
     end, name = (
         float(re.search(p, svg).group(1))
         for p in (r'cx="([\d.]+)" cy="[\d.]+" r="5.5"', r'class="name" x="([\d.]+)"[^>]*>negclip')
@@ -132,6 +140,6 @@ def test_names_stay_clear_of_the_lines():
 def test_summary_columns_are_those_of_the_trade_off(runs):
     """The same columns as the trade-off figures."""
     _, group = report(runs)
-    assert [c.metric for c in wise_ft.columns(group)] == [
+    assert [c.metric for c in wise_ft_lines.list_summary_columns(group)] == [
         c.metric for c in group.columns if c.benchmark == tables.SUMMARY
     ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.runs.folder import Folder
+from compclip.runs.run_folder import RunFolder
 
 
 @pytest.fixture
-def run(tmp_path) -> Folder:
+def run(tmp_path) -> RunFolder:
     """An empty run."""
     (tmp_path / "key").mkdir()
-    return Folder(tmp_path / "key")
+    return RunFolder(tmp_path / "key")

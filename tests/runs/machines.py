@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.runs import lease
-from compclip.runs.folder import Folder
 from compclip.runs.lease import Lease
+from compclip.runs.run_folder import RunFolder
 
 # What a lease asks the file system for, a step each.
 CALLS = ("open", "utime", "stat", "unlink", "close")
@@ -31,13 +31,13 @@ class Clock:
         return self.now
 
 
-def silent_for(run: Folder, seconds: float) -> None:
+def silent_for(run: RunFolder, seconds: float) -> None:
     """Make the last lease look untouched for so long."""
     then = time.time() - seconds
     os.utime(run.lease(run.leases()[-1]), (then, then))
 
 
-def claim(run: Folder, machine: str, clock: Callable[[], float] = time.monotonic) -> Lease:
+def claim(run: RunFolder, machine: str, clock: Callable[[], float] = time.monotonic) -> Lease:
     """A process of some machine."""
     return Lease(run, machine, clock)
 
@@ -93,8 +93,8 @@ class Stepped:
 @contextlib.contextmanager
 def stepped(order: list[int], actors: int) -> Iterator[Stepped]:
     """Leases whose calls take turns."""
-    steps, leases = Stepped(order, actors), Folder.leases
+    steps, leases = Stepped(order, actors), RunFolder.leases
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "os", steps.os())
-        patch.setattr(Folder, "leases", lambda self: (steps.step(), leases(self))[1])
+        patch.setattr(RunFolder, "leases", lambda self: (steps.step(), leases(self))[1])
         yield steps

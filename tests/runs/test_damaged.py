@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
-from compclip.report.collect import collect
+from compclip.report import report_page, table_formats
+from compclip.report.run_collection import collect_runs
 from compclip.runs import __main__ as runs_command
-from compclip.runs import jobs, lives, status, store
-from compclip.runs.folder import Trained
+from compclip.runs import device_time, jobs, run_store, status
+from compclip.runs.run_folder import Trained
 from compclip.track import sync
 from tests import fake_runs, fake_store
 
@@ -70,13 +71,13 @@ def check(runs: Path, name: str) -> None:
     """Named by everyone who reads it; left out by `--partial`, which shows the others."""
     cells = fake_runs.cells(("pretrained", "clic"))
     with pytest.raises(UserError, match=name) as error:
-        collect(cells, ["sugarcrepe"], runs)
+        collect_runs(cells, ["sugarcrepe"], runs)
     assert "\n" not in str(error.value)
-    found, missing = collect(cells, ["sugarcrepe"], runs, partial=True)
-    assert [run.cell.name for run in found if run.cell.name != NAME] == [c.name for c in cells if c.name != NAME]
-    assert [m.cell for m in missing] == [NAME] and name in missing[0].reason
+    collected, missing_results = collect_runs(cells, ["sugarcrepe"], runs, partial=True)
+    assert [run.cell.name for run in collected if run.cell.name != NAME] == [c.name for c in cells if c.name != NAME]
+    assert [m.cell for m in missing_results] == [NAME] and name in missing_results[0].reason
     with pytest.raises(UserError, match=name):
-        sync.source("params.yaml", runs)
+        sync.load_project("params.yaml", runs)
 
 
 @pytest.mark.parametrize("how", NOTHING)
@@ -85,7 +86,7 @@ def test_what_holds_nothing(runs, name, how):
     """Cut, binary, or of another type. An empty log is that of a run that trained nothing."""
     file(runs, name).write_bytes(NOTHING[how])
     if (name, how) == ("metrics.jsonl", "empty"):
-        assert not collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
+        assert not collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs)[1]
     else:
         check(runs, name)
 
@@ -117,31 +118,33 @@ PLACES = [
         "trained_parameters",
     )
 ]
-PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "counts",
+PLACES += [("sugarcrepe.json", key) for key in ("benchmark", "module", "kind", "metrics", "lower", "scores", "headline", "counts",
            "items", "means", "fingerprint", "seconds", "checkpoint")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def damaged_root(tmp_path_factory) -> Path:
     """Runs that each example damages anew."""
     return fake_runs.make(tmp_path_factory.mktemp("runs"), fake_runs.cells(("pretrained", "clic")))
 
 
 @settings(max_examples=60)
-@given(place=st.sampled_from(PLACES), value=values)
-def test_any_value(made, place, value):
+@given(file_and_key=st.sampled_from(PLACES), value=values)
+def test_any_value(damaged_root, file_and_key, value):
     """The report is built, with the run or without it; on another benchmark's fingerprint it says so."""
-    path = file(made, place[0])
-    before = path.read_text()
+    path = file(damaged_root, file_and_key[0])
+    original_text = path.read_text()
     try:
-        path.write_text(json.dumps(json.loads(before) | {place[1]: value}))
-        found, missing = collect(fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], made, partial=True)
-        report = report_command.page.build(found, ["sugarcrepe"], [], missing, (), lambda run: {})
-        assert report_command.page.render(report) and report_command.formats.latex(report.main)
+        path.write_text(json.dumps(json.loads(original_text) | {file_and_key[1]: value}))
+        collected, missing_results = collect_runs(
+            fake_runs.cells(("pretrained", "clic")), ["sugarcrepe"], damaged_root, partial=True
+        )
+        report = report_page.build_page(collected, ["sugarcrepe"], [], missing_results, (), lambda run: {})
+        assert report_page.render_page(report) and table_formats.format_latex(report.main)
     except UserError as error:
-        assert place[1] == "fingerprint" and "were evaluated on different benchmark files" in str(error)
+        assert file_and_key[1] == "fingerprint" and "were evaluated on different benchmark files" in str(error)
     finally:
-        path.write_text(before)
+        path.write_text(original_text)
 
 
 def test_a_report_goes_on(runs, capsys):
@@ -161,19 +164,19 @@ def test_a_pipe_is_not_waited_for(runs):
         path = file(runs, name)
         path.unlink()
         os.mkfifo(path)
-        assert collect(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
+        assert collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch) -> list[store.StoredRun]:
+def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     """Two finished runs of a grid in the current folder, the first one published."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    return [fake_store.finish(one, publish=i == 0) for i, one in enumerate(fake_store.runs(Path(".")))]
+    return [fake_store.finish(stored_run, publish=i == 0) for i, stored_run in enumerate(fake_store.runs(Path(".")))]
 
 
-def states() -> dict[str, status.Row]:
+def states() -> dict[str, status.StatusRow]:
     """What `status` shows, by name."""
-    return {row.name: row for row in map(status.row, status.listed("params.yaml")[0])}
+    return {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
 
 
 @pytest.mark.parametrize("how", [name for name in NOTHING if name != "long number"])
@@ -186,11 +189,11 @@ def test_status_goes_on(grid, how):
     facts.unlink()
     facts.write_bytes(NOTHING[how])
     second.folder.job.write_bytes(NOTHING[how])
-    shown = states()
-    assert (shown[first.cell.name].state, shown[second.cell.name].state) == ("damaged", "damaged")
-    assert str(facts) in shown[first.cell.name].error and "job.json" in shown[second.cell.name].error
-    assert "trials.json" in shown["gamma"].error
-    assert "damaged" in status.page("params.yaml", 500)
+    row_of = states()
+    assert (row_of[first.cell.name].state, row_of[second.cell.name].state) == ("damaged", "damaged")
+    assert str(facts) in row_of[first.cell.name].error and "job.json" in row_of[second.cell.name].error
+    assert "trials.json" in row_of["gamma"].error
+    assert "damaged" in status.format_page("params.yaml", 500)
 
 
 @pytest.mark.parametrize("text", ["[]\n", "{\n", '{"step": 1}\n', '{"step": "x", "epoch": 0}\n', "\xff\n"])
@@ -202,14 +205,14 @@ def test_status_of_a_damaged_log(grid, text):
     assert str(log) in states()[grid[1].cell.name].error
 
 
-@pytest.mark.parametrize(("study", "part"), [
+@pytest.mark.parametrize(("study", "message"), [
     ({"trials": 3}, "not a study's trials"), ({"trials": [{}]}, "not a study's trials"),
     ({"trials": [{"run_key": "../../x", "number": 1, "reason": ""}]}, "run key '../../x': must be letters"),
 ])  # fmt: skip
-def test_status_of_a_damaged_study(grid, study, part):
+def test_status_of_a_damaged_study(grid, study, message):
     """Its row says so."""
     write_json("studies/gamma/trials.json", study)
-    assert part in states()["gamma"].error
+    assert message in states()["gamma"].error
 
 
 @pytest.mark.parametrize("how", [name for name in NOTHING if name not in ("empty", "long number")])
@@ -223,9 +226,9 @@ def test_the_list_of_runs_goes_on(grid, how, capsys):
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "damaged" in lines[grid[0].key] and "job.json" in lines[grid[0].key]
     assert grid[1].key in lines
-    assert lives.device_seconds(grid[1].folder) == 36.0
+    assert device_time.sum_device_seconds(grid[1].folder) == 36.0
     with pytest.raises(UserError, match="job.json"):
-        jobs.find(grid[0].folder)
+        jobs.find_job(grid[0].folder)
     assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)
     assert grid[0].folder.path.is_dir() and final.weights.is_file()
 
@@ -236,7 +239,7 @@ def test_what_cannot_be_judged_stays(grid, study):
     write_json("studies/gamma/trials.json", study)
     with pytest.raises(UserError, match="trials.json: not a study's trials"):
         runs_command.main(["gc", "--keep-grids"])
-    assert all(one.folder.finished for one in grid)
+    assert all(stored_run.folder.finished for stored_run in grid)
 
 
 @pytest.mark.parametrize("change", [{"pid": -1}, {"pid": 1}, {"pid": "7"}, {"pid": True}, {"host": None}, {"kind": []},
@@ -245,10 +248,10 @@ def test_a_job_that_is_none_is_never_stopped(grid, change):
     """A process -1 would be every process of the user's."""
     record = {"kind": "local", "host": os.uname().nodename, "pid": 7, "started": "", "module": jobs.SCORES}
     write_json(grid[0].folder.job, record)
-    assert jobs.find(grid[0].folder).state() == jobs.DONE
+    assert jobs.find_job(grid[0].folder).state() == jobs.DONE
     write_json(grid[0].folder.job, record | change)
     with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
-        jobs.find(grid[0].folder)
+        jobs.find_job(grid[0].folder)
 
 
 def test_keys_are_of_files(grid):

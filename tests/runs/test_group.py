@@ -20,8 +20,8 @@ from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared import open_plain
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, jobs, lock, store
-from compclip.runs.folder import Folder
+from compclip.runs import inventory, jobs, lock, run_store
+from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import optimiser
 from tests import held_job, tiny_project
@@ -36,9 +36,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start p
 @pytest.fixture
 def umask() -> Iterator[None]:
     """Debian's."""
-    before = os.umask(0o022)
+    previous_umask = os.umask(0o022)
     yield
-    os.umask(before)
+    os.umask(previous_umask)
 
 
 def mode(path: Path) -> int:
@@ -46,14 +46,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def write_everything(run: Folder) -> None:
+def write_everything(run: RunFolder) -> None:
     """Every kind of entry that a run has."""
     with lock.hold(run):
         write_json(run.scores("e1") / "sugarcrepe.json", {})
         for path in (run.log, run.metrics, run.intermediate):
             open_plain(path, "a").close()
         write_atomic(run.path.parent.parent / "weights", "x")
-        links.place(run.path.parent.parent, run.final.checkpoint)
+        links.link_or_copy(run.path.parent.parent, run.final.checkpoint)
 
 
 @pytest.mark.parametrize(("above", "folders", "files"), [(0o2775, 0o2775, 0o664), (0o775, 0o2775, 0o664),
@@ -62,11 +62,11 @@ def test_entries_follow_the_store(tmp_path, umask, above, folders, files):
     """A folder that its group may write has entries that its group may write; in any other the umask counts."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(above)
-    run = Folder(tmp_path / "store" / "key")
+    run = RunFolder(tmp_path / "store" / "key")
     write_everything(run)
-    found = [run.path, *run.path.rglob("*")]
-    assert {mode(p) for p in found if p.is_dir()} == {folders}
-    assert {mode(p) for p in found if p.is_file() and not p.is_relative_to(run.final.path)} == {files}
+    paths = [run.path, *run.path.rglob("*")]
+    assert {mode(p) for p in paths if p.is_dir()} == {folders}
+    assert {mode(p) for p in paths if p.is_file() and not p.is_relative_to(run.final.path)} == {files}
     assert mode(tmp_path / "weights") == 0o644, "what is not in the store is as ever"
 
 
@@ -74,12 +74,12 @@ def test_a_private_umask_gives_way_to_the_store(tmp_path):
     """0660 in a folder of 2770: the store's folder says who shares it."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(0o2770)
-    before = os.umask(0o077)
+    previous_umask = os.umask(0o077)
     try:
-        with lock.hold(Folder(tmp_path / "store" / "key")):
+        with lock.hold(RunFolder(tmp_path / "store" / "key")):
             pass
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
     assert (mode(tmp_path / "store/key"), mode(tmp_path / "store/key/lock")) == (0o2770, 0o660)
 
 
@@ -99,11 +99,11 @@ class Member(NamedTuple):
 
     def run(self, main: Callable[[list[str]], int], *argv: str) -> str:
         """What such a command says to its end."""
-        assert ended(self.start(main, *argv)) == 0, self.said
-        return self.said
+        assert ended(self.start(main, *argv)) == 0, self.output
+        return self.output
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """What the last command said."""
         path = self.root / "said"
         return path.read_text() if path.is_file() else ""
@@ -111,7 +111,7 @@ class Member(NamedTuple):
     def _call(self, main: Callable[[list[str]], int], argv: tuple[str, ...]) -> None:
         self.give_up()
         os.chdir(self.root)
-        os.environ[store.VARIABLE] = str(self.store)
+        os.environ[run_store.VARIABLE] = str(self.store)
         sys.stdout = sys.stderr = open("said", "w", buffering=1)  # noqa: SIM115 (until the process ends)
         sys.argv[1:] = argv
         assert entry(main) == 0
@@ -125,7 +125,7 @@ class Member(NamedTuple):
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def shared_folder() -> Iterator[Path]:
     """A folder that all users reach, which pytest's own are not; it holds a group's store."""
     path = Path(tempfile.mkdtemp())
     path.chmod(0o755)
@@ -146,14 +146,14 @@ def imported(project, tmp_path_factory) -> None:
 
 
 @pytest.fixture
-def team(place, project, imported) -> tuple[Member, Member]:
+def team(shared_folder, project, imported) -> tuple[Member, Member]:
     """Two users with a checkout each."""
     members = []
     for user, name in ((ALICE, "alice"), (BOB, "bob")):
-        root = tiny_project.other(project, place / name)
+        root = tiny_project.other(project, shared_folder / name)
         for path in (root, *root.rglob("*")):
             os.chown(path, user, user)
-        members.append(Member(user, root, place / "store"))
+        members.append(Member(user, root, shared_folder / "store"))
     return members[0], members[1]
 
 
@@ -161,12 +161,12 @@ def train_held(argv: list[str]) -> int:
     """A training that comes to its fourth step and waits for the file `go`."""
     rate = optimiser.learning_rate
 
-    def held(step: int, steps: int, cfg) -> float:
+    def hold_at_third(step: int, steps: int, cfg) -> float:
         if step == 3:
             held_job.hold()
         return rate(step, steps, cfg)
 
-    optimiser.learning_rate = held
+    optimiser.learning_rate = hold_at_third
     return train_command.main(argv)
 
 
@@ -177,9 +177,9 @@ def start_held(member: Member) -> int:
     return process
 
 
-def steps(said: str) -> list[str]:
+def steps(output: str) -> list[str]:
     """The steps that a training logged."""
-    return [line.split()[1] for line in said.splitlines() if line.startswith("step ")]
+    return [line.split()[1] for line in output.splitlines() if line.startswith("step ")]
 
 
 @needs_root
@@ -188,11 +188,11 @@ def test_a_live_run_is_waited_for(team):
     alice, bob = team
     first = start_held(alice)
     second = bob.start(train_command.main, *TRAIN)
-    wait_for(lambda: "\n" in bob.said)
-    assert "works on this run; waiting for it" in bob.said
+    wait_for(lambda: "\n" in bob.output)
+    assert "works on this run; waiting for it" in bob.output
     (alice.root / "go").touch()
-    assert [ended(first), ended(second)] == [0, 0], bob.said
-    assert len(steps(alice.said)) == 10 and not steps(bob.said)
+    assert [ended(first), ended(second)] == [0, 0], bob.output
+    assert len(steps(alice.output)) == 10 and not steps(bob.output)
     weights = [tiny_project.trained(member.root, CELL) / "checkpoint" for member in team]
     assert fingerprint(weights[0]) == fingerprint(weights[1])
 
@@ -205,7 +205,7 @@ def test_a_killed_run_is_taken_over(team):
     os.kill(process, signal.SIGKILL)
     ended(process)
     assert steps(bob.run(train_command.main, *TRAIN)) == [f"{step}/10" for step in range(3, 11)]
-    [run] = map(Folder, alice.store.iterdir())
+    [run] = map(RunFolder, alice.store.iterdir())
     assert {p.stat().st_uid for p in run.path.rglob("*")} == {ALICE, BOB}
     assert f"removed {run.key}" in alice.run(runs_command.main, "remove", "--force", run.key)
     assert not list(alice.store.iterdir())
@@ -220,7 +220,7 @@ def test_a_finished_run_is_scored_another_way(team):
     for member in team:
         member.run(train_command.main, *TRAIN)
         member.run(evaluate_command.main, "--cell", CELL)
-    [run] = map(Folder, alice.store.iterdir())
+    [run] = map(RunFolder, alice.store.iterdir())
     assert {path.stat().st_uid for path in (run.path / "scores").iterdir()} == {ALICE, BOB}
     weights = run.final.weights
     assert mode(weights) & links.WRITABLE == 0 and weights.stat().st_uid == ALICE
@@ -228,19 +228,19 @@ def test_a_finished_run_is_scored_another_way(team):
 
 @needs_root
 @pytest.mark.parametrize("above", [0o2775, 0o775])
-def test_gc_by_the_owner_of_the_store(place, above):
+def test_gc_by_the_owner_of_the_store(shared_folder, above):
     """Runs that another member made go whole, also where only the folder's group, and no setgid, says who shares it."""
-    (place / "store").chmod(above)
-    alice, bob = (Member(user, place / str(user), place / "store") for user in (ALICE, BOB))
-    (place / str(BOB)).mkdir()
-    os.chown(place / str(BOB), BOB, BOB)
-    run = Folder(place / "store" / ("0" * 16))
+    (shared_folder / "store").chmod(above)
+    alice, bob = (Member(user, shared_folder / str(user), shared_folder / "store") for user in (ALICE, BOB))
+    (shared_folder / str(BOB)).mkdir()
+    os.chown(shared_folder / str(BOB), BOB, BOB)
+    run = RunFolder(shared_folder / "store" / ("0" * 16))
     assert forked(lambda: (bob.give_up(), write_everything_of(run))) == 0
     assert forked(lambda: (alice.give_up(), inventory.remove(run))) == 0
-    assert not list((place / "store").iterdir())
+    assert not list((shared_folder / "store").iterdir())
 
 
-def write_everything_of(run: Folder) -> None:
+def write_everything_of(run: RunFolder) -> None:
     """A run with a result, a checkpoint and a life."""
     with lock.hold(run):
         write_json(run.scores("e1") / "sugarcrepe.json", {})
@@ -250,55 +250,55 @@ def write_everything_of(run: Folder) -> None:
 
 
 @needs_root
-def test_the_process_of_another_user_is_not_stopped(place):
+def test_the_process_of_another_user_is_not_stopped(shared_folder):
     """Nor is a traceback shown of it."""
-    alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
+    alice, bob = (Member(user, shared_folder, shared_folder / "store") for user in (ALICE, BOB))
     process = fork(lambda: (alice.give_up(), signal.pause()))
-    record = {"kind": "local", "host": os.uname().nodename, "pid": process, "started": jobs.started(process)}
-    job = jobs.LocalJob(Folder(place / "store" / ("0" * 16)), record)
+    record = {"kind": "local", "host": os.uname().nodename, "pid": process, "started": jobs.read_start_time(process)}
+    job = jobs.LocalJob(RunFolder(shared_folder / "store" / ("0" * 16)), record)
     wait_for(lambda: Path(f"/proc/{process}").stat().st_uid == ALICE)
-    said = _refusal_as(bob, place, job.cancel)
+    refusal = _refusal_as(bob, shared_folder, job.cancel)
     os.kill(process, signal.SIGKILL)
-    assert said == f"process {process}: belongs to another user of the store; ask them to stop it"
+    assert refusal == f"process {process}: belongs to another user of the store; ask them to stop it"
     assert ended(process) == -signal.SIGKILL
 
 
 @needs_root
-def test_what_is_not_shared_is_said(place, umask):
+def test_what_is_not_shared_is_said(shared_folder, umask):
     """Of a run that was made before its store was the group's: whose it is, its mode, what they can do about it."""
-    run = Folder(place / "store" / ("0" * 16))
-    (place / "store").chmod(0o2755)
-    alice, bob = (Member(user, place, place / "store") for user in (ALICE, BOB))
+    run = RunFolder(shared_folder / "store" / ("0" * 16))
+    (shared_folder / "store").chmod(0o2755)
+    alice, bob = (Member(user, shared_folder, shared_folder / "store") for user in (ALICE, BOB))
     assert forked(lambda: (alice.give_up(), write_everything_of(run))) == 0
-    (place / "store").chmod(0o2775)
-    before = sorted(run.path.rglob("*"))
+    (shared_folder / "store").chmod(0o2775)
+    original_paths = sorted(run.path.rglob("*"))
     words = f"belongs to {ALICE}, group {TEAM}, mode {{}}; {ALICE} can share it: chmod -R g+rwX {run.path}"
-    said = [_refusal_as(bob, place, call) for call in (lambda: work(run), lambda: inventory.remove(run))]
-    assert said == [
+    refusals = [_refusal_as(bob, shared_folder, call) for call in (lambda: work(run), lambda: inventory.remove(run))]
+    assert refusals == [
         f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
         f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
     ]
     run.lock.chmod(0o664)
-    assert _refusal_as(bob, place, lambda: inventory.remove(run)).endswith(words.format("2755"))
-    assert sorted(run.path.rglob("*")) == before
+    assert _refusal_as(bob, shared_folder, lambda: inventory.remove(run)).endswith(words.format("2755"))
+    assert sorted(run.path.rglob("*")) == original_paths
 
 
-def work(run: Folder) -> None:
+def work(run: RunFolder) -> None:
     """Hold a run, as training and scoring do."""
     with lock.hold(run):
         pass
 
 
-def _refusal_as(member: Member, place: Path, call) -> str:
+def _refusal_as(member: Member, shared_folder: Path, call) -> str:
     """The line with which another user's attempt is refused."""
-    (place / "said").touch()
-    (place / "said").chmod(0o666)
+    (shared_folder / "said").touch()
+    (shared_folder / "said").chmod(0o666)
 
     def attempt() -> None:
         member.give_up()
         with pytest.raises(UserError) as error:
             call()
-        (place / "said").write_text(str(error.value))
+        (shared_folder / "said").write_text(str(error.value))
 
     assert forked(attempt) == 0
-    return (place / "said").read_text()
+    return (shared_folder / "said").read_text()

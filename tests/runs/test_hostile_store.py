@@ -16,11 +16,11 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate import cells, kept
+from compclip.evaluate import cell_results, result_store
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lives, lock, status, store
-from compclip.runs.folder import Folder
-from compclip.runs.store import StoredRun
+from compclip.runs import device_time, inventory, jobs, lock, run_store, status
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from tests import fake_store
 from tests.tiny_project import at, cell, environment
@@ -36,12 +36,14 @@ SECONDS = 60  # of a command that would wait for a pipe forever
 def grid(tmp_path, monkeypatch) -> list[StoredRun]:
     """Two finished runs that no grid names, in a store of several projects: the first one is attacked."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
-    made = [fake_store.finish(one) for one in fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")]
-    for one in made:
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
+    stored_runs = [
+        fake_store.finish(stored_run) for stored_run in fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")
+    ]
+    for stored_run in stored_runs:
         life = {"started": 1.7e9, "devices": 1, "host": "a", "pid": 1, "seconds": 1, "project": str(Path.cwd())}
-        write_json(one.folder.lives / "a.json", life)
-    return made
+        write_json(stored_run.folder.lives / "a.json", life)
+    return stored_runs
 
 
 @pytest.fixture
@@ -56,11 +58,11 @@ def victim(tmp_path) -> Path:
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Modes and contents of all that is in a folder."""
-    found = [folder, *sorted(folder.rglob("*"))]
-    return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes() if p.is_file() else b"") for p in found}
+    paths = [folder, *sorted(folder.rglob("*"))]
+    return {str(p): (stat.S_IMODE(p.stat().st_mode), p.read_bytes() if p.is_file() else b"") for p in paths}
 
 
-def link(run: Folder, name: str, target: Path) -> None:
+def link(run: RunFolder, name: str, target: Path) -> None:
     """Put a link in the place of an entry of a run, or of the whole run."""
     path = run.path / name if name != "." else run.path
     if path.is_dir() and not path.is_symlink():
@@ -77,13 +79,13 @@ def refuse(call) -> str:
     return str(error.value)
 
 
-def work(run: Folder) -> None:
+def work(run: RunFolder) -> None:
     """Hold a run, as training and scoring do."""
     with lock.hold(run):
         pass
 
 
-def attack(run: Folder, name: str, victim: Path) -> str:
+def attack(run: RunFolder, name: str, victim: Path) -> str:
     """A link to the victim's file or folder; the words that must name it."""
     link(run, name, victim / "notes.txt" if name in FILES else victim)
     return f"{run.path / name if name != '.' else run.path}: is a link"
@@ -92,66 +94,66 @@ def attack(run: Folder, name: str, victim: Path) -> str:
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_gc_names_it_and_goes_on(grid, victim, capsys, name):
     """Once, counted; the run beside it goes, and nothing is written through the link."""
-    before, words = state(victim), attack(grid[0].folder, name, victim)
+    original_state, words = state(victim), attack(grid[0].folder, name, victim)
     assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert err.count(words) == 1 and "1 entries of the store refused" in err
     assert f"removed {grid[1].key}" in out and grid[0].key not in out
-    assert state(victim) == before
+    assert state(victim) == original_state
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_the_lists_name_it(grid, victim, capsys, name):
     """`runs` and `status` show a row of it, and the others as ever."""
-    before, words = state(victim), attack(grid[0].folder, name, victim)
+    original_state, words = state(victim), attack(grid[0].folder, name, victim)
     assert command.main([]) == 0
     *rows, _, total = capsys.readouterr().out.splitlines()
     lines = {row.split()[0]: row for row in rows}
     assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
-    page = status.page("params.yaml", 10_000)
+    page = status.format_page("params.yaml", 10_000)
     assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
-    assert state(victim) == before
+    assert state(victim) == original_state
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_who_would_write_refuses_it(grid, victim, name):
     """Training, scoring, publishing, keeping, removing."""
     run = grid[0].folder
-    before, words = state(victim), attack(run, name, victim)
-    task = kept.task(read.load("params.yaml"))
+    original_state, words = state(victim), attack(run, name, victim)
+    task = result_store.task_from_params(read.load_params("params.yaml"))
     for call in (
         lambda: work(run),
         lambda: jobs.Local().submit(grid[0], "params.yaml"),
-        lambda: kept.find(task, run),
-        lambda: kept.keep(task, run, {}),
+        lambda: result_store.find_results(task, run),
+        lambda: result_store.store_results(task, run, {}),
         grid[0].publish,
         lambda: command.main(["keep", grid[0].key]),
         lambda: command.main(["remove", "--force", grid[0].key]),
         lambda: inventory.remove(run),
     ):
         assert words in refuse(call)
-    assert state(victim) == before
+    assert state(victim) == original_state
 
 
 def test_a_training_refuses_it(here, tmp_path, monkeypatch):
     """The cell is named, before and after training: `final` may come while it trains."""
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "team"))
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     run, victim = at(cell("finetune")).folder, tmp_path / "victim"
     victim.mkdir(mode=0o755)
     run.path.mkdir(parents=True)
     run.final.path.symlink_to(victim)
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     run.final.path.unlink()
-    monkeypatch.setattr(lives, "begin", _begin_and_link(run, victim))
+    monkeypatch.setattr(device_time, "begin_life", _begin_and_link(run, victim))
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     assert not list(victim.iterdir()) and stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
-def _begin_and_link(run: Folder, victim: Path):
-    begin = lives.begin
+def _begin_and_link(run: RunFolder, victim: Path):
+    begin = device_time.begin_life
 
-    def begun(folder: Folder, devices: int) -> Path:
+    def begun(folder: RunFolder, devices: int) -> Path:
         run.final.path.symlink_to(victim)
         return begin(folder, devices)
 
@@ -161,14 +163,14 @@ def _begin_and_link(run: Folder, victim: Path):
 def test_scoring_refuses_it(here_finished, tmp_path):
     """One cell is named, the others are scored."""
     names = [cell("finetune"), cell("fsc_clip")]
-    params = read.load("params.yaml")
+    params = read.load_params("params.yaml")
     first = at(names[0])
     (first.folder.path / "scores").rename(tmp_path / "away")
     victim = tmp_path / "victim"
     victim.mkdir()
     (first.folder.path / "scores").symlink_to(victim)
-    done = cells.bring([at(name).cell for name in names], kept.task(params))
-    assert "scores: is a link" in done.failed[names[0]] and list(done.results) == [names[1]]
+    published = cell_results.publish_results([at(name).cell for name in names], result_store.task_from_params(params))
+    assert "scores: is a link" in published.failed[names[0]] and list(published.results) == [names[1]]
     assert not list(victim.iterdir())
 
 
@@ -179,17 +181,17 @@ def test_a_pipe_blocks_nobody(grid, words, name):
     path = grid[0].folder.path / name
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "compclip", *words], capture_output=True, text=True, env=environment(), timeout=SECONDS
     )
-    assert done.returncode == 0, done.stderr
-    assert f"{path}: is a pipe" in done.stdout + done.stderr
+    assert process.returncode == 0, process.stderr
+    assert f"{path}: is a pipe" in process.stdout + process.stderr
 
 
 @pytest.fixture
 def deep(grid):
     """A tree without end in the first run, and one that is on its way out."""
-    for top in (grid[0].folder.path, store.place(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
+    for top in (grid[0].folder.path, run_store.store_folder(Path(".")) / f"{inventory.REMOVED}{'0' * 16}.1"):
         top.mkdir(exist_ok=True)
         at_top = os.open(".", os.O_RDONLY)
         os.chdir(top)
@@ -199,7 +201,7 @@ def deep(grid):
         os.fchdir(at_top)
         os.close(at_top)
     yield grid
-    subprocess.run(["rm", "-r", store.place(Path("."))], check=True)  # pytest's own way has an end
+    subprocess.run(["rm", "-r", run_store.store_folder(Path("."))], check=True)  # pytest's own way has an end
 
 
 def test_a_deep_tree_ends_no_command(deep, capsys):
@@ -209,7 +211,7 @@ def test_a_deep_tree_ends_no_command(deep, capsys):
     assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert err.count("more than 32 deep") == 2 and f"removed {deep[1].key}" in out
-    assert "more than 32 deep" in status.page("params.yaml", 10_000)
+    assert "more than 32 deep" in status.format_page("params.yaml", 10_000)
     assert "more than 32 deep" in refuse(lambda: work(deep[0].folder))
 
 
@@ -229,16 +231,16 @@ def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
     for path in [p for p in trained.path.rglob("*") if p.is_file()]:
         path.rename(cache / path.name)
         path.symlink_to(cache / path.name)
-    into = Folder(store.place(Path(".")) / ("f" * 16))
-    store.adopt(trained, into)
+    into = RunFolder(run_store.store_folder(Path(".")) / ("f" * 16))
+    run_store.adopt_published(trained, into)
     into.check()
     assert into.final.weights.samefile(cache / into.final.weights.name) and not into.final.weights.is_symlink()
 
 
 def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
     """Its file's name is known to everybody who shares the store while it runs."""
-    run = Folder(tmp_path / "key")
-    path = lives.begin(run, 1)
+    run = RunFolder(tmp_path / "key")
+    path = device_time.begin_life(run, 1)
     path.with_suffix(".new").symlink_to(victim / "notes.txt")
-    lives.end(path)
+    device_time.end_life(path)
     assert (victim / "notes.txt").read_text() == "precious"

@@ -13,8 +13,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.base.names import Name
 from compclip.config import grid, read
-from compclip.config.written import grid_yaml
-from compclip.runs import keys, store
+from compclip.config.run_config import dump_yaml
+from compclip.runs import keys, run_store
 from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project
 from tests.conftest import ROOT
@@ -24,17 +24,17 @@ from tests.tiny_project import METHODS, at, cell
 def by_cell() -> dict[str, str]:
     """The key of every cell, as the stages leave them in the current folder."""
     tiny_project.plan()
-    return {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
+    return {stored_run.cell.name: stored_run.key for method in METHODS for stored_run in run_store.load_planned(method)}
 
 
 def test_the_stage_writes_the_keys_of_the_commands(here):
-    """For every cell the same as `store.of`; the resolved run is config.yaml's, and loads."""
+    """For every cell the same as `run_store.locate_run`; the resolved run is config.yaml's, and loads."""
     assert by_cell() == {cell(method): at(cell(method)).key for method in METHODS}
     for method in METHODS:
-        [stored] = store.planned(method)
-        assert stored.resolved == at(cell(method)).resolved
-        assert stored.run == grid.resolve(read.load("params.yaml"), cell(method))
-        assert stored.data_fingerprint == at(cell(method)).data_fingerprint
+        [stored_run] = run_store.load_planned(method)
+        assert stored_run.resolved == at(cell(method)).resolved
+        assert stored_run.run == grid.resolve(read.load_params("params.yaml"), cell(method))
+        assert stored_run.data_fingerprint == at(cell(method)).data_fingerprint
 
 
 def test_every_method_of_the_field_has_its_keys(here):
@@ -44,25 +44,29 @@ def test_every_method_of_the_field_has_its_keys(here):
     """
     field = OmegaConf.load(ROOT / "experiments" / "grids" / "field.yaml")
     tiny = {"grid": {"backbones": ["tiny"]}, "backbones": {"tiny": {"model": "tiny.json"}}}
-    Path("params.yaml").write_text(grid_yaml(yaml_text.unresolved(OmegaConf.merge(field, tiny))))
+    Path("params.yaml").write_text(dump_yaml(yaml_text.to_unresolved(OmegaConf.merge(field, tiny))))
     assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0
     tiny_project.plan()
-    params = read.load("params.yaml")
+    params = read.load_params("params.yaml")
     names = [Name(path.stem, "method") for path in Path("keys").iterdir()]
-    found = {stored.cell.name: stored.key for name in names for stored in store.planned(name)}
-    assert found == {cell.name: store.of(grid.resolve(params, cell)).key for cell in grid.cells(params)}
-    trained = [key for name, key in found.items() if not name.startswith("pretrained-")]
+    key_of_cell = {
+        stored_run.cell.name: stored_run.key for name in names for stored_run in run_store.load_planned(name)
+    }
+    assert key_of_cell == {
+        cell.name: run_store.locate_run(grid.resolve(params, cell)).key for cell in grid.list_cells(params)
+    }
+    trained = [key for name, key in key_of_cell.items() if not name.startswith("pretrained-")]
     assert len(trained) == len(set(trained)) == 2 * (len(field.grid.methods) - 1)
-    assert len(set(found.values()) - set(trained)) == 1
+    assert len(set(key_of_cell.values()) - set(trained)) == 1
 
 
 def test_keys_of_a_method_that_left_the_grid_go(here):
     """The folder is DVC's: what lies there is what the grid has; without a plan the stage to run is named."""
     with pytest.raises(UserError, match="plan/train: no plan; run `dvc repro plan` first"):
-        keys.write(Path("."))
+        keys.write_keys(Path("."))
     by_cell()
     Path("plan/train/finetune.json").unlink()
-    assert keys.write(Path(".")) == 2
+    assert keys.write_keys(Path(".")) == 2
     assert {path.stem for path in Path("keys").iterdir()} == {"pretrained", "fsc_clip"}
 
 
@@ -74,11 +78,18 @@ def test_a_key_follows_what_matters(here, method):
         return at(f"{method}-tiny-scenes-{seed}", f"grid.seeds=[{seed}]", *overrides).key
 
     base = key()
-    for same in ("train.checkpoint_every_steps=5", "train.workers=2", "methods.negclip={}", "data.scenes.limit=3"):
-        assert key(same) == base
-    trained = [key(other) for other in ("train.lr=2e-3", "train.threads=2", "train.lora={rank: 2}")] + [key(seed=1)]
+    for unaffecting in (
+        "train.checkpoint_every_steps=5",
+        "train.workers=2",
+        "methods.negclip={}",
+        "data.scenes.limit=3",
+    ):
+        assert key(unaffecting) == base
+    trained = [key(override) for override in ("train.lr=2e-3", "train.threads=2", "train.lora={rank: 2}")] + [
+        key(seed=1)
+    ]
     if method == "pretrained":
-        assert set(trained) == {base}
+        assert set(trained) == {base} != {key("train.context_length=8")}
     else:
         assert len({base, key("methods.fsc_clip.gamma=1"), *trained}) == 6
 
@@ -93,39 +104,41 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_data_or_a_backbone_that_changes_changes_the_keys(here, name):
     """One byte of any file that training reads; written back, the keys are the old ones."""
-    before, path = by_cell(), Path(CHANGES[name])
+    original_keys, path = by_cell(), Path(CHANGES[name])
     raw = path.read_bytes()
     path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     changed = by_cell()
-    assert not set(before.values()) & set(changed.values())
+    assert not set(original_keys.values()) & set(changed.values())
     path.write_bytes(raw)
-    assert by_cell() == before
+    assert by_cell() == original_keys
     path.rename("aside")
     if name in ("annotations",):
         with pytest.raises(UserError, match="data/scenes/manifest.json: not there; run `dvc repro annotate"):
-            keys.write(Path("."))
+            keys.write_keys(Path("."))
 
 
 def test_names_are_no_part_of_a_key(here):
     """The same contents under other names are the same run: what it is called, and where it lies, makes no bits."""
     shutil.copytree("models/tiny", "models/twin")
     shutil.copytree("data/scenes", "data/twin")
-    more = [
+    overrides = [
         "backbones.twin={model: elsewhere.json}",
         "data.twin={source: coco, path: x, images: y, captioner: none}",
         "grid.backbones=[tiny,twin]",
         "grid.data=[scenes,twin]",
     ]
-    found = {at(f"finetune-{b}-{d}-0", *more).key for b in ("tiny", "twin") for d in ("scenes", "twin")}
-    assert found == {at(cell("finetune")).key}
+    keys_of_twins = {at(f"finetune-{b}-{d}-0", *overrides).key for b in ("tiny", "twin") for d in ("scenes", "twin")}
+    assert keys_of_twins == {at(cell("finetune")).key}
 
 
 def test_code_is_part_of_a_key(here):
     """That which the plan was made with."""
-    before = by_cell()
+    original_keys = by_cell()
     for method in METHODS:
         plan = read_json(f"plan/train/{method}.json")
         write_json(f"plan/train/{method}.json", plan | {"code": "other"})
-    keys.write(Path("."))
-    after = {stored.cell.name: stored.key for method in METHODS for stored in store.planned(method)}
-    assert before.keys() == after.keys() and not set(before.values()) & set(after.values())
+    keys.write_keys(Path("."))
+    changed_keys = {
+        stored_run.cell.name: stored_run.key for method in METHODS for stored_run in run_store.load_planned(method)
+    }
+    assert original_keys.keys() == changed_keys.keys() and not set(original_keys.values()) & set(changed_keys.values())

@@ -14,8 +14,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import lock, status
-from compclip.runs.folder import Folder
 from compclip.runs.lease import LONG_S
+from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import claim, silent_for
 from tests.tiny_project import at, cell, environment, wait_for
 
@@ -27,33 +27,33 @@ def test_the_next_process_waits_and_goes_on(run, monkeypatch, capfd):
     first.__enter__()
 
     def waiting() -> None:
-        waited.append(lock.said(run))
+        waited.append(lock.describe_holder(run))
         if len(waited) == 2:
             first.__exit__(None, None, None)
 
     with lock.hold(run, waiting):
-        assert lock.said(run) == f"process {os.getpid()}"
+        assert lock.describe_holder(run) == f"process {os.getpid()}"
     assert waited == [f"process {os.getpid()}"] * 2
     assert f"process {os.getpid()} works on this run; waiting for it" in capfd.readouterr().out
-    assert lock.said(run) == ""
+    assert lock.describe_holder(run) == ""
 
 
 def test_where_no_lock_reaches(run, monkeypatch):
     """Locks that hold on one machine alone: another machine's lease keeps this one out, and is shown."""
     monkeypatch.setattr(lock, "POLL_S", 0.01)
-    other = claim(run, "elsewhere")
-    assert other.take()
+    foreign_lease = claim(run, "elsewhere")
+    assert foreign_lease.take()
     _say_host(run, "node7")
-    assert lock.holder(run) is None
-    assert lock.said(run) == f"process {os.getpid()} on node7"
-    with lock.at_once(run) as got:
+    assert lock.find_holder(run) is None
+    assert lock.describe_holder(run) == f"process {os.getpid()} on node7"
+    with lock.hold_at_once(run) as got:
         assert not got
-    waits = iter((lambda: None, other.drop))
+    waits = iter((lambda: None, foreign_lease.drop))
     with lock.hold(run, lambda: next(waits)()):
-        assert lock.said(run) == f"process {os.getpid()}"
+        assert lock.describe_holder(run) == f"process {os.getpid()}"
 
 
-def _say_host(run: Folder, host: str) -> None:
+def _say_host(run: RunFolder, host: str) -> None:
     path = run.lease(run.leases()[-1])
     path.write_text(json.dumps({**json.loads(path.read_text()), "host": host}))
 
@@ -65,12 +65,12 @@ def test_where_there_are_no_locks_at_all(run, monkeypatch, capfd):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", none)
-    lock._say_without.cache_clear()
+    lock._note_missing_locks.cache_clear()
     with lock.hold(run):
-        with lock.at_once(run) as got:
+        with lock.hold_at_once(run) as got:
             assert not got
-        assert lock.said(run) == f"process {os.getpid()}"
-    with lock.at_once(run) as got:
+        assert lock.describe_holder(run) == f"process {os.getpid()}"
+    with lock.hold_at_once(run) as got:
         assert got
     assert capfd.readouterr().err.count("carries no locks") == 1
 
@@ -87,19 +87,19 @@ def test_a_run_that_is_removed_while_one_waits(run, monkeypatch):
     monkeypatch.setattr(lock.os, "fstat", removed_meanwhile)
     monkeypatch.setattr(lock, "POLL_S", 0.01)
     with lock.hold(run):
-        assert (run.lock.is_file(), lock.holder(run)) == (True, os.getpid())
+        assert (run.lock.is_file(), lock.find_holder(run)) == (True, os.getpid())
 
 
 def test_a_lost_run_is_left_at_once(run, monkeypatch, capfd):
     """The beat says who has it, and the process ends without writing anything more."""
-    left = []
+    exit_codes = []
     monkeypatch.setattr(lock, "BEAT_S", 0.01)
-    monkeypatch.setattr(lock.os, "_exit", left.append)
+    monkeypatch.setattr(lock.os, "_exit", exit_codes.append)
     with lock.hold(run):
         silent_for(run, LONG_S + 1)
         assert claim(run, "elsewhere").take(locked=False)
-        wait_for(lambda: left)
-    assert left[0] == lock.LOST == 75
+        wait_for(lambda: exit_codes)
+    assert exit_codes[0] == lock.LOST == 75
     assert "took this run over while this process stood still; leaving" in capfd.readouterr().err
 
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written(run, mode):
             lock.hold(run),
         ):
             pass
-        assert lock.said(run) == ""
+        assert lock.describe_holder(run) == ""
     finally:
         run.path.chmod(0o700)
 
@@ -134,38 +134,40 @@ def test_a_store_that_is_read_only(run, monkeypatch):
         lock.hold(run),
     ):
         pass
-    assert (lock.holder(run), lock.said(run)) == (None, "")
+    assert (lock.find_holder(run), lock.describe_holder(run)) == (None, "")
 
 
 def test_a_killed_process_leaves_the_run_free(run):
     """SIGKILL: the lock goes with it, and so does its lease on this machine."""
     code = (
-        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.folder import Folder\n"
-        "with lock.hold(Folder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
+        "import sys, pathlib, time; from compclip.runs import lock; from compclip.runs.run_folder import RunFolder\n"
+        "with lock.hold(RunFolder(pathlib.Path(sys.argv[1]))): print('held', flush=True); time.sleep(600)"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE, text=True, env=environment()
     )
     try:
         assert child.stdout.readline() == "held\n"
-        assert lock.said(run) == f"process {child.pid}"
-        with lock.at_once(run) as got:
+        assert lock.describe_holder(run) == f"process {child.pid}"
+        with lock.hold_at_once(run) as got:
             assert not got
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert lock.said(run) == ""
-    with lock.at_once(run) as got:
+    assert lock.describe_holder(run) == ""
+    with lock.hold_at_once(run) as got:
         assert got
 
 
 def test_status_shows_a_run_that_another_machine_holds(here):
     """With its process and host; the table is there for those who only read."""
-    made = at(cell("finetune"))
-    made.folder.path.mkdir(parents=True)
-    made.folder.lock.touch()
-    other = claim(made.folder, "elsewhere")
-    assert other.take()
-    _say_host(made.folder, "node7")
-    found = {one.name: status.row(one) for one in status.listed("params.yaml")[0]}[cell("finetune")]
-    assert (found.state, found.job) == ("running", f"process {os.getpid()} on node7")
+    stored_run = at(cell("finetune"))
+    stored_run.folder.path.mkdir(parents=True)
+    stored_run.folder.lock.touch()
+    foreign_lease = claim(stored_run.folder, "elsewhere")
+    assert foreign_lease.take()
+    _say_host(stored_run.folder, "node7")
+    row = {listed_run.name: status.make_row(listed_run) for listed_run in status.list_runs("params.yaml")[0]}[
+        cell("finetune")
+    ]
+    assert (row.state, row.job) == ("running", f"process {os.getpid()} on node7")

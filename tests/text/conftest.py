@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 
 SENTENCES = (
     "",

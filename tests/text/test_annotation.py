@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 from tests.text.strategies import annotations
 
 

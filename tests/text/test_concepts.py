@@ -30,6 +30,6 @@ def test_spans_hold_their_phrase(annotated):
 
 @given(annotations())
 def test_phrases_differ_and_are_not_empty(annotation):
-    found = concepts.noun_phrases(annotation)
-    assert all(found)
-    assert len({" ".join(p.casefold().split()) for p in found}) == len(found)
+    result = concepts.noun_phrases(annotation)
+    assert all(result)
+    assert len({" ".join(p.casefold().split()) for p in result}) == len(result)

@@ -57,7 +57,7 @@ from compclip.text.inflect import inflect
     ],
 )
 def test_forms(lemma, tag, part, form):
-    assert inflect(lemma, tag, wordnet.irregular(part)) == form
+    assert inflect(lemma, tag, wordnet.irregular_forms(part)) == form
 
 
 def test_unknown_tags_give_none():

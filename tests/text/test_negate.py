@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.text import negate
-from compclip.text.annotate import annotate
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -42,8 +42,8 @@ def test_what_can_be_denied(annotated, text):
 def test_kinds_have_the_same_chance(annotated):
     """One predicate, two things: half of the denials are the predicate's."""
     a = annotated["A man is sitting on a bench near a white van."]
-    made = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
-    assert 150 < sum(" not " in text for text in made) < 250
+    output = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum(" not " in text for text in output) < 250
 
 
 def test_conclip_denies_a_thing(annotated):
@@ -65,6 +65,6 @@ def test_what_denies_already_is_left_alone(text):
 @given(annotations(), st.integers(0, 99))
 def test_another_text_or_none(annotation: Annotation, seed):
     for rule in (negate.crepe, negate.conclip):
-        made = rule(annotation, np.random.default_rng(seed))
-        assert made == rule(annotation, np.random.default_rng(seed))
-        assert made is None or made.casefold() != annotation.text.casefold()
+        output = rule(annotation, np.random.default_rng(seed))
+        assert output == rule(annotation, np.random.default_rng(seed))
+        assert output is None or output.casefold() != annotation.text.casefold()

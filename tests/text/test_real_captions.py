@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from compclip.text import negate, positives, replace, shuffle, swap, wordlists
-from compclip.text.annotate import annotate, weighted
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate, find_relatives
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +29,23 @@ def captions(shared_data):
 
 @pytest.mark.parametrize(("rule", "floor"), [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0)])
 def test_coverage(captions, rule, floor):
-    made = [rule(a, np.random.default_rng(i)) for i, a in enumerate(captions)]
-    assert np.mean([text is not None for text in made]) >= floor
-    assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(made, captions, strict=True))
+    output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(captions)]
+    assert np.mean([text is not None for text in output]) >= floor
+    assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(output, captions, strict=True))
 
 
 @pytest.mark.parametrize(("rule", "low", "high"), [(swap.negclip, 0, 0), (swap.negclip_released, 0.01, 0.1)])
 def test_no_negative_is_a_hard_positive(captions, rule, low, high):
     """Of the negatives those that the rule of hard positives makes of the same caption; the authors' program has some."""
     rules = (rule, positives.swap)
-    made = [[r(a, np.random.default_rng((i, d))) for r in rules] for i, a in enumerate(captions) for d in range(3)]
-    both = [negative is not None and negative == positive for negative, positive in made]
+    output = [[r(a, np.random.default_rng((i, d))) for r in rules] for i, a in enumerate(captions) for d in range(3)]
+    both = [negative is not None and negative == positive for negative, positive in output]
     assert low <= np.mean(both) <= high
 
 
 def test_clic_covers_nearly_all_pairs(captions):
-    made = [swap.clic(a, b, np.random.default_rng(0)) for a, b in zip(captions, captions[1:], strict=False)]
-    assert np.mean([text is not None for text in made]) > 0.99
+    output = [swap.clic(a, b, np.random.default_rng(0)) for a, b in zip(captions, captions[1:], strict=False)]
+    assert np.mean([text is not None for text in output]) > 0.99
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,14 @@ def weighed(shared_data):
     """200 captions of COCO with words for CLoVe's rule."""
     coco = json.loads((shared_data / "coco" / "annotations" / "captions_val2017.json").read_text())["annotations"]
     chosen = np.random.default_rng(0).permutation(len(coco))[:200]
-    return [dataclasses.replace(a, relatives=weighted(a)) for a in annotate([coco[i]["caption"] for i in chosen])]
+    return [dataclasses.replace(a, relatives=find_relatives(a)) for a in annotate([coco[i]["caption"] for i in chosen])]
 
 
 RELEASED = {  # rule: which part of the captions it covers at least
     replace.RULES["clove"]: 0.97,
     shuffle.tokens: 0.99,
     swap.atoms: 0.95,
-    wordlists.ours().rule: 0.85,
+    wordlists.default_lists().rule: 0.85,
     negate.crepe: 0.85,
     negate.conclip: 0.75,
 }
@@ -68,18 +68,18 @@ RELEASED = {  # rule: which part of the captions it covers at least
 
 @pytest.mark.parametrize("rule", RELEASED, ids=lambda rule: f"{rule.__module__}.{rule.__name__}")
 def test_coverage_of_the_rules_as_released(weighed, rule):
-    made = [rule(a, np.random.default_rng(i)) for i, a in enumerate(weighed)]
-    assert np.mean([text is not None for text in made]) >= RELEASED[rule]
-    assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(made, weighed, strict=True))
+    output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(weighed)]
+    assert np.mean([text is not None for text in output]) >= RELEASED[rule]
+    assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(output, weighed, strict=True))
 
 
 def test_what_clove_s_rule_replaces(weighed):
     """As the released rule, of 2,000 draws on COCO."""
-    rule, found = replace.RULES["clove"], Counter()
+    rule, result = replace.RULES["clove"], Counter()
     for i, a in enumerate(weighed):
-        made = [text for draw in range(3) if (text := rule(a, np.random.default_rng((i, draw))))]
-        found.update(a.pos[_first_change(a, text)] for text in made)
-    shares = {pos: found[pos] / found.total() for pos in ("NOUN", "ADP", "ADJ", "VERB")}
+        output = [text for draw in range(3) if (text := rule(a, np.random.default_rng((i, draw))))]
+        result.update(a.pos[_first_change(a, text)] for text in output)
+    shares = {pos: result[pos] / result.total() for pos in ("NOUN", "ADP", "ADJ", "VERB")}
     assert shares == pytest.approx({"NOUN": 0.59, "ADP": 0.20, "ADJ": 0.10, "VERB": 0.07}, abs=0.06)
 
 

@@ -27,8 +27,8 @@ def test_kinds_have_the_same_chance(annotated):
     sentence = dataclasses.replace(
         annotated["The dog chases the cat."], candidates=((), ("fox", "wolf", "hen"), ("greets",), (), (), ())
     )
-    made = [replace.wordnet(sentence, np.random.default_rng(seed)) for seed in range(400)]
-    assert 150 < sum("greets" in text for text in made) < 250
+    output = [replace.wordnet(sentence, np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum("greets" in text for text in output) < 250
 
 
 def test_none_without_candidates(annotated):
@@ -40,9 +40,9 @@ def test_none_without_candidates(annotated):
 @pytest.mark.parametrize("text", [s for s in SENTENCES if s])
 def test_one_word_changes_to_a_new_one(annotated, text):
     said = {w.strip(".,").lower() for w in text.split()}
-    for made in outcomes(replace.wordnet, annotated[text], tries=60) - {None}:
-        before, after = text.split(), made.split()
+    for output in outcomes(replace.wordnet, annotated[text], tries=60) - {None}:
+        before, after = text.split(), output.split()
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
         assert len(changed) == 1
         assert changed[0].strip(".,").lower() not in said
-        assert made[0].isupper() == text[0].isupper()
+        assert output[0].isupper() == text[0].isupper()

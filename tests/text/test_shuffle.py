@@ -41,16 +41,16 @@ def test_all_orders_of_the_parser_s_tokens(annotated):
 
 def test_a_last_mark_without_a_partner_goes_to_a_pair(annotated):
     """Six words in three pairs, and a full stop: before the first pair, between two, at the end."""
-    made = outcomes(shuffle.tokens, annotated["Two dogs and three cats sleep."])
+    output = outcomes(shuffle.tokens, annotated["Two dogs and three cats sleep."])
     assert {
         "and three Two dogs cats sleep.",
         "and three. Two dogs cats sleep",
         ". and three Two dogs cats sleep",
-    } <= made
+    } <= output
     assert all(
-        sorted(m.replace(".", " .").split()) == [".", "Two", "and", "cats", "dogs", "sleep", "three"] for m in made
+        sorted(m.replace(".", " .").split()) == [".", "Two", "and", "cats", "dogs", "sleep", "three"] for m in output
     )
-    assert not any(m.strip(".") == "Two dogs and three cats sleep" for m in made)
+    assert not any(m.strip(".") == "Two dogs and three cats sleep" for m in output)
 
 
 def test_no_single_pair_is_shuffled(annotated):
@@ -60,10 +60,10 @@ def test_no_single_pair_is_shuffled(annotated):
 
 @given(annotations(), st.integers(0, 99))
 def test_the_same_tokens_in_another_order(annotation, seed):
-    made = shuffle.tokens(annotation, np.random.default_rng(seed))
-    if made is not None:
-        assert Counter("".join(made.split())) == Counter("".join(annotation.word(t) for t in range(len(annotation))))
-        assert made.split() != annotation.text.split()
+    output = shuffle.tokens(annotation, np.random.default_rng(seed))
+    if output is not None:
+        assert Counter("".join(output.split())) == Counter("".join(annotation.word(t) for t in range(len(annotation))))
+        assert output.split() != annotation.text.split()
 
 
 def test_final_punctuation_keeps_its_white_space():
@@ -72,8 +72,8 @@ def test_final_punctuation_keeps_its_white_space():
 
 def test_sentences_stay_apart(annotated):
     text = "A wet street. Cars pass slowly. A red bus stops quickly."
-    for made in outcomes(shuffle.bigram, annotated[text], tries=50):
-        parts = [sorted(part.lower().strip(".").split()) for part in made.split(". ")]
+    for output in outcomes(shuffle.bigram, annotated[text], tries=50):
+        parts = [sorted(part.lower().strip(".").split()) for part in output.split(". ")]
         assert parts == [sorted(part.lower().strip(".").split()) for part in text.split(". ")]
 
 
@@ -84,7 +84,7 @@ def test_none_where_no_order_differs():
 
 @given(annotations(), st.integers(0, 99))
 def test_same_words_in_another_order(annotation, seed):
-    made = shuffle.bigram(annotation, np.random.default_rng(seed))
-    if made is not None:
-        assert Counter("".join(made.split())) == Counter("".join(annotation.text.split()))
-        assert made.split() != annotation.text.split()
+    output = shuffle.bigram(annotation, np.random.default_rng(seed))
+    if output is not None:
+        assert Counter("".join(output.split())) == Counter("".join(annotation.text.split()))
+        assert output.split() != annotation.text.split()

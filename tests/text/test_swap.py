@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import swap
+from compclip.text import caption_sentences, swap
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -32,10 +32,10 @@ def test_negclip_swaps_plurals_among_themselves(annotated):
 
 
 def test_negclip_moves_verb_phrases(annotated):
-    made = outcomes(swap.negclip, annotated["A wet street. Cars pass slowly. A red bus stops quickly."])
-    assert "A wet street. Cars stops slowly. A red bus pass quickly." in made
-    assert "A wet street. Cars pass quickly. A red bus stops slowly." in made
-    assert "A red street. Cars pass slowly. A wet bus stops quickly." in made
+    output = outcomes(swap.negclip, annotated["A wet street. Cars pass slowly. A red bus stops quickly."])
+    assert "A wet street. Cars stops slowly. A red bus pass quickly." in output
+    assert "A wet street. Cars pass quickly. A red bus stops slowly." in output
+    assert "A red street. Cars pass slowly. A wet bus stops quickly." in output
 
 
 ORDERS = {  # what no exchange by negclip may give: the same things in another order
@@ -53,8 +53,8 @@ ORDERS = {  # what no exchange by negclip may give: the same things in another o
 @pytest.mark.parametrize("text", ORDERS)
 def test_negclip_exchanges_nothing_around_an_and(annotated, text):
     """ "White and blue" for "blue and white" is true of the same picture; the authors' program takes it as a negative."""
-    made = outcomes(swap.negclip, annotated[text])
-    assert not made & ORDERS[text]
+    output = outcomes(swap.negclip, annotated[text])
+    assert not output & ORDERS[text]
     assert ORDERS[text] <= outcomes(swap.negclip_released, annotated[text])
 
 
@@ -95,32 +95,34 @@ def test_clic_never_gives_a_positive_back(annotated):
 
 
 def test_clic_of_a_sentence_with_itself_exchanges_two_different_words(annotated):
-    made = outcomes(swap.clic, annotated["The dog."], annotated["The dog."])
-    assert made == {"Dog dog. The the.", "The the. Dog dog."}
+    output = outcomes(swap.clic, annotated["The dog."], annotated["The dog."])
+    assert output == {"Dog dog. The the.", "The the. Dog dog."}
 
 
 def test_clic_leaves_common_words_out(annotated):
     a, b = annotated["The dog chases the cat."], annotated["A brown dog chases a black cat."]
     # dog, cat and chases are common and no category is left: any two words then, but never a word with itself
-    made = outcomes(swap.clic, a, b)
-    assert None not in made
-    for text in made:
+    output = outcomes(swap.clic, a, b)
+    assert None not in output
+    for text in output:
         assert bag(text) == bag(a.text + b.text)
-        assert text.casefold() not in {swap.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))}
+        assert text.casefold() not in {
+            caption_sentences.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))
+        }
 
 
 def test_clic_keeps_common_words_in_their_places_if_asked(annotated):
     a, b = annotated["The dog chases the cat."], annotated["A brown dog chases a black cat."]
-    made = outcomes(lambda a, b, rng: swap.clic(a, b, rng, keep_common=True), a, b)
-    assert len(made) == 16 and None not in made  # two "the", four words of b, two orders
-    halves = [half.split() for text in made for half in text.rstrip(".").split(". ")]
+    output = outcomes(lambda a, b, rng: swap.clic(a, b, rng, keep_common=True), a, b)
+    assert len(output) == 16 and None not in output  # two "the", four words of b, two orders
+    halves = [half.split() for text in output for half in text.rstrip(".").split(". ")]
     assert all(half.count(word) == 1 for half in halves for word in ("dog", "chases", "cat"))
 
 
 def test_clic_falls_back_to_any_word(annotated):
-    made = outcomes(swap.clic, annotated["Nice."], annotated["He stops and she runs."])
-    assert "He nice and she runs. Stops." in made
-    assert "Nice stops and she runs. He." in made
+    output = outcomes(swap.clic, annotated["Nice."], annotated["He stops and she runs."])
+    assert "He nice and she runs. Stops." in output
+    assert "Nice stops and she runs. He." in output
 
 
 def test_clic_takes_one_occurrence_by_its_place(annotated):
@@ -143,29 +145,31 @@ def test_single_falls_back_to_any_two_words(annotated):
 
 def test_single_stays_within_a_sentence(annotated):
     text = "A wet street. Cars pass slowly. A red bus stops quickly."
-    for made in outcomes(swap.single, annotated[text]):
-        same = [a == b for a, b in zip(made.split(". "), text.split(". "), strict=True)]
+    for output in outcomes(swap.single, annotated[text]):
+        same = [a == b for a, b in zip(output.split(". "), text.split(". "), strict=True)]
         assert same.count(False) == 1
 
 
 def test_join_puts_a_full_stop_and_a_space():
-    assert swap.join("A dog .", "A cat.") == "A dog. A cat."
-    assert swap.join("A dog", "A cat") == "A dog. A cat"
-    assert swap.join("A dog?", "A cat.") == "A dog? A cat."
+    assert caption_sentences.join("A dog .", "A cat.") == "A dog. A cat."
+    assert caption_sentences.join("A dog", "A cat") == "A dog. A cat"
+    assert caption_sentences.join("A dog?", "A cat.") == "A dog? A cat."
 
 
 @given(annotations(), st.integers(0, 99))
 def test_swaps_keep_the_words_and_change_the_text(annotation, seed):
     for rule in (swap.negclip, swap.single):
-        made = rule(annotation, np.random.default_rng(seed))
-        assert made is None or (bag(made) == bag(annotation.text) and made.casefold() != annotation.text.casefold())
-        assert made == rule(annotation, np.random.default_rng(seed))
+        output = rule(annotation, np.random.default_rng(seed))
+        assert output is None or (
+            bag(output) == bag(annotation.text) and output.casefold() != annotation.text.casefold()
+        )
+        assert output == rule(annotation, np.random.default_rng(seed))
 
 
 @given(annotations(), annotations(), st.integers(0, 99))
 def test_clic_keeps_the_words_of_both(a, b, seed):
-    made = swap.clic(a, b, np.random.default_rng(seed))
-    assert made is None or bag(made) == bag(a.text + b.text)
+    output = swap.clic(a, b, np.random.default_rng(seed))
+    assert output is None or bag(output) == bag(a.text + b.text)
 
 
 def test_atoms_are_things_or_attributes(annotated):
@@ -180,8 +184,8 @@ def test_atoms_are_things_or_attributes(annotated):
 
 @given(annotations(), st.integers(0, 99))
 def test_atoms_of_anything(annotation, seed):
-    made = swap.atoms(annotation, np.random.default_rng(seed))
-    assert made is None or made.casefold() != annotation.text.casefold()
+    output = swap.atoms(annotation, np.random.default_rng(seed))
+    assert output is None or output.casefold() != annotation.text.casefold()
 
 
 @pytest.mark.parametrize(
@@ -189,11 +193,11 @@ def test_atoms_of_anything(annotation, seed):
     [("A dog", "A cat.", "A dog. A cat."), ("Is it?", "Yes!", "Is it?. Yes!."), ("A dog. ", "a", "A dog. a.")],
 )
 def test_sentences_joined_as_in_clic_s_code(first, second, expected):
-    assert swap.join_ended(first, second) == expected
+    assert caption_sentences.join_ended(first, second) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("A dog .", "A dog"), ("Is it?", "Is it?"), ("Well...", "Well"), (".", "")]
 )
 def test_a_sentence_without_its_full_stop(text, expected):
-    assert swap.endless(text) == expected
+    assert caption_sentences.strip_full_stop(text) == expected

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.interface.method import load_method
 from compclip.text import wordlists
 from compclip.text.annotation import Annotation
-from compclip.text.wordlists import Lists
+from compclip.text.wordlists import WordLists
 from tests.text.conftest import outcomes
 
-TWO = Lists({"color": ("red", "blue", "light blue"), "material": ("wood", "iron")})
+TWO = WordLists({"color": ("red", "blue", "light blue"), "material": ("wood", "iron")})
 
 
-def of(lists: Lists, text: str, tries: int = 200) -> set[str | None]:
-    return {lists.of_text(text, np.random.default_rng(seed)) for seed in range(tries)}
+def of(lists: WordLists, text: str, tries: int = 200) -> set[str | None]:
+    return {lists.replace_word(text, np.random.default_rng(seed)) for seed in range(tries)}
 
 
 def test_one_word_for_another_of_its_list():
@@ -48,48 +48,50 @@ def test_what_the_caption_says_is_not_put_there():
 
 
 def test_kinds_have_the_same_chance():
-    made = [TWO.of_text("red red red iron", np.random.default_rng(seed)) for seed in range(400)]
-    assert 150 < sum("wood" in text for text in made) < 250
+    output = [TWO.replace_word("red red red iron", np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum("wood" in text for text in output) < 250
 
 
 def test_our_lists_are_of_the_authors_sizes():
     """34 colours, 47 actions, 71 materials, 104 sizes, 48 states; each word once in its list."""
-    sizes = {kind: len(words) for kind, words in wordlists.ours().kinds.items()}
+    sizes = {kind: len(words) for kind, words in wordlists.default_lists().kinds.items()}
     wanted = {"color": 34, "action": 47, "material": 71, "size": 104, "state": 48}
     assert {kind: abs(sizes[kind] - size) <= size // 10 for kind, size in wanted.items()} == dict.fromkeys(wanted, True)
-    assert all(len(set(words)) == len(words) for words in wordlists.ours().kinds.values())
+    assert all(len(set(words)) == len(words) for words in wordlists.default_lists().kinds.values())
     assert all(
-        word == word.lower() and wordlists._is_word(word) for words in wordlists.ours().kinds.values() for word in words
+        word == word.lower() and wordlists._is_word(word)
+        for words in wordlists.default_lists().kinds.values()
+        for word in words
     )
 
 
 def test_the_rule_takes_annotations():
-    assert outcomes(wordlists.ours().rule, Annotation("nothing"), tries=3) == {None}
-    made = outcomes(wordlists.ours().rule, Annotation("a wooden chair"), tries=50)
-    assert None not in made and all(text.startswith("a ") and text.endswith(" chair") for text in made)
+    assert outcomes(wordlists.default_lists().rule, Annotation("nothing"), tries=3) == {None}
+    output = outcomes(wordlists.default_lists().rule, Annotation("a wooden chair"), tries=50)
+    assert None not in output and all(text.startswith("a ") and text.endswith(" chair") for text in output)
 
 
 @given(st.lists(st.sampled_from(["red", "Blue", "wood", "dog", "in", "İ", "-", "."]), max_size=8), st.integers(0, 99))
 def test_another_text_or_none(words, seed):
     text = " ".join(words)
-    made = wordlists.ours().of_text(text, np.random.default_rng(seed))
-    assert made is None or made.casefold() != text.casefold()
-    assert made == wordlists.ours().of_text(text, np.random.default_rng(seed))
+    output = wordlists.default_lists().replace_word(text, np.random.default_rng(seed))
+    assert output is None or output.casefold() != text.casefold()
+    assert output == wordlists.default_lists().replace_word(text, np.random.default_rng(seed))
 
 
 def test_words_of_ones_own():
-    lists = Lists.of({"color": ["Mauve", "ochre"], "state": ["half  open", "ajar"]})
+    lists = WordLists.parse({"color": ["Mauve", "ochre"], "state": ["half  open", "ajar"]})
     assert lists.kinds == {"color": ("mauve", "ochre"), "state": ("half open", "ajar")}
-    assert Lists.of({}) is wordlists.ours()
+    assert WordLists.parse({}) is wordlists.default_lists()
 
 
 @pytest.mark.parametrize("method", ["svlc", "dac"])
 def test_methods_take_words_of_ones_own(method):
     words = {"color": ["mauve", "ochre"]}
-    module = plugins.find(plugins.METHODS, method)
+    module = load_method(method)
     (rule,) = module.views(module.Config(words=words), 0).negatives
-    made = rule(Annotation("a mauve car by a red house"), np.random.default_rng(0))
-    assert made == "a ochre car by a red house"
+    output = rule(Annotation("a mauve car by a red house"), np.random.default_rng(0))
+    assert output == "a ochre car by a red house"
     with pytest.raises(UserError, match="unknown kind of words 'colour'; did you mean 'color'"):
         module.Config(words={"colour": ["red", "blue"]})
 
@@ -106,4 +108,4 @@ def test_methods_take_words_of_ones_own(method):
 )
 def test_other_words_are_one_line(words, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        Lists.of(words)
+        WordLists.parse(words)

@@ -6,8 +6,8 @@ import nltk
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.text import wordnet, wordnet_data
-from compclip.text.wordnet import candidates
+from compclip.text import wordnet, wordnet_install
+from compclip.text.wordnet import find_candidates
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from compclip.text.wordnet import candidates
     ],
 )
 def test_antonyms_and_sisters(word, lemma, pos, tag, expected):
-    assert expected <= set(candidates(word, lemma, pos, tag))
+    assert expected <= set(find_candidates(word, lemma, pos, tag))
 
 
 @pytest.mark.parametrize(
@@ -45,26 +45,26 @@ def test_antonyms_and_sisters(word, lemma, pos, tag, expected):
     ],
 )
 def test_never_a_synonym_or_what_contains_the_word(word, pos, tag, never):
-    assert not never & set(candidates(word, word, pos, tag))
+    assert not never & set(find_candidates(word, word, pos, tag))
 
 
 @pytest.mark.parametrize(("word", "pos", "tag"), [("dog", "NOUN", "NN"), ("run", "VERB", "VB"), ("red", "ADJ", "JJ")])
 def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
-    part = wordnet.PARTS[pos]
-    for other in candidates(word, word, pos, tag):
+    part = wordnet.POS_LETTERS[pos]
+    for other in find_candidates(word, word, pos, tag):
         assert not set(wordnet.synsets_of(word, part)) & set(wordnet.synsets_of(other, part))
         assert wordnet.synsets_of(other, part), other
 
 
 def test_what_the_caption_says_is_left_out():
-    assert "fox" not in candidates("dog", "dog", "NOUN", "NN", frozenset({"fox"}))
-    assert all(w[0] in "aeiou" for w in candidates("shirt", "shirt", "NOUN", "NN", article="an"))
+    assert "fox" not in find_candidates("dog", "dog", "NOUN", "NN", frozenset({"fox"}))
+    assert all(w[0] in "aeiou" for w in find_candidates("shirt", "shirt", "NOUN", "NN", article="an"))
 
 
 def test_words_are_written_as_the_word_was():
-    lower = candidates("dog", "dog", "NOUN", "NN")
-    assert candidates("Dog", "dog", "NOUN", "NN") == tuple(w.capitalize() for w in lower)
-    assert candidates("DOG", "dog", "NOUN", "NN") == tuple(w.upper() for w in lower)
+    lower = find_candidates("dog", "dog", "NOUN", "NN")
+    assert find_candidates("Dog", "dog", "NOUN", "NN") == tuple(w.capitalize() for w in lower)
+    assert find_candidates("DOG", "dog", "NOUN", "NN") == tuple(w.upper() for w in lower)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_words_are_written_as_the_word_was():
     ],
 )
 def test_words_without_candidates(word, pos, tag):
-    assert candidates(word, {"is": "be"}.get(word, word), pos, tag) == ()
+    assert find_candidates(word, {"is": "be"}.get(word, word), pos, tag) == ()
 
 
 # --- installation ---------------------------------------------------------------------------------------------
@@ -92,10 +92,10 @@ def test_words_without_candidates(word, pos, tag):
 def bare(tmp_path, monkeypatch):
     """An environment without WordNet: NLTK sees an empty folder, nothing can be fetched, no apt."""
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data")])
-    monkeypatch.setattr(wordnet_data.sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(nltk, "download", lambda *args, **more: False)
-    monkeypatch.setattr(wordnet_data, "_debian", lambda: None)
-    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(wordnet_install.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(nltk, "download", lambda *args, **overrides: False)
+    monkeypatch.setattr(wordnet_install, "_copy_from_debian", lambda: None)
+    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
     return tmp_path
 
 
@@ -104,47 +104,49 @@ def dictionary(tmp_path):
     """A folder with the names of Debian's files."""
     folder = tmp_path / "debian"
     folder.mkdir()
-    for name in wordnet_data.NEEDED:
+    for name in wordnet_install.REQUIRED_FILES:
         (folder / name).write_text(name)
     return folder
 
 
 def test_no_way_names_all_three(bare):
     with pytest.raises(UserError, match="nltk.downloader wordnet.*apt-get install wordnet-base.*--install"):
-        wordnet_data.install()
+        wordnet_install.install()
     with pytest.raises(UserError, match="no WordNet"):
-        wordnet_data.folder()
+        wordnet_install.find_folder()
 
 
 def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
-    place = wordnet_data._place
-    monkeypatch.setattr(wordnet_data, "_debian", lambda: place(dictionary, wordnet_data.target()))
-    path, source = wordnet_data.install()
+    place = wordnet_install._copy_dictionary
+    monkeypatch.setattr(
+        wordnet_install, "_copy_from_debian", lambda: place(dictionary, wordnet_install.target_folder())
+    )
+    path, source = wordnet_install.install()
     assert (path, source) == (bare / "nltk_data" / "corpora" / "wordnet", "Debian files")
-    assert wordnet_data.folder() == path
+    assert wordnet_install.find_folder() == path
     assert (path / "data.noun").read_text() == "data.noun"
-    assert wordnet_data.install() == (path, "NLTK data")
+    assert wordnet_install.install() == (path, "NLTK data")
 
 
 def test_lexnames_has_the_45_lexicographer_files():
-    lines = wordnet_data.lexnames().splitlines()
+    lines = wordnet_install.lexnames().splitlines()
     assert len(lines) == 45
     assert lines[0] == "00\tadj.all\t3" and lines[3] == "03\tnoun.Tops\t1" and lines[29] == "29\tverb.body\t2"
 
 
 def test_a_part_of_a_dictionary_is_not_taken(dictionary):
     (dictionary / "data.noun").unlink()
-    assert wordnet_data._debian(dictionary) is None
+    assert wordnet_install._copy_from_debian(dictionary) is None
 
 
 def test_apt_is_called_by_root_only(monkeypatch):
     called = []
-    monkeypatch.setattr(wordnet_data.subprocess, "run", lambda command, **more: called.append(command))
-    monkeypatch.setattr(wordnet_data.shutil, "which", lambda name: "/usr/bin/apt-get")
-    monkeypatch.setattr(wordnet_data, "_debian", lambda: None)
-    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 1000)
-    assert wordnet_data._apt() is None and not called
-    monkeypatch.setattr(wordnet_data.os, "geteuid", lambda: 0)
-    wordnet_data._apt()
+    monkeypatch.setattr(wordnet_install.subprocess, "run", lambda command, **overrides: called.append(command))
+    monkeypatch.setattr(wordnet_install.shutil, "which", lambda name: "/usr/bin/apt-get")
+    monkeypatch.setattr(wordnet_install, "_copy_from_debian", lambda: None)
+    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
+    assert wordnet_install._install_with_apt() is None and not called
+    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 0)
+    wordnet_install._install_with_apt()
     assert [c[:2] for c in called] == [["apt-get", "update"], ["apt-get", "install"]]
     assert {"wordnet-base", "wordnet-sense-index"} <= set(called[-1])

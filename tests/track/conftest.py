@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.track import store, sync
+from compclip.track import sync, tracking_store
 from tests import fake_runs
 
 
@@ -12,7 +12,7 @@ from tests import fake_runs
 def empty_database(tmp_path_factory):
     """A migrated database: making one takes seconds, copying it none."""
     folder = tmp_path_factory.mktemp("empty")
-    with store.client(f"sqlite:///{folder / 'mlflow.db'}"):
+    with tracking_store.open_client(f"sqlite:///{folder / 'mlflow.db'}"):
         pass
     return (folder / "mlflow.db").read_bytes()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compclip.track import store, sync
-from compclip.track.writer import Writer
+from compclip.track import sync, tracking_store
+from compclip.track.store_writer import StoreWriter
 
 HOME = "compclip: vit on scenes"
 
@@ -26,19 +26,19 @@ report: {{columns: [{", ".join(columns)}]}}
 
 def source(tmp_path, **how):
     grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
-    return sync.source(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
+    return sync.load_project(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
 
 
 def update(tmp_path, uri, **how):
-    return sync.update(source(tmp_path, **how), uri)
+    return sync.update_store(source(tmp_path, **how), uri)
 
 
 def tracked(uri):
     """The client and every run of ours by name; fails where a name stands twice."""
-    with store.client(uri) as client:
-        found = [run for of_key in Writer(client, "compclip", None, None).known.values() for run in of_key]
-        assert len({run.info.run_name for run in found}) == len(found)
-        return client, {run.info.run_name: run for run in found}
+    with tracking_store.open_client(uri) as client:
+        runs = [run for of_key in StoreWriter(client, "compclip", None, None).tracked_runs.values() for run in of_key]
+        assert len({run.info.run_name for run in runs}) == len(runs)
+        return client, {run.info.run_name: run for run in runs}
 
 
 def steps(client, run):

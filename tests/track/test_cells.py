@@ -7,9 +7,9 @@ import json
 import pytest
 
 from compclip.base.files import write_json
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from compclip.text import positives
-from compclip.track import log, store, sync
+from compclip.track import mlflow_runs, sync, tracking_store
 from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
@@ -17,9 +17,9 @@ from tests.track.project import HOME, params, tracked, update
 
 def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert update(tmp_path, uri) == {"added": 4, "skipped": 0}
-    client, found = tracked(uri)
-    assert sorted(found) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
-    run = found["clic-vit-scenes-1"]
+    client, runs_by_name = tracked(uri)
+    assert sorted(runs_by_name) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
+    run = runs_by_name["clic-vit-scenes-1"]
     assert run.data.metrics["sugarcrepe/swap"] == 0.75
     assert run.data.metrics["sugarcrepe/swap_att/unseen_pairs"] == 1.0
     assert run.data.params["train.lr"] == "2e-06"
@@ -33,10 +33,10 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
 
 def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    run = found["clic-vit-scenes-0"]
-    shown = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
-    assert shown == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
+    client, runs_by_name = tracked(uri)
+    run = runs_by_name["clic-vit-scenes-0"]
+    system_metrics = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
+    assert system_metrics == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
                      "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
 
 
@@ -47,9 +47,9 @@ def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
         path = fake_runs.trained(runs, name).environment
         write_json(path, json.loads(path.read_text()) | {"device_seconds": seconds, "run_key": key})
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    assert found["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
-    assert "system/device_hours" not in found["pretrained-vit-scenes-1"].data.metrics
+    client, runs_by_name = tracked(uri)
+    assert runs_by_name["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
+    assert "system/device_hours" not in runs_by_name["pretrained-vit-scenes-1"].data.metrics
     note = client.get_experiment_by_name(HOME).tags["mlflow.note.content"]
     assert "Training took 2.00 device-hours that 2 of 3 runs know of" in note
 
@@ -74,8 +74,8 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
 def test_data_sets_are_logged_with_their_fingerprints(tmp_path, runs, uri):
     update(tmp_path, uri)
     inputs = tracked(uri)[1]["clic-vit-scenes-0"].inputs.dataset_inputs
-    shown = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in inputs}
-    assert ("retrieval", "retrieval" * 2, "evaluation") in shown
+    datasets = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in inputs}
+    assert ("retrieval", "retrieval" * 2, "evaluation") in datasets
 
 
 def test_the_description_compares_with_the_pretrained_model(tmp_path, runs, uri):
@@ -87,8 +87,8 @@ def test_the_description_compares_with_the_pretrained_model(tmp_path, runs, uri)
 
 def test_loss_curves_keep_the_steps_and_times_of_the_file(tmp_path, runs, uri):
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    history = client.get_metric_history(found["clic-vit-scenes-0"].info.run_id, "train/clip")
+    client, runs_by_name = tracked(uri)
+    history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "train/clip")
     assert [(m.step, m.value, m.timestamp) for m in history] == [
         (10, 2.5, 1_700_000_010_000), (20, 2.0, 1_700_000_020_000), (30, 1.5, 1_700_000_030_000),
     ]  # fmt: skip
@@ -100,15 +100,15 @@ def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
     lines = [json.loads(line) | {name: 0.25} for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    history = client.get_metric_history(found["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
+    client, runs_by_name = tracked(uri)
+    history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
     assert [(m.step, m.value) for m in history] == [(10, 0.25), (20, 0.25), (30, 0.25)]
 
 
 def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    run = found["clic-vit-scenes-0"].info.run_id
+    client, runs_by_name = tracked(uri)
+    run = runs_by_name["clic-vit-scenes-0"].info.run_id
     names = sorted(a.path for a in client.list_artifacts(run))
     assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
     copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
@@ -123,27 +123,27 @@ def inodes(folder):
 
 def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri):
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    run, place = found["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
-    before = inodes(place.trained.path) | inodes(place.results)
-    linked = inodes(store.local(run.info.artifact_uri))
-    assert linked == {name: inode for name, inode in before.items() if name in linked}
+    client, runs_by_name = tracked(uri)
+    run, published = runs_by_name["clic-vit-scenes-0"], Published(runs, fake_runs.cell("clic"))
+    original_inodes = inodes(published.trained.path) | inodes(published.results)
+    linked = inodes(tracking_store.path_of_uri(run.info.artifact_uri))
+    assert linked == {name: inode for name, inode in original_inodes.items() if name in linked}
     assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
-    with store.client(uri):
-        log.remove(client, run, tmp_path / "mlflow" / "artifacts")
-    assert not store.local(run.info.artifact_uri).exists()
-    assert inodes(place.trained.path) | inodes(place.results) == before
+    with tracking_store.open_client(uri):
+        mlflow_runs.remove_run(client, run, tmp_path / "mlflow" / "artifacts")
+    assert not tracking_store.path_of_uri(run.info.artifact_uri).exists()
+    assert inodes(published.trained.path) | inodes(published.results) == original_inodes
 
 
 def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, runs, uri):
     """The `+` between their names is quoted in MLflow's addresses."""
     path = params(tmp_path)
     path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
-    client, found = tracked(uri)
-    old = store.local(found["clic-vit-scenes-0"].info.artifact_uri)
+    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    client, runs_by_name = tracked(uri)
+    old = tracking_store.path_of_uri(runs_by_name["clic-vit-scenes-0"].info.artifact_uri)
     assert (old / "config.yaml").is_file()
     assert "vit+big-on-scenes" in str(old)
-    with store.client(uri):
-        log.remove(client, found["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+    with tracking_store.open_client(uri):
+        mlflow_runs.remove_run(client, runs_by_name["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
     assert not old.exists()

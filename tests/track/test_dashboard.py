@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.track import dashboard, reading, sync
-from compclip.track.reading import Memory
+from compclip.track import dashboard, run_summaries, sync
+from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
@@ -18,12 +18,12 @@ URI = "sqlite:///x.db"
 
 def test_it_refuses_without_a_store(tmp_path):
     with pytest.raises(UserError, match="no store yet; make it with"):
-        dashboard.check(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
+        dashboard.check_arguments(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
 
 
 def test_it_refuses_a_taken_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match="choose another --port"):
-        dashboard.check("postgresql://somewhere/db", "127.0.0.1", taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match="choose another --port"):
+        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", busy_socket.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_it_refuses_a_taken_port():
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
 )
 def test_it_says_who_can_open_it(host, local):
-    lines = dashboard.messages(URI, Path("nowhere"), host, 5000)
+    lines = dashboard.startup_messages(URI, Path("nowhere"), host, 5000)
     assert dashboard.is_local(host) is local
     assert f"listening on {host}" in lines[0]
     assert lines[0].startswith("warning:") is not local
@@ -41,80 +41,83 @@ def test_it_says_who_can_open_it(host, local):
 def test_the_default_is_this_machine_alone():
     args = dashboard._parser().parse_args([])
     assert dashboard.is_local(args.host)
-    words = dashboard.command(URI, args.host, 5001)
+    words = dashboard.server_command(URI, args.host, 5001)
     assert words[words.index("--host") + 1] == "127.0.0.1"
     assert URI not in words
     assert "--allowed-hosts" not in words
-    assert dashboard.command(URI, "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
+    assert dashboard.server_command(URI, "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
 
 
 @pytest.mark.parametrize("host", ["", " "])
 def test_no_host_is_not_every_host(host):
     with pytest.raises(UserError, match="--host .*: would open it to every machine; give 127.0.0.1"):
-        dashboard.check("postgresql://somewhere/db", host, 5000)
+        dashboard.check_arguments("postgresql://somewhere/db", host, 5000)
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536, 10**30])
 def test_a_port_is_one(port):
     with pytest.raises(UserError, match="--port .*: must be from 1 to 65535"):
-        dashboard.check("postgresql://somewhere/db", "127.0.0.1", port)
+        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", port)
 
 
 @pytest.mark.parametrize("names", ["", "a b", "a,", "--dev", "a\nb", "a;b", "a, b"])
 def test_allowed_hosts_are_single_words(names):
     with pytest.raises(UserError, match="--allowed-hosts .*: must be names with commas"):
-        dashboard.check("postgresql://somewhere/db", "127.0.0.1", 5000, names)
+        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", 5000, names)
 
 
 def test_a_host_that_no_name_can_be_is_one_line():
     with pytest.raises(UserError, match="cannot listen"):
-        dashboard.check("postgresql://somewhere/db", "a" * 80 + ".example", 5000)
+        dashboard.check_arguments("postgresql://somewhere/db", "a" * 80 + ".example", 5000)
 
 
 def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, capsys):
     """The server gets the address where others cannot read it."""
-    uri, became = "postgresql://me:hunter2@127.0.0.1/db", []
-    monkeypatch.setattr(dashboard.os, "execve", lambda *args: became.append(args) or 0)
+    uri, execve_calls = "postgresql://me:hunter2@127.0.0.1/db", []
+    monkeypatch.setattr(dashboard.os, "execve", lambda *args: execve_calls.append(args) or 0)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     assert dashboard.main(["--port", port, "--root", str(tmp_path)]) == 0
-    [(_, words, environment)] = became
+    [(_, words, environment)] = execve_calls
     assert environment["MLFLOW_BACKEND_STORE_URI"] == uri
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@tracker:5000")
     assert dashboard.main([]) == 0
-    said = capsys.readouterr()
-    assert "hunter2" not in " ".join(words) + said.out + said.err
-    assert "http://me:***@tracker:5000/#/experiments" in said.out
+    output = capsys.readouterr()
+    assert "hunter2" not in " ".join(words) + output.out + output.err
+    assert "http://me:***@tracker:5000/#/experiments" in output.out
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"experiment": 1'])
 def test_damaged_notes_beside_the_store_are_none(tmp_path, text):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    for file in (tmp_path / "view.json", sync.stamp(uri)):
+    for file in (tmp_path / "view.json", sync.synced_file(uri)):
         file.write_text(text)
-    assert dashboard.opened(uri) == ""
-    assert dashboard.newer_runs(uri, tmp_path) == 0
+    assert dashboard.default_experiment(uri) == ""
+    assert dashboard.count_new_runs(uri, tmp_path) == 0
 
 
 def test_it_opens_the_grid_s_comparison(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert "/#/experiments?workflowType" in dashboard.messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    assert "/#/experiments?workflowType" in dashboard.startup_messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
     write_json(tmp_path / "view.json", {"experiment": "7"})
-    line = dashboard.messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    line = dashboard.startup_messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
     assert line.startswith("http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=comparison")
 
 
 def test_it_counts_runs_newer_than_the_store(tmp_path):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    held = {reading.name(run): Memory().content(run, scores) for run, scores in reading.published(root)}
-    assert sorted(held) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
-    write_json(sync.stamp(uri), held)
-    assert dashboard.newer_runs(uri, root) == 0
+    synced = {
+        run_summaries.cell_name(run): SummaryCache().content(run, scores)
+        for run, scores in run_summaries.list_published(root)
+    }
+    assert sorted(synced) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
+    write_json(sync.synced_file(uri), synced)
+    assert dashboard.count_new_runs(uri, root) == 0
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text() + "\n")
-    assert dashboard.newer_runs(uri, root) == 1
-    assert any(line.startswith("hint: 1 runs") for line in dashboard.messages(uri, root, "127.0.0.1", 5000))
+    assert dashboard.count_new_runs(uri, root) == 1
+    assert any(line.startswith("hint: 1 runs") for line in dashboard.startup_messages(uri, root, "127.0.0.1", 5000))
 
 
 def test_a_server_of_its_own_is_named_without_starting_one(capsys):

@@ -5,58 +5,58 @@ from __future__ import annotations
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.track import entries, store
+from compclip.track import entries, tracking_store
 
 
 def test_long_parameters_are_cut():
-    found = entries.params({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
-    assert len(found["method.text"]) == 500
-    assert found["method.text"].endswith("…")
-    assert found["train.betas"] == "[0.9, 0.98]"
+    flat_config = entries.flatten_config({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
+    assert len(flat_config["method.text"]) == 500
+    assert flat_config["method.text"].endswith("…")
+    assert flat_config["train.betas"] == "[0.9, 0.98]"
 
 
 def test_the_cell_s_own_parameters_stand_bare():
-    found = entries.params({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
-    assert found == {"method": "clic", "method.gamma": "2.0"}
+    flat_config = entries.flatten_config({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
+    assert flat_config == {"method": "clic", "method.gamma": "2.0"}
 
 
 def test_a_method_without_parameters_keeps_its_name():
     """The empty parameters of `pretrained` do not hide the cell's method."""
-    assert entries.params({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
+    assert entries.flatten_config({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns"])
 def test_a_file_store_is_refused(uri):
     with pytest.raises(UserError, match="keeps no file store; give sqlite:///"):
-        store.store_uri(uri)
+        tracking_store.store_uri(uri)
 
 
 def test_the_address_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
-    assert store.store_uri(None) == "http://tracker:5000"
-    assert store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
+    assert tracking_store.store_uri(None) == "http://tracker:5000"
+    assert tracking_store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
 
 
 def test_a_password_is_never_shown():
-    assert store.shown("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
+    assert tracking_store.mask_url("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
 
 
 @pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_a_store_in_memory_is_refused(uri):
     with pytest.raises(UserError, match="names no file"):
-        store.store_uri(uri)
+        tracking_store.store_uri(uri)
 
 
 @pytest.mark.parametrize("uri", ["postgresql://me:se/cret@db/mlflow", "me:secret@db"])
 def test_a_refused_address_shows_no_password(uri):
-    with pytest.raises(UserError) as told:
-        store.store_uri(uri)
-    assert "cret" not in str(told.value)
+    with pytest.raises(UserError) as error:
+        tracking_store.store_uri(uri)
+    assert "cret" not in str(error.value)
 
 
 def test_what_mlflow_says_of_an_address_is_without_its_password():
     from mlflow.exceptions import MlflowException
 
     uri = "other://me:hun%2Fter2@nowhere/db?sslpassword=hunter3"
-    for said in (uri, "hun/ter2", "hun%2Fter2", "hunter3", f"API request to {uri}/api failed"):
-        assert "ter" not in store._explained(uri, MlflowException(said)).replace("other", "")
+    for message in (uri, "hun/ter2", "hun%2Fter2", "hunter3", f"API request to {uri}/api failed"):
+        assert "ter" not in tracking_store._explain_error(uri, MlflowException(message)).replace("other", "")

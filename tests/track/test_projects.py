@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from compclip.base.errors import UserError
-from compclip.track import log, models, store, sync
+from compclip.track import mlflow_models, mlflow_runs, sync, tracking_store
 from tests import fake_runs
 from tests.track.project import params, source, update
 
@@ -26,7 +26,7 @@ def without_name(monkeypatch):
 @pytest.fixture
 def registered(monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(models, "fill", lambda *_: None)
+    monkeypatch.setattr(mlflow_models, "fill_model", lambda *_: None)
 
 
 def checkout(root):
@@ -37,7 +37,7 @@ def checkout(root):
 
 
 def runs_by_experiment(uri):
-    with store.client(uri) as client:
+    with tracking_store.open_client(uri) as client:
         names = {e.experiment_id: e.name for e in client.search_experiments()}
         return sorted((names[r.info.experiment_id], r.info.run_id) for r in client.search_runs(list(names)))
 
@@ -45,10 +45,10 @@ def runs_by_experiment(uri):
 def test_two_checkouts_of_one_name_are_two_projects(tmp_path, without_name, uri):
     first, second = checkout(tmp_path / "a" / "clip"), checkout(tmp_path / "b" / "clip")
     update(first, uri)
-    before = runs_by_experiment(uri)
+    first_runs = runs_by_experiment(uri)
     assert update(second, uri)["added"] == 4
-    assert sync.rebuild(source(second), uri)["added"] == 4
-    assert set(before) < set(runs_by_experiment(uri))
+    assert sync.rebuild_store(source(second), uri)["added"] == 4
+    assert set(first_runs) < set(runs_by_experiment(uri))
     assert update(first, uri) == {"unchanged": 4}
 
 
@@ -56,29 +56,29 @@ def test_a_folder_keeps_its_project(tmp_path, without_name, capsys):
     """After a move, too; a copy beside it is another project, and so is a name that the environment gives."""
     first = tmp_path / "my clip"
     first.mkdir()
-    name = sync.own_project(root=first)
+    name = sync.name_project(root=first)
     assert re.fullmatch(r"my_clip-[0-9a-f]{6}", name)
     assert capsys.readouterr().err.count(name) == 1
-    assert sync.own_project(root=first) == name
+    assert sync.name_project(root=first) == name
     shutil.copytree(first, tmp_path / "copy")
-    assert sync.own_project(root=tmp_path / "copy") != name
+    assert sync.name_project(root=tmp_path / "copy") != name
     first.rename(tmp_path / "moved")
     first.mkdir()
-    assert sync.own_project(root=tmp_path / "moved") == name != sync.own_project(root=first)
-    assert sync.own_project("mine", first) == "mine"
+    assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
+    assert sync.name_project("mine", first) == "mine"
 
 
 def test_a_damaged_name_is_one_line(tmp_path, without_name):
     (tmp_path / "mlflow").mkdir()
     (tmp_path / "mlflow" / "project.json").write_text(json.dumps({"project": "a: b"}))
     with pytest.raises(UserError, match=r"project.json: project 'a: b': must be letters, digits and"):
-        sync.own_project(root=tmp_path)
+        sync.name_project(root=tmp_path)
 
 
 def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, monkeypatch):
     """Nobody else had logged anything when it began."""
     update(tmp_path, uri)
-    real, logged = log.write, []
+    real, logged = mlflow_runs.write_run, []
 
     def write(*args, **kwargs):
         if not logged:
@@ -86,9 +86,11 @@ def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, m
             logged.append(client.create_run(client.create_experiment("mine")).info.run_id)
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(log, "write", write)
-    assert sync.rebuild(source(tmp_path), uri)["added"] == 4
-    with closing(sqlite3.connect(store.database(uri))) as database:  # the file, not the one that MLflow has open
+    monkeypatch.setattr(mlflow_runs, "write_run", write)
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    with closing(
+        sqlite3.connect(tracking_store.sqlite_file(uri))
+    ) as database:  # the file, not the one that MLflow has open
         row = database.execute("SELECT lifecycle_stage FROM runs WHERE run_uuid = ?", logged).fetchone()
     assert row == ("active",)
 
@@ -96,23 +98,26 @@ def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, m
 def test_a_store_made_anew_says_what_it_removes(tmp_path, runs, uri, capsys):
     update(tmp_path, uri)
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.rebuild(source(tmp_path), uri)["added"] == 3
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 3
     assert "compclip has 4 runs there; they are removed as their files are logged again" in capsys.readouterr().out
     assert len(runs_by_experiment(uri)) == 3
 
 
 def test_hidden_files_of_others_stay_beside_the_database(tmp_path, runs, uri):
-    paths = [store.database(uri).with_name(name) for name in (".mlflow.db.bak", ".mlflow.db.2024.new", ".mlflow.db.x")]
+    paths = [
+        tracking_store.sqlite_file(uri).with_name(name)
+        for name in (".mlflow.db.bak", ".mlflow.db.2024.new", ".mlflow.db.x")
+    ]
     for path in paths:
         path.write_text("mine")
     update(tmp_path, uri)
-    sync.rebuild(source(tmp_path), uri)
+    sync.rebuild_store(source(tmp_path), uri)
     assert [path.read_text() for path in paths if path.exists()] == ["mine"] * 3
 
 
 def versions(uri, model="compclip-vit-on-scenes"):
     """The run of each version, by number, and where the aliases point."""
-    with store.client(uri) as client:
+    with tracking_store.open_client(uri) as client:
         rows = client.search_model_versions(f"name = '{model}'")
         runs = {str(v.version): client.get_run(v.run_id).info for v in rows}
         assert {info.lifecycle_stage for info in runs.values()} <= {"active"}
@@ -124,33 +129,38 @@ def test_another_grid_leaves_the_versions_of_the_former_one(tmp_path, registered
     """Of the same models and data, with other methods and columns."""
     checkout(tmp_path)
     update(tmp_path, uri, columns=["sugarcrepe/swap_att", "sugarcrepe/swap_obj"])
-    before = versions(uri)
-    assert len(before[0]) == 4 and before[1]["best-sugarcrepe"] == "clic-vit-scenes-0"
+    first_versions = versions(uri)
+    assert len(first_versions[0]) == 4 and first_versions[1]["best-sugarcrepe"] == "clic-vit-scenes-0"
     update(tmp_path, uri, methods=("pretrained",), columns=["retrieval/i2t_recall_at_1"])
-    after = versions(uri)
-    clic = {number: name for number, name in before[0].items() if name.startswith("clic")}
-    assert clic.items() <= after[0].items() and sorted(after[0].values()) == sorted(before[0].values())
-    assert after[1].keys() == before[1].keys()
+    second_versions = versions(uri)
+    clic = {number: name for number, name in first_versions[0].items() if name.startswith("clic")}
+    assert clic.items() <= second_versions[0].items() and sorted(second_versions[0].values()) == sorted(
+        first_versions[0].values()
+    )
+    assert second_versions[1].keys() == first_versions[1].keys()
 
 
 def test_versions_follow_a_run_into_another_experiment(tmp_path, registered, uri):
     """A grid with one more backbone has an experiment of its own, where the former grid's cells are logged again."""
     checkout(tmp_path)
     update(tmp_path, uri)
-    before = versions(uri)
+    first_versions = versions(uri)
     path = params(tmp_path)
     path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    assert sync.update(sync.source(path, tmp_path, tmp_path / "studies"), uri)["replaced"] == 4
-    after = versions(uri)
-    assert (sorted(after[0].values()), after[1]) == (sorted(before[0].values()), before[1])
+    assert sync.update_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri)["replaced"] == 4
+    second_versions = versions(uri)
+    assert (sorted(second_versions[0].values()), second_versions[1]) == (
+        sorted(first_versions[0].values()),
+        first_versions[1],
+    )
     assert len(versions(uri, "compclip-vit+big-on-scenes")[0]) == 4
-    sync.rebuild(sync.source(path, tmp_path, tmp_path / "studies"), uri)
-    assert versions(uri)[1] == before[1]
+    sync.rebuild_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri)
+    assert versions(uri)[1] == first_versions[1]
 
 
 def test_versions_go_with_their_run(tmp_path, registered, uri):
     checkout(tmp_path)
     update(tmp_path, uri)
     shutil.rmtree(fake_runs.trained(tmp_path, "clic-vit-scenes-0").path)
-    sync.rebuild(source(tmp_path), uri)
+    sync.rebuild_store(source(tmp_path), uri)
     assert "clic-vit-scenes-0" not in versions(uri)[0].values()

@@ -24,7 +24,7 @@ from compclip.base.files import write_json
 from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.track import __main__ as track_command
-from compclip.track import store, sync
+from compclip.track import sync, tracking_store
 from tests import fake_runs, tiny_project
 from tests.conftest import ROOT
 from tests.track.project import HOME, params, source, steps, tracked, update
@@ -39,8 +39,8 @@ POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def until(condition, process=None, seconds=120):
@@ -52,10 +52,10 @@ def until(condition, process=None, seconds=120):
         time.sleep(0.1)
 
 
-def command_line(tmp_path, *more):
+def command_line(tmp_path, *options):
     words = [sys.executable, "-m", "compclip.track", "--params", str(tmp_path / "params.yaml"),
              "--root", str(tmp_path), "--studies", str(tmp_path / "studies")]  # fmt: skip
-    return [*words, *more]
+    return [*words, *options]
 
 
 @pytest.fixture
@@ -71,21 +71,21 @@ def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, r
     address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
     monkeypatch.chdir(tmp_path)
     for i in range(8):
-        mine = tmp_path / f"runs{i}"
-        fake_runs.make(mine, fake_runs.cells(("clic",)))
+        runs_folder = tmp_path / f"runs{i}"
+        fake_runs.make(runs_folder, fake_runs.cells(("clic",)))
         for folder in ("runs", "results"):
-            (mine / folder / "clic" / "vit-scenes-1").rename(mine / folder / "clic" / f"own-{i}")
-        words = command_line(tmp_path, "--root", str(mine), "--uri", address)[3:]
+            (runs_folder / folder / "clic" / "vit-scenes-1").rename(runs_folder / folder / "clic" / f"own-{i}")
+        words = command_line(tmp_path, "--root", str(runs_folder), "--uri", address)[3:]
         started.append(tiny_project.fork(lambda words=words: track_command.main(words)))
     assert [tiny_project.ended(pid) for pid in started] == [0] * 8
-    client, found = tracked(address)  # fails where a name stands twice
-    assert sorted(found) == sorted(["clic-vit-scenes-0", *(f"clic-own-{i}" for i in range(8))])
-    assert all(steps(client, run) == [10, 20, 30] for run in found.values())
+    client, runs_by_name = tracked(address)  # fails where a name stands twice
+    assert sorted(runs_by_name) == sorted(["clic-vit-scenes-0", *(f"clic-own-{i}" for i in range(8))])
+    assert all(steps(client, run) == [10, 20, 30] for run in runs_by_name.values())
 
 
 def test_a_second_driver_says_whom_it_waits_for(tmp_path, runs, uri):  # noqa: F811
-    file = store.database(uri).with_suffix(".lock")
-    with store.lock(file):
+    file = tracking_store.sqlite_file(uri).with_suffix(".lock")
+    with tracking_store.lock_store(file):
         words = command_line(tmp_path, "--uri", uri)
         second = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert second.stdout.readline() == f"{file}: process {os.getpid()} is writing the store; waiting for it\n"
@@ -103,7 +103,7 @@ def checkpoints(runs):
 
 
 def aliases(address):
-    with store.client(address) as client:
+    with tracking_store.open_client(address) as client:
         model = client.get_registered_model("compclip-vit-on-scenes")
         names = {str(v.version): client.get_run(v.run_id).info.run_name for v in client.search_model_versions("")}
         return {alias: names[str(version)] for alias, version in model.aliases.items()}, names
@@ -113,22 +113,27 @@ def test_the_best_checkpoint_of_each_benchmark_has_an_alias(tmp_path, checkpoint
     columns = ["sugarcrepe/swap_att", "sugarcrepe/swap_obj"]
     update(tmp_path, uri, columns=columns)
     best, versions = aliases(uri)
-    with store.client(uri) as client:
-        listed = client.search_logged_models([client.get_experiment_by_name(HOME).experiment_id])
-    assert sorted(json.loads(m.tags["mlflow.modelVersions"])[0]["version"] for m in listed) == ["1", "2", "3", "4"]
+    with tracking_store.open_client(uri) as client:
+        logged_models = client.search_logged_models([client.get_experiment_by_name(HOME).experiment_id])
+    assert sorted(json.loads(m.tags["mlflow.modelVersions"])[0]["version"] for m in logged_models) == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
     assert best == {"best-sugarcrepe": "clic-vit-scenes-0", "best-retrieval": "clic-vit-scenes-0"}
     assert sorted(versions.values()) == NAMES
     # seed 1 beats both when its file says so; the replaced run leaves no version behind
-    fake_runs.BITS[("clic", 1)], kept = {k: v.replace("0", "1") for k, v in fake_runs.BITS[("clic", 1)].items()}, \
+    fake_runs.BITS[("clic", 1)], original_bits = {k: v.replace("0", "1") for k, v in fake_runs.BITS[("clic", 1)].items()}, \
         fake_runs.BITS[("clic", 1)]  # fmt: skip
     try:
         model = fake_runs.trained(checkpoints, "clic-vit-scenes-1").checkpoint / "open_clip_config.json"
-        before = model.read_bytes()
+        config_bytes = model.read_bytes()
         fake_runs.make(checkpoints, [fake_runs.cell("clic", seed=1)])
         model.unlink()  # MLflow's link keeps the old bytes
-        model.write_bytes(before)
+        model.write_bytes(config_bytes)
     finally:
-        fake_runs.BITS[("clic", 1)] = kept
+        fake_runs.BITS[("clic", 1)] = original_bits
     assert update(tmp_path, uri, columns=columns)["replaced"] == 1
     best, versions = aliases(uri)
     assert best == {"best-sugarcrepe": "clic-vit-scenes-1", "best-retrieval": "clic-vit-scenes-1"}
@@ -157,8 +162,8 @@ def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri
     words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
     assert track_command.main(words) == 0
     assert "4 checkpoints above 0.001 MiB are named but not uploaded" in capsys.readouterr().out
-    client, found = tracked(uri)
-    run = found["clic-vit-scenes-0"]
+    client, runs_by_name = tracked(uri)
+    run = runs_by_name["clic-vit-scenes-0"]
     assert run.data.tags["checkpoint"] == str(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint)
     assert not run.outputs or not run.outputs.model_outputs
 
@@ -192,10 +197,10 @@ def test_a_registered_model_scores_pairs_far_from_the_checkout(tmp_path, checkpo
         noise = torch.randint(0, 255, (40, 50, 3), generator=torch.Generator().manual_seed(i), dtype=torch.uint8)
         Image.fromarray(noise.numpy()).save(path)
     (tmp_path / "else").mkdir()
-    done = subprocess.run([sys.executable, "-c", LOAD, str(ROOT), uri, *pictures], cwd=tmp_path / "else",
+    process = subprocess.run([sys.executable, "-c", LOAD, str(ROOT), uri, *pictures], cwd=tmp_path / "else",
                           capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    scores, example, error = done.stdout.strip().splitlines()[-3:]
+    assert process.returncode == 0, process.stderr
+    scores, example, error = process.stdout.strip().splitlines()[-3:]
     ours = embed.encode(
         backbone.load(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint), pictures, ["a", "b c"]
     )
@@ -242,12 +247,12 @@ class Server:
 def server(tmp_path, empty_database, monkeypatch):  # noqa: F811
     (tmp_path / "server").mkdir()
     (tmp_path / "server" / "mlflow.db").write_bytes(empty_database)
-    made = Server(tmp_path / "server")
-    made.start()
+    mlflow_server = Server(tmp_path / "server")
+    mlflow_server.start()
     monkeypatch.chdir(tmp_path)  # its lock lies below the checkout
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", made.uri)
-    yield made
-    made.kill()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.uri)
+    yield mlflow_server
+    mlflow_server.kill()
 
 
 def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, monkeypatch):
@@ -264,20 +269,20 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
 
     monkeypatch.setattr(MlflowClient, "log_artifact", vanishing)
     with pytest.raises(UserError, match="no server answers .*nothing is lost: start it and run") as lost:
-        update(tmp_path, store.store_uri(None))
+        update(tmp_path, tracking_store.store_uri(None))
     assert "\n" not in str(lost.value)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="no server answers"):
         update(tmp_path, server.uri)
     server.start()
-    done = update(tmp_path, server.uri)
-    assert done["added"] + done["replaced"] + done["unchanged"] == 4
-    assert done["replaced"] == 1  # the one that was cut short
-    client, found = tracked(server.uri)
-    assert len(found) == 4
-    assert all(steps(client, run) == [10, 20, 30] for name, run in found.items() if name.startswith("clic"))
-    assert sync.rebuild(source(tmp_path), server.uri)["added"] == 4
+    counts = update(tmp_path, server.uri)
+    assert counts["added"] + counts["replaced"] + counts["unchanged"] == 4
+    assert counts["replaced"] == 1  # the one that was cut short
+    client, runs_by_name = tracked(server.uri)
+    assert len(runs_by_name) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
+    assert sync.rebuild_store(source(tmp_path), server.uri)["added"] == 4
     assert len(tracked(server.uri)[1]) == 4
     assert len(aliases(server.uri)[1]) == 4
     import mlflow.artifacts
@@ -318,14 +323,14 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = [subprocess.Popen(command_line(tmp_path, "--uri", postgres), cwd=tmp_path) for _ in range(2)]
     assert [process.wait(timeout=300) for process in started] == [0, 0]
-    client, found = tracked(postgres)
-    assert len(found) == 4
-    assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
+    client, runs_by_name = tracked(postgres)
+    assert len(runs_by_name) == 4
+    assert steps(client, runs_by_name["clic-vit-scenes-0"]) == [10, 20, 30]
     assert (
         client.get_experiment_by_name(HOME).artifact_location
         == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
     )
-    assert sync.rebuild(source(tmp_path), postgres)["added"] == 4
+    assert sync.rebuild_store(source(tmp_path), postgres)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 
 

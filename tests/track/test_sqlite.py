@@ -1,4 +1,4 @@
-"""The database: whole or not there, repaired by the next start, and never taken from whoever else has data in it."""
+"""The SQLite store: complete or absent, and rows of other projects stay."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from compclip.track import sqlite, store, sync
-from tests.track.project import source, tracked, update
-
-# What a first `track` leaves that was killed between two of MLflow's steps.
-STOPPED = {
-    "no tables": "DROP TABLE alembic_version",
-    "a table less": "DROP TABLE webhooks; UPDATE alembic_version SET version_num = 'cbc13b556ace'",
-    "an older version": "UPDATE alembic_version SET version_num = 'cbc13b556ace'",
-    "no version": "DELETE FROM alembic_version",
-}
+from compclip.base.errors import UserError
+from compclip.track import sync, tracking_store
+from tests.track.project import source, update
 
 
 @pytest.fixture
 def file(uri):
-    return store.database(uri)
+    return tracking_store.sqlite_file(uri)
 
 
 def run(file, script):
@@ -29,65 +22,32 @@ def run(file, script):
         database.executescript(script)
 
 
-def left(file):
+def list_folder(file):
     return sorted(p.name for p in file.parent.iterdir())
-
-
-@pytest.mark.parametrize("way", STOPPED)
-def test_a_database_that_was_killed_in_the_making_is_made_again(tmp_path, runs, uri, file, way):
-    run(file, f"{STOPPED[way]}; PRAGMA user_version = 0")
-    if way == "no tables":
-        file.write_bytes(b"")
-    assert update(tmp_path, uri)["added"] == 4
-    assert len(tracked(uri)[1]) == 4
-
-
-def test_it_is_kept_under_another_name(tmp_path, runs, uri, file, capsys):
-    """Should anybody miss it after all."""
-    run(file, f"{STOPPED['no version']}; PRAGMA user_version = 0")
-    before = file.read_bytes()
-    update(tmp_path, uri)
-    assert (tmp_path / "mlflow" / "mlflow.db.broken").read_bytes() == before
-    assert "is no whole MLflow database; made anew, the old file is" in capsys.readouterr().out
-
-
-def test_a_broken_one_that_holds_runs_is_left_as_it_is(tmp_path, runs, uri, file):
-    """They may be somebody's."""
-    run(
-        file,
-        f"INSERT INTO runs (run_uuid, experiment_id) VALUES ('x', 0); {STOPPED['no version']}; PRAGMA user_version = 0",
-    )
-    before = file.read_bytes()
-    with pytest.raises(Exception, match="mlflow.db: "):
-        update(tmp_path, uri)
-    assert file.read_bytes()[:16] == before[:16] and not file.with_name("mlflow.db.broken").exists()
-    with closing(sqlite3.connect(file)) as database:
-        assert database.execute("SELECT run_uuid FROM runs").fetchall() == [("x",)]
 
 
 def test_an_empty_one_that_a_server_made_is_used(tmp_path, runs, uri, file):
     """It may be open there: the same file stays."""
     run(file, "PRAGMA user_version = 0")
-    before = file.stat().st_ino
+    inode = file.stat().st_ino
     update(tmp_path, uri)
-    assert file.stat().st_ino == before
+    assert file.stat().st_ino == inode
 
 
 def test_what_a_kill_left_beside_it_goes(tmp_path, runs, uri, file):
     for name in (".mlflow.db.0123456789ab.new", ".mlflow.db.0123456789ab.new-journal", ".mlflow.db.0123456789ab.lock"):
         file.with_name(name).write_text("x")
     update(tmp_path, uri)
-    assert not [name for name in left(file) if name.startswith(".")]
+    assert not [name for name in list_folder(file) if name.startswith(".")]
 
 
-def test_an_old_journal_is_not_played_into_a_new_database(tmp_path, empty_database):
+def test_an_old_journal_is_not_played_into_a_new_database(tmp_path, runs, uri, file):
     """SQLite would take it for the new one's."""
-    fresh, file = tmp_path / "fresh", tmp_path / "mlflow.db"
-    fresh.write_bytes(empty_database)
-    for end in sqlite.JOURNALS:
-        file.with_name(file.name + end).write_bytes(b"x")
-    sqlite.install(fresh, file)
-    assert left(file) == ["mlflow.db"]
+    file.unlink()
+    for suffix in tracking_store.JOURNALS:
+        file.with_name(file.name + suffix).write_bytes(b"x")
+    assert update(tmp_path, uri)["added"] == 4
+    assert not any(file.with_name(file.name + suffix).exists() for suffix in tracking_store.JOURNALS)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +65,10 @@ def test_an_old_journal_is_not_played_into_a_new_database(tmp_path, empty_databa
 )
 def test_a_rebuild_deletes_no_row_of_others(tmp_path, runs, uri, file, theirs):
     update(tmp_path, uri)
-    before = set(rows(file))
+    our_rows = set(rows(file))
     run(file, theirs)
-    strangers = set(rows(file)) - before
-    assert sync.rebuild(source(tmp_path), uri)["added"] == 4
+    strangers = set(rows(file)) - our_rows
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
     assert strangers <= set(rows(file)) and strangers
 
 
@@ -119,17 +79,18 @@ def rows(file):
         return [(name, *map(str, row)) for name in names for row in database.execute(f'SELECT * FROM "{name}"')]
 
 
-def test_a_file_that_is_no_database_is_kept(tmp_path, runs, capsys):
+def test_a_file_that_is_no_database_is_kept(tmp_path, runs):
     """`--uri sqlite:///notes.txt --rebuild`."""
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes\n" * 100)
-    assert sync.rebuild(source(tmp_path), f"sqlite:///{notes}")["added"] == 4
-    assert (tmp_path / "notes.txt.broken").read_text() == "my notes\n" * 100
+    with pytest.raises(UserError, match="notes.txt: .*not a database"):
+        sync.rebuild_store(source(tmp_path), f"sqlite:///{notes}")
+    assert notes.read_text() == "my notes\n" * 100
 
 
 def test_another_program_s_database_is_kept(tmp_path, runs):
     file = tmp_path / "bookmarks.db"
     run(file, "CREATE TABLE bookmarks (url); INSERT INTO bookmarks VALUES ('x')")
-    sync.rebuild(source(tmp_path), f"sqlite:///{file}")
+    sync.rebuild_store(source(tmp_path), f"sqlite:///{file}")
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT url FROM bookmarks").fetchall() == [("x",)]

@@ -9,9 +9,9 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.runs.folder import Folder, Published
-from compclip.track import studies, sync
-from compclip.track.reading import Memory
+from compclip.runs.run_folder import Published, RunFolder
+from compclip.track import study_files, sync
+from compclip.track.run_summaries import SummaryCache
 from tests import fake_runs
 from tests.track.project import HOME, params, steps, tracked, update
 
@@ -31,11 +31,11 @@ STUDY = {
 def sweep(tmp_path, runs):
     """A study whose second trial has a finished run."""
     folder = tmp_path / "studies" / "gamma"
-    stored, place = Folder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
-    shutil.copytree(place.trained.path, stored.final.path)
-    shutil.copytree(place.results, stored.scores("new"))
-    write_json(stored.scores("old") / "sugarcrepe.json", {"of": "another evaluation"})
-    write_json(stored.scored, {"identity": "new"})
+    run_folder, published = RunFolder(tmp_path / "store" / "b"), Published(tmp_path, fake_runs.cell("clic"))
+    shutil.copytree(published.trained.path, run_folder.final.path)
+    shutil.copytree(published.results, run_folder.scores("new"))
+    write_json(run_folder.scores("old") / "sugarcrepe.json", {"of": "another evaluation"})
+    write_json(run_folder.scored, {"identity": "new"})
     raw = json.loads(json.dumps(STUDY))
     raw["trials"][1]["folder"] = "store/b"  # from the project's root
     write_json(folder / "trials.json", raw)
@@ -43,58 +43,60 @@ def sweep(tmp_path, runs):
 
 
 def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
-    assert sync.study(sweep, uri, params(tmp_path))["added"] == 5
-    client, found = tracked(uri)
-    parent = found["study gamma"]
+    assert sync.update_study(sweep, uri, params(tmp_path))["added"] == 5
+    client, runs_by_name = tracked(uri)
+    parent = runs_by_name["study gamma"]
     assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 0.7, "study/complete_trials": 2,
                                    "study/pruned_trials": 1, "study/running_trials": 1}  # fmt: skip
-    children = [run for name, run in found.items() if name != "study gamma"]
+    children = [run for name, run in runs_by_name.items() if name != "study gamma"]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
-    assert {name: run.info.status for name, run in found.items()} == {
+    assert {name: run.info.status for name, run in runs_by_name.items()} == {
         "study gamma": "RUNNING", "gamma 000": "FINISHED", "gamma 001": "FINISHED", "gamma 002": "KILLED",
         "gamma 003": "RUNNING",
     }  # fmt: skip
-    second = found["gamma 001"]
+    second = runs_by_name["gamma 001"]
     assert second.data.params["method.gamma"] == "1.0"
     assert second.data.metrics["retrieval/t2i_recall_at_1"] == 1.0
     assert second.data.metrics["objective/retrieval/t2i_recall_at_1"] == 0.7
     assert steps(client, second) == [10, 20, 30]
     assert client.get_experiment(second.info.experiment_id).name == HOME
-    pruned = found["gamma 002"]
+    pruned = runs_by_name["gamma 002"]
     assert pruned.data.metrics == {"intermediate/retrieval/t2i_recall_at_1": 0.25}
     assert pruned.info.end_time - pruned.info.start_time == 60_000
 
 
 def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
-    sync.study(sweep, uri, params(tmp_path))
-    before = tracked(uri)[1]
+    sync.update_study(sweep, uri, params(tmp_path))
+    first_runs = tracked(uri)[1]
     raw = json.loads((sweep / "trials.json").read_text())
     raw["trials"][3] |= {"state": "COMPLETE", "values": [0.9]}
     write_json(sweep / "trials.json", raw)
-    done = sync.study(sweep, uri, params(tmp_path))
-    assert (done["replaced"], done["unchanged"], done["added"]) == (2, 3, 0)
-    after = tracked(uri)[1]
-    assert len(after) == 5
-    assert after["gamma 001"].info.run_id == before["gamma 001"].info.run_id
-    assert after["gamma 001"].data.tags["mlflow.parentRunId"] == after["study gamma"].info.run_id
-    assert after["study gamma"].info.status == "FINISHED"
-    assert after["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 0.9
+    counts = sync.update_study(sweep, uri, params(tmp_path))
+    assert (counts["replaced"], counts["unchanged"], counts["added"]) == (2, 3, 0)
+    second_runs = tracked(uri)[1]
+    assert len(second_runs) == 5
+    assert second_runs["gamma 001"].info.run_id == first_runs["gamma 001"].info.run_id
+    assert second_runs["gamma 001"].data.tags["mlflow.parentRunId"] == second_runs["study gamma"].info.run_id
+    assert second_runs["study gamma"].info.status == "FINISHED"
+    assert second_runs["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 0.9
 
 
 def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
     assert update(tmp_path, uri)["added"] == 9
     assert update(tmp_path, uri)["unchanged"] == 9
-    assert sync.study(sweep, uri, params(tmp_path))["unchanged"] == 5
+    assert sync.update_study(sweep, uri, params(tmp_path))["unchanged"] == 5
 
 
 def test_a_trial_that_stands_twice_is_refused(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"trials": raw["trials"][:1] * 2})
     with pytest.raises(UserError, match="trial 0 stands twice"):
-        studies.read(sweep, Memory())
+        study_files.read_study(sweep, SummaryCache())
 
 
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t.number for name, t in studies.best(studies.read(sweep, Memory())).items()} == {"loss": 0}
+    assert {
+        name: t.number for name, t in study_files.best_trials(study_files.read_study(sweep, SummaryCache())).items()
+    } == {"loss": 0}

@@ -12,10 +12,10 @@ import pytest
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.runs.folder import Published
+from compclip.runs.run_folder import Published
 from compclip.track import __main__ as track_command
-from compclip.track import log, store, sync
-from compclip.track.models import Template
+from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track.mlflow_models import ModelTemplate
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -24,11 +24,11 @@ def calls(monkeypatch):
     """The names of the client's calls from now on."""
     from mlflow import MlflowClient
 
-    made = []
+    call_names = []
 
     def counted(name, real):
         def call(*args, **kwargs):
-            made.append(name)
+            call_names.append(name)
             return real(*args, **kwargs)
 
         return call
@@ -36,43 +36,43 @@ def calls(monkeypatch):
     for name, real in list(vars(MlflowClient).items()):
         if callable(real) and not name.startswith("_"):
             monkeypatch.setattr(MlflowClient, name, counted(name, real))
-    return made
+    return call_names
 
 
 def test_runs_that_are_there_cost_no_calls(tmp_path, runs, uri, monkeypatch):
     """Beside four runs or eight, a call with nothing to do makes the same calls, and so does one with a new run."""
     grid, spent = {"methods": ("pretrained", "clic", "negclip")}, []
-    for more, new in ((("clic",), 2), (("negclip",), 3)):
-        fake_runs.make(tmp_path, fake_runs.cells(more))
+    for new_methods, seed in ((("clic",), 2), (("negclip",), 3)):
+        fake_runs.make(tmp_path, fake_runs.cells(new_methods))
         update(tmp_path, uri, **grid)
         with monkeypatch.context() as patch:
-            made = calls(patch)
+            call_names = calls(patch)
             assert list(update(tmp_path, uri, **grid)) == ["unchanged"]
-            nothing = len(made)
-            place = Published(tmp_path, fake_runs.cell("clic", seed=new))
-            for path in (place.trained.path, place.results):
+            nothing = len(call_names)
+            published = Published(tmp_path, fake_runs.cell("clic", seed=seed))
+            for path in (published.trained.path, published.results):
                 shutil.copytree(path.with_name("vit-scenes-0"), path)
             assert update(tmp_path, uri, **grid)["added"] == 1
-            spent.append((nothing, len(made) - nothing))
+            spent.append((nothing, len(call_names) - nothing))
     assert spent[0] == spent[1]
 
 
 def test_a_second_sync_adds_nothing(tmp_path, runs, uri):
     update(tmp_path, uri)
-    before = {name: run.info.run_id for name, run in tracked(uri)[1].items()}
+    run_ids = {name: run.info.run_id for name, run in tracked(uri)[1].items()}
     assert update(tmp_path, uri) == {"unchanged": 4}
-    assert {name: run.info.run_id for name, run in tracked(uri)[1].items()} == before
+    assert {name: run.info.run_id for name, run in tracked(uri)[1].items()} == run_ids
 
 
 def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
     """Another process orders its sets in another way."""
     code = ("import sys; from pathlib import Path; from compclip.track import sync;"
-            "root = Path(sys.argv[1]); made = sync.source(root / 'params.yaml', root, root / 'studies');"
-            "print([e.content for e in made.entries])")  # fmt: skip
-    mine = str([e.content for e in source(tmp_path).entries])
+            "root = Path(sys.argv[1]); project = sync.load_project(root / 'params.yaml', root, root / 'studies');"
+            "print([e.content for e in project.entries])")  # fmt: skip
+    contents = str([e.content for e in source(tmp_path).entries])
     theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
                             env={"PYTHONHASHSEED": "7", "PATH": "/usr/bin:/bin"})  # fmt: skip
-    assert theirs.stdout.strip() == mine
+    assert theirs.stdout.strip() == contents
 
 
 def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
@@ -81,21 +81,21 @@ def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     path = fake_runs.result(runs, "clic-vit-scenes-0", "hard_positives")
     raw = json.loads(path.read_text())
     path.write_text(json.dumps(raw | {"metrics": raw["metrics"] | {"mean_score": 0.5}}))
-    done = update(tmp_path, uri)
-    assert (done["replaced"], done["unchanged"], done["added"]) == (1, 3, 0)
-    client, found = tracked(uri)
-    assert len(found) == 4
-    assert found["clic-vit-scenes-0"].data.metrics["hard_positives/mean_score"] == 0.5
-    assert steps(client, found["clic-vit-scenes-0"]) == [10, 20, 30]
+    counts = update(tmp_path, uri)
+    assert (counts["replaced"], counts["unchanged"], counts["added"]) == (1, 3, 0)
+    client, runs_by_name = tracked(uri)
+    assert len(runs_by_name) == 4
+    assert runs_by_name["clic-vit-scenes-0"].data.metrics["hard_positives/mean_score"] == 0.5
+    assert steps(client, runs_by_name["clic-vit-scenes-0"]) == [10, 20, 30]
     assert not Path(old).exists()
 
 
-@pytest.mark.parametrize("hurt", ["set_terminated", "place", "set_tag"])
+@pytest.mark.parametrize("hurt", ["set_terminated", "link_or_copy", "set_tag"])
 def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, hurt):
     """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
     from mlflow import MlflowClient
 
-    where = links if hurt == "place" else MlflowClient
+    where = links if hurt == "link_or_copy" else MlflowClient
     real, calls = getattr(where, hurt), []
 
     def killed(*args, **kwargs):
@@ -108,19 +108,19 @@ def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, mon
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path, uri)
     monkeypatch.undo()
-    assert not sync.stamp(uri).exists()
+    assert not sync.synced_file(uri).exists()
     update(tmp_path, uri)
-    client, found = tracked(uri)
-    assert len(found) == 4
-    assert all(steps(client, run) == [10, 20, 30] for name, run in found.items() if name.startswith("clic"))
+    client, runs_by_name = tracked(uri)
+    assert len(runs_by_name) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
 
 
 def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri):
     update(tmp_path, uri)
-    made = source(tmp_path)
-    with store.client(uri) as client:
+    project = source(tmp_path)
+    with tracking_store.open_client(uri) as client:
         home = client.get_experiment_by_name(HOME).experiment_id
-        log.write(client, made.entries[0], home, "", Template(tmp_path / "template"), link=True)
+        mlflow_runs.write_run(client, project.entries[0], home, "", ModelTemplate(tmp_path / "template"), link=True)
     update(tmp_path, uri)
     assert len(tracked(uri)[1]) == 4
 
@@ -137,10 +137,10 @@ def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
     path = tmp_path / "params.yaml"
     text = params(tmp_path, ("clic",)).read_text().replace("[vit]", "[vit, big]")
     path.write_text(text.replace("ViT-B-32}", "ViT-B-32}, big: {model: ViT-L-14}"))
-    done = sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
-    assert (done["replaced"], done["unchanged"]) == (2, 2)
-    client, found = tracked(uri)
-    where = {name: client.get_experiment(run.info.experiment_id).name for name, run in found.items()}
+    counts = sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    assert (counts["replaced"], counts["unchanged"]) == (2, 2)
+    client, runs_by_name = tracked(uri)
+    where = {name: client.get_experiment(run.info.experiment_id).name for name, run in runs_by_name.items()}
     assert where["clic-vit-scenes-0"] == "compclip: vit, big on scenes"
     assert where["pretrained-vit-scenes-0"] == HOME
 
@@ -149,11 +149,11 @@ def test_an_experiment_whose_runs_all_moved_is_hidden_and_comes_back(tmp_path, r
     update(tmp_path, uri)
     path = tmp_path / "params.yaml"
     path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    sync.update(sync.source(path, runs, tmp_path / "studies"), uri)
-    with store.client(uri) as client:
+    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    with tracking_store.open_client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "deleted"
     assert update(tmp_path, uri)["replaced"] == 4
-    with store.client(uri) as client:
+    with tracking_store.open_client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "active"
 
 
@@ -167,21 +167,21 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.rebuild(source(tmp_path), uri)["added"] == 3
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 3
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "copy.db"
     copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())
-    found = tracked(f"sqlite:///{copy}")[1]
-    assert sorted(found) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
+    runs_by_name = tracked(f"sqlite:///{copy}")[1]
+    assert sorted(runs_by_name) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
     assert not Path(old.artifact_uri.removeprefix("file://")).exists()
-    assert Path(found["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
+    assert Path(runs_by_name["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
     files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
     assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
 
 
 def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     update(tmp_path, uri)
-    with store.client(uri) as client:
+    with tracking_store.open_client(uri) as client:
         tags = client.get_experiment_by_name(HOME).tags
     state = json.loads(tags["mlflow.sharedViewState.comparison"])
     assert state["orderByKey"] == "metrics.`score/comp`"

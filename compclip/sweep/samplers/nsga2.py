@@ -8,5 +8,5 @@ LEAST_STARTUP = 2  # a child has two parents
 
 
 def sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
-    """`startup_trials` is the size of a generation, of which the first is drawn at random."""
+    """Return the sampler; `startup_trials` is the size of a generation, of which the first is drawn at random."""
     return optuna.samplers.NSGAIISampler(seed=seed, population_size=startup_trials)

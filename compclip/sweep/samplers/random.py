@@ -6,5 +6,5 @@ import optuna
 
 
 def sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
-    """It learns nothing, so that it has no start."""
+    """Return a sampler that draws at random and learns nothing."""
     return optuna.samplers.RandomSampler(seed=seed)

@@ -9,5 +9,5 @@ import optuna
 
 
 def sampler(seed: int, startup_trials: int) -> optuna.samplers.BaseSampler:
-    """The first `startup_trials` are drawn at random."""
+    """Return the sampler; the first `startup_trials` are drawn at random."""
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup_trials, multivariate=True, group=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, rows, value
+from compclip.benchmarks._files import images_folder, read_field, read_rows
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.runs.items import COMPOSITION
+from compclip.runs.item_outcomes import COMPOSITION
 
+METRICS = ("pairs",)
+HEADLINE = ("pairs",)
 FIELDS = ("image", "right", "wrong")
 
 
@@ -17,7 +19,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     file = Path(path)
     folder = images_folder(file.parent, images)
     records = []
-    for i, row in enumerate(rows(file, list)):
-        image, right, wrong = (value(file, str(i), row, name) for name in FIELDS)
+    for i, row in enumerate(read_rows(file, list)):
+        image, right, wrong = (read_field(file, str(i), row, name) for name in FIELDS)
         records.append(Record("pairs", str(i), (str(folder / image),), (right, wrong)))
-    return Benchmark(tuple(records), (file,), _choice.of_texts, kind=COMPOSITION)
+    return Benchmark(tuple(records), (file,), _choice.choose_texts, kind=COMPOSITION)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
-    from compclip.data.captioners import Caption
     from compclip.data.sample import Sample
+    from compclip.prepare.captioners import Caption
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.interface.views import Views
 from compclip.text import swap
 from compclip.train import losses
-from compclip.train.batch import Views
 from margin_clip.hinge import hinge
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compclip.train.features import Features
+    from compclip.interface.features import Features
 
 TRAINS = True
 

@@ -26,7 +26,7 @@ def _project(folder: Path) -> None:
 # What each command is tried with: words that mean something to it, and others.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "config": ("check", "show", "use", "plan", "--out", "--params", "pretrained-scenes-scenes-0", "train.lr=1"),
-    "data.prepare": ("--data", "scenes", "--rewrite", "--annotate", "--params"),
+    "prepare.shard_stages": ("--data", "scenes", "--rewrite", "--annotate", "--params"),
     "model": ("--backbone", "scenes", "--params"),
     "evaluate": (
         "--cell",
@@ -62,7 +62,9 @@ def _called(name: str, options: tuple[str, ...]) -> Callable[[random.Random], ob
         import importlib
 
         module = f"compclip.{name}"
-        main = importlib.import_module(module if name in ("data.prepare", "runs.status") else f"{module}.__main__").main
+        main = importlib.import_module(
+            module if name in ("prepare.shard_stages", "runs.status") else f"{module}.__main__"
+        ).main
         words = [rng.choice(options) if rng.random() < 0.6 else mutate.text(rng) for _ in range(rng.randint(0, 5))]
         return main(words if name != "launch" or "--dry-run" in words else [*words, "--dry-run"])
 

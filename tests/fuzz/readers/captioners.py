@@ -31,7 +31,7 @@ def _chat(folder: Path) -> None:
 def _asked() -> object:
     from compclip.evaluate import vqa
 
-    ask, _ = vqa.opened("m", "cpu", {"question": "describe this a {}", "answer": "red"})
+    ask, _ = vqa.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
     return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 
@@ -44,19 +44,19 @@ def _masked(folder: Path) -> None:
 
 
 def _filled(_: random.Random) -> object:
-    from compclip.config.texts import Masked
-    from compclip.data import fill_mask
+    from compclip.config.released_lists import MaskedSection
+    from compclip.prepare import mask_filling
 
-    return fill_mask.opened(Masked("m"))(["A dog runs on the grass.", "The red cat sleeps."])
+    return mask_filling.open_model(MaskedSection("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 
 
 def _coca(folder: Path) -> None:
     from compclip.base.files import write_json
     from compclip.model import backbone
-    from tests.test_recaption_coca import COCA
+    from tests.prepare.test_recaption_coca import COCA
 
     write_json(folder / "tiny.json", COCA)
-    made = backbone.create(str(folder / "tiny.json"), "random", tells=True)
+    made = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
     made.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was
     made.save(folder / "m")
     _picture(folder)
@@ -73,7 +73,7 @@ def _captioned(name: str, model: str) -> None:
     from compclip.config.sections import Data
     from compclip.data.sample import Sample
 
-    captioner = plugins.find(plugins.CAPTIONERS, name)
+    captioner = plugins.load_plugin(plugins.CAPTIONERS, name)
     cfg = captioner.Config(model=model, max_new_tokens=2, device="cpu")
     with captioner.opened(Data("karpathy", "d.json", ".", captioner=name), cfg) as caption:
         caption([Sample("a", "a.png", ("old",))], "00000")

@@ -89,12 +89,12 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.how import Benchmark, How
-        from compclip.evaluate import census, score
+        from compclip.config.sections import BenchmarkSection, Scoring
+        from compclip.evaluate import benchmark_module, census, score
 
-        section = Benchmark(benchmark=name, path="files", images=images, split=split)
-        census.take(name, section)
-        return score.outcomes(tiny(), {name: census.load(name, section)}, How(8, 1))
+        section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
+        census.write_census(name, section)
+        return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
 
     return read
 
@@ -107,12 +107,12 @@ def _sources() -> Iterator[Reader]:
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
         from compclip.config.sections import Data
-        from compclip.data import prepare, shards
+        from compclip.prepare import shard_stages, shard_writer
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
-        prepare.run("recaption", Name("x", "data"), data)
-        prepare.run("rewrite", Name("x", "data"), data)
-        return [shards.load(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
+        shard_stages.run_stage("recaption", Name("x", "data"), data)
+        shard_stages.run_stage("rewrite", Name("x", "data"), data)
+        return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
     return read
 
@@ -137,8 +137,8 @@ def _dds(folder: Path) -> None:
 def _decoded(name: str) -> None:
     from compclip.data import images
 
-    images.size(name)
-    assert images.load(name).mode == "RGB"
+    images.read_size(name)
+    assert images.load_image(name).mode == "RGB"
 
 
 def _no_format(name: str) -> None:
@@ -146,7 +146,7 @@ def _no_format(name: str) -> None:
     from compclip.data import images
 
     try:
-        images.load(name)
+        images.load_image(name)
     except images.ImageError:
         return
     raise AssertionError(f"{name}: was read")

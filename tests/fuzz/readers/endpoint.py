@@ -20,13 +20,13 @@ def readers() -> Iterator[Reader]:
 
 def _answered(likeliest: int = 0) -> str:
     """An answer with no more to it than its bytes; the server's other ways are tried over HTTP in their own tests."""
-    from compclip.data import chat
-    from compclip.data.question import Question
+    from compclip.llm import chat_client
+    from compclip.llm.chat_question import Question
 
     path = Path("answer.json")
     try:
-        said = chat._parsed(path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest))
-    except chat._Failed:
+        said = chat_client._parse(path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest))
+    except chat_client._QuestionFailed:
         return ""
     return said.answer.text
 

@@ -27,14 +27,14 @@ def readers() -> Iterator[Reader]:
 
 
 def _catalogue(folder: Path) -> None:
-    from compclip.data.fetch import catalogue
+    from compclip.fetch import catalogue
 
     entries = catalogue.FILE.read_text(encoding="utf-8").split("\n\n")
     (folder / "c.yaml").write_text("\n\n".join([*entries[1:4], *entries[-3:]]) + "\n")
 
 
 def _listing(_: random.Random) -> object:
-    from compclip.data.fetch import __main__ as command
+    from compclip.fetch import __main__ as command
 
     return command.main(["--catalogue", "c.yaml", "--list"])
 
@@ -47,15 +47,15 @@ def _answer(folder: Path) -> None:
 
 def _answered(_: random.Random) -> object:
     """Fetch a file over two connections, of which each gets one answer as its file has it."""
-    from compclip.data.fetch import transfer
+    from compclip.fetch import http_transfer
 
-    transfer.PAUSE_S = 0.0
+    http_transfer.PAUSE_S = 0.0
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server,), daemon=True)
         thread.start()
-        wanted = transfer.Wanted(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
+        wanted = http_transfer.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
         try:
-            transfer.fetch(wanted, Path("x.part"), lambda have, total: None)
+            http_transfer.download_file(wanted, Path("x.part"), lambda have, total: None)
         finally:
             server.shutdown(socket.SHUT_RDWR)  # which ends the thread's waiting
             thread.join()
@@ -84,9 +84,9 @@ def _archives(folder: Path) -> None:
 
 
 def _unpacked(rng: random.Random) -> object:
-    from compclip.data.fetch.archives import Rule, unpack
+    from compclip.fetch.archives import UnpackRule, unpack
 
-    rule = rng.choice((Rule(), Rule(("*.json",), 1, "in")))
+    rule = rng.choice((UnpackRule(), UnpackRule(("*.json",), 1, "in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
 
 
@@ -100,9 +100,9 @@ def _lists(folder: Path) -> None:
 
 
 def _columns(rng: random.Random) -> object:
-    from compclip.data.fetch import pictures
-    from compclip.data.fetch.catalogue import Pictures
+    from compclip.fetch import picture_lists
+    from compclip.fetch.catalogue import PictureList
 
     kind = rng.choice(("csv", "parquet"))
-    pictures._check_columns(Path(f"list.{kind}"), Pictures(list="x", format=kind, url="url", into="data/x"))
-    return pictures.counts(Path())
+    picture_lists._check_columns(Path(f"list.{kind}"), PictureList(list="x", format=kind, url="url", into="data/x"))
+    return picture_lists.count_pictures(Path())

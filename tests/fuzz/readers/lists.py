@@ -25,7 +25,7 @@ HP = [f"{text} and more" for text in formats.TWO] * 2
 
 
 def readers() -> Iterator[Reader]:
-    """Each format of a list, its index, released hard positives, a benchmark's pictures."""
+    """Each format of a list, and released hard positives."""
     for name, content in FILES.items():
         yield Reader(f"list:{name[2:]}", _written({name: content}), _joined(name))
     yield Reader(
@@ -35,9 +35,7 @@ def readers() -> Iterator[Reader]:
     )
     yield Reader("texts:literals", _written({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
     yield Reader("texts:folder", _written(DENSE), _beside("x", "key", "caption"), ("x/*",))
-    yield Reader("list:index", _indexed, _looked_up, ("index/*",))
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
-    yield Reader("benchmark_pictures", _pictures, _read)
 
 
 def _written(files: formats.Files) -> Make:
@@ -46,54 +44,31 @@ def _written(files: formats.Files) -> Make:
 
 def _joined(name: str) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.captions import Captions
-        from compclip.data import joined
+        from compclip.config.released_lists import Captions
+        from compclip.prepare import caption_join
 
-        with joined.opened(Captions(name, "url", ["c"]), Path("index")) as captions:
-            return captions.of([row["url"] for row in ROWS])
+        with caption_join.open_list(Captions(name, "url", ["c"]), Path("index")) as captions:
+            return captions.find([row["url"] for row in ROWS])
 
     return read
 
 
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
     def read(_: random.Random) -> object:
-        from compclip.config.texts import Texts
-        from compclip.data import joined
+        from compclip.config.released_lists import Texts
+        from compclip.prepare import caption_join
 
-        with joined.opened(Texts(name, on, [column], **more), Path("index")) as texts:
-            return texts.of(["one", "a", "b"])
+        with caption_join.open_list(Texts(name, on, [column], **more), Path("index")) as texts:
+            return texts.find(["one", "a", "b"])
 
     return read
 
 
-def _indexed(folder: Path) -> None:
-    from compclip.data import index
-
-    index.opened(folder / "index", lambda counts: ((row["url"], [row["c"]]) for row in ROWS))
-
-
-def _looked_up(_: random.Random) -> object:
-    from compclip.data import index
-
-    return index.Index(Path("index")).of([row["url"] for row in ROWS])
-
-
 def _rewritten(_: random.Random) -> object:
-    from compclip.config.captions import Released
-    from compclip.data import released
+    from compclip.config.released_lists import ReleasedRewrites
+    from compclip.prepare import released_hard_positives
 
-    with released.opened(Released("files/captions.json", swap="files/s.jsonl"), Path("index")) as given:
+    with released_hard_positives.open_rewrites(
+        ReleasedRewrites("files/captions.json", swap="files/s.jsonl"), Path("index")
+    ) as given:
         return given(formats.TWO)
-
-
-def _pictures(folder: Path) -> None:
-    from compclip.data import overlap
-
-    formats.pictures(folder)
-    overlap.write(folder / "b.arrow", [str(folder / name) for name in formats.PICTURES])
-
-
-def _read(_: random.Random) -> object:
-    from compclip.data import overlap
-
-    return overlap.read(Path("b.arrow"))

@@ -161,13 +161,13 @@ def _adapter(folder: Path) -> None:
     _checkpoint(folder)
     clip = backbone.load(folder / "model").clip
     lora.inject(clip, Lora(patch="matrix"), ("image", "text"))
-    lora.finish(clip, folder / "adapter")
+    lora.save_and_merge(clip, folder / "adapter")
 
 
 def _adapted(_: random.Random) -> None:
-    from compclip.model import lora
+    from compclip.model import adapter_files
 
-    lora.load(_fresh(), "adapter")
+    adapter_files.load_adapter(_fresh(), "adapter")
 
 
 def _training(folder: Path) -> None:

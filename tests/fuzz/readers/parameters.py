@@ -25,8 +25,8 @@ def readers() -> Iterator[Reader]:
 def _planned(path: str, *overrides: str) -> None:
     from compclip.config import plan, read
 
-    params = read.load(path, overrides, together=True)
-    for _ in plan.documents(params):
+    params = read.load_params(path, overrides, together=True)
+    for _ in plan.build_documents(params):
         pass
 
 
@@ -48,16 +48,16 @@ def _overridden(rng: random.Random) -> None:
 
 def _studied(rng: random.Random) -> None:
     from compclip.config import read
-    from compclip.sweep import declared
+    from compclip.sweep import study_declaration
 
-    params = read.load("params.yaml")
+    params = read.load_params("params.yaml")
     for path in sorted(Path("experiments/studies").iterdir()):
-        study = declared.load(path.stem)
-        declared.overrides(study, declared.corner(study), params.methods)
+        study = study_declaration.load_study(path.stem)
+        study_declaration.trial_overrides(study, study_declaration.corner_values(study), params.methods)
 
 
 def _profiled(rng: random.Random) -> None:
     from compclip.launch import profiles
 
     for path in sorted(Path("slurm").glob("*.yaml")):
-        profiles.load(path)
+        profiles.load_profile(path)

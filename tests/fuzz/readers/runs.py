@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz import formats
 from tests.fuzz.reader import Reader, copied
 
 HERE = Path()
@@ -44,29 +42,33 @@ def _stored(folder: Path) -> None:
 
 def _embedded(folder: Path) -> None:
     """Embeddings of two evaluations."""
-    from compclip.evaluate.cache import Cache
+    from compclip.evaluate.embedding_cache import EmbeddingCache
 
     for number in range(2):
-        Cache(folder / "cache").add({bytes([number, i]) * 16: np.eye(4, dtype=np.float32)[i] for i in range(3)})
+        EmbeddingCache(folder / "cache").add(
+            {bytes([number, i]) * 16: np.eye(4, dtype=np.float32)[i] for i in range(3)}
+        )
 
 
 def _known(_: random.Random) -> None:
-    from compclip.evaluate.cache import Cache
+    from compclip.evaluate.embedding_cache import EmbeddingCache
 
-    for vector_D in Cache(Path("cache")).known({bytes([n, i]) * 16 for n in range(2) for i in range(3)}).values():
+    for vector_D in (
+        EmbeddingCache(Path("cache")).lookup({bytes([n, i]) * 16 for n in range(2) for i in range(3)}).values()
+    ):
         assert np.isfinite(vector_D).all()
 
 
 def _sent(folder: Path) -> None:
     """A stage of three shards: one is made, two are a task that a process of this machine was to make."""
     from compclip.base.files import write_json
-    from compclip.config import asked
-    from compclip.runs.tasks import Task
+    from compclip.config import requested_shards
+    from compclip.runs.shard_tasks import Task
 
     keys = {f"{n:05d}": f"{n:032x}" for n in range(3)}
-    place = folder / asked.FOLDER / "annotate" / "d"
+    place = folder / requested_shards.FOLDER / "annotate" / "d"
     items = [{"name": name, "key": key, "given": {}} for name, key in keys.items()]
-    write_json(place / asked.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
+    write_json(place / requested_shards.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
     write_json(place / f"{keys.pop('00000')}.json", {"shard": {"captions": 5}, "counts": {}, "seconds": 2.0})
     task = Task("annotate", "d", keys, folder)
     task.save()
@@ -75,88 +77,63 @@ def _sent(folder: Path) -> None:
 
 def _looked(_: random.Random) -> None:
     from compclip.launch import task
-    from compclip.runs import stages, tasks
+    from compclip.runs import data_stages, shard_tasks
 
-    list(stages.rows())
-    for one in tasks.of(["annotate"], ["d"]):
-        task.check(one)
+    list(data_stages.list_rows())
+    for one in shard_tasks.find_tasks(["annotate"], ["d"]):
+        task.check_task(one)
 
 
 def _listed(_: random.Random) -> None:
     from compclip.runs import __main__ as runs_command
     from compclip.runs import status
 
-    status.page("params.yaml", 120)
+    status.format_page("params.yaml", 120)
     runs_command.main(["list"])
     runs_command.main(["gc", "--keep-grids", "params.yaml", "--dry-run"])
 
 
 def _collected(_: random.Random) -> object:
-    from compclip.report import collect
+    from compclip.report import run_collection
     from tests import fake_runs
 
-    return collect.collect(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
+    return run_collection.collect_runs(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
 
 
 def _read_runs(_: random.Random) -> None:
-    from compclip.runs import results
-    from compclip.runs.folder import Published
+    from compclip.runs import result_files
+    from compclip.runs.run_folder import Published
     from tests import fake_runs
 
     for cell in fake_runs.cells():
         place = Published(HERE, cell)
-        results.read(place.trained, place.results)
+        result_files.read_finished_run(place.trained, place.results)
 
 
 def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
     yield Reader("validity", copied("experiments/validity.yaml"), _validity)
     yield Reader("published", copied("experiments/published"), _published)
-    yield Reader("samples", _prepared, _samples, ("data/x/**/*",))
 
 
 def _claimed(_: random.Random) -> object:
     from compclip.report import claims
 
-    return claims.read(Path("experiments/claims.yaml"))
+    return claims.read_claims(Path("experiments/claims.yaml"))
 
 
 def _validity(_: random.Random) -> object:
-    from compclip.report.validity import declared
+    from compclip.validity import counterparts
 
-    return declared.read(Path("experiments/validity.yaml"))
+    return counterparts.read_counterparts(Path("experiments/validity.yaml"))
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import among, coverage, published
+    from compclip.report import published_coverage, published_models, published_numbers
 
     folder = Path("experiments/published")
-    coverage.reasons(folder / coverage.REASONS)
-    models = among.read(folder / among.FOLDER)
-    return published.rows(published.read(folder)), among.percentile("sugarcrepe/swap_att", 60.0, models)
-
-
-def _prepared(folder: Path) -> None:
-    from compclip.data import shards
-    from compclip.data.sample import Sample
-    from compclip.text.annotate import annotate
-    from tests.prepared_set import prepared
-
-    (folder / "data" / "x").mkdir(parents=True)
-    made = annotate(list(formats.TWO), processes=1, counts=Counter())
-    sample = Sample("a", "a.png", formats.TWO)
-    shards.save(folder / "data/x/samples/00000.arrow", [sample])
-    prepared(folder / "data/x", [sample], [made])
-
-
-def _samples(_: random.Random) -> None:
-    from compclip.data import shards
-    from compclip.data.prepared import Prepared
-
-    shards.load(Path("data/x/samples/00000.arrow"))
-    data = Prepared(Path("data/x"))
-    for index in range(len(data)):
-        data.sample(index)
-        for which in range(data.captions(index)):
-            for noun in (data.annotation(index, which), data.nouns(index, which))[1]:
-                [data.place(int(caption)) for caption in data.sharing(noun, bool(data.wide[index]))]
+    published_coverage.read_reasons(folder / published_coverage.REASONS)
+    models = published_models.read_models(folder / published_models.FOLDER)
+    return published_numbers.group_by_model(
+        published_numbers.read_numbers(folder)
+    ), published_models.compute_percentile("sugarcrepe/swap_att", 60.0, models)

@@ -1,0 +1,144 @@
+"""Hash the code that a result depends on: all modules that its entry modules import, found in the files themselves.
+
+What cannot change a result is not hashed: comments, docstrings, annotations, what a `raise` says, imports for type
+checkers alone (`if TYPE_CHECKING:`). Modules that are found by name (methods, benchmarks …) are entries of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compclip.base.errors import UserError
+
+OURS = __package__.partition(".")[0]
+TYPE_CHECKS = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+TYPING = ("__future__", "typing", "collections.abc")  # imported for annotations
+# Fields of syntax nodes that hold annotations or notes; AnnAssign is treated by itself.
+UNHASHED_FIELDS = ("returns", "annotation", "type_comment", "kind", "simple", "type_params")
+
+
+def find_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, Path]:
+    """Return name and file of the modules that importing `entries` may run, sorted by name.
+
+    They are those of our package and of the entries' own packages. Modules and packages named by `without` are left
+    out, with what they alone import. Raises UserError for an entry that is no module.
+    """
+    roots = frozenset((OURS, *(entry.partition(".")[0] for entry in entries)))
+    modules: dict[str, Path] = {}
+    pending = [parent for entry in entries for parent in _lineage(entry)]
+    for entry in entries:
+        if _file(entry) is None:
+            raise UserError(f"{entry}: no such module; install its package or correct the name")
+    while pending:
+        name = pending.pop()
+        file = _file(name)
+        if name not in modules and file is not None and not _is_in(name, without):
+            modules[name] = file
+            imported = _parse(file, name, file.stat().st_mtime_ns, tuple(without))[0]
+            pending += [parent for target in imported if _is_in(target, roots) for parent in _lineage(target)]
+    return dict(sorted(modules.items()))
+
+
+def hash_code(*entries: str, without: Sequence[str] = ()) -> str:
+    """Return the SHA-256 (hex) over names and syntax trees of `find_modules`."""
+    total = hashlib.sha256()
+    for name, file in find_modules(*entries, without=without).items():
+        total.update(f"{name}\0{_parse(file, name, file.stat().st_mtime_ns, tuple(without))[1]}\n".encode())
+    return total.hexdigest()
+
+
+def _is_in(name: str, packages: Sequence[str] | frozenset[str]) -> bool:
+    """Return whether a module is one of `packages`, or below one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _lineage(name: str) -> Iterator[str]:
+    """Yield the packages around a module, whose __init__ runs before it, and the module."""
+    names = name.split(".")
+    return (".".join(names[: i + 1]) for i in range(len(names)))
+
+
+@functools.cache
+def _file(name: str) -> Path | None:
+    """Return the source of a module; None for what is no module, or has no source. Nothing is imported to find it."""
+    root, *names = name.split(".")
+    spec = importlib.util.find_spec(root)
+    if spec is None:
+        return None
+    if not names:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *names)
+        source = next((p for p in (base / "__init__.py", base.with_suffix(".py")) if p.is_file()), None)
+        if source:
+            return source
+    return None
+
+
+@functools.cache
+def _parse(file: Path, name: str, _mtime_ns: int, without: tuple[str, ...]) -> tuple[frozenset[str], str]:
+    """Return what a module may import, by dotted names, and the hash of its syntax tree."""
+    syntax = _Syntax(name if file.name == "__init__.py" else name.rpartition(".")[0], without)
+    syntax.add_block(ast.parse(file.read_bytes()).body)
+    return frozenset(syntax.imported), hashlib.sha256("\n".join(syntax.lines).encode()).hexdigest()
+
+
+class _Syntax:
+    """Lists a module's syntax tree as lines that are equal on every version of Python, and its imports."""
+
+    def __init__(self, package: str, without: Sequence[str]) -> None:
+        self.package, self.without = package, without
+        self.lines: list[str] = []
+        self.imported: set[str] = set()
+
+    def add_block(self, body: Sequence[ast.stmt], in_class: bool = False) -> None:
+        """Add statements without docstrings; an annotated name without a value counts in a class alone, as a field."""
+        for statement in body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            if isinstance(statement, ast.If) and ast.unparse(statement.test) in TYPE_CHECKS:
+                self.add_block(statement.orelse)
+            elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+                self._add_import(statement)
+            elif isinstance(statement, ast.Raise):
+                self.lines.append("Raise")
+            elif isinstance(statement, ast.AnnAssign) and not in_class:
+                if statement.value:
+                    self._add(ast.Assign([statement.target], statement.value))
+            else:
+                self._add(statement)
+
+    def _add(self, node: ast.AST) -> None:
+        self.lines.append(type(node).__name__)
+        for field, value in ast.iter_fields(node):
+            if value is None or value == [] or field in UNHASHED_FIELDS:
+                continue
+            self.lines.append(field)
+            if isinstance(value, ast.AST):
+                self._add(value)
+            elif not isinstance(value, list):
+                self.lines.append(repr(value))
+            elif isinstance(value[0], ast.stmt):
+                self.add_block(value, isinstance(node, ast.ClassDef))
+            else:
+                for item in value:
+                    self._add(item) if isinstance(item, ast.AST) else self.lines.append(repr(item))
+        self.lines.append("end")
+
+    def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Add what is imported under which name, but for annotations and for modules that are left out."""
+        targets = [(alias.name, alias.asname or alias.name) for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            parents = self.package.split(".")
+            above = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*above, node.module] if node.module else above)
+            targets = [(f"{base}.{name}", alias) for name, alias in targets]
+            self.imported.add(base)
+        self.imported |= {target for target, _ in targets}
+        hashed = [pair for pair in targets if not _is_in(pair[0], (*TYPING, *self.without))]
+        self.lines += [f"import {target} as {alias}" for target, alias in sorted(hashed)]

@@ -1,0 +1,210 @@
+"""Lists and models that a data set names beside its captions: sections of `data.<name>` in params.yaml.
+
+`captions` and `texts` are lists of texts that others released, `negative_images` lists of pictures, `rewrites` files of
+hard positives, `masked` a masked language model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from compclip.base.errors import UserError, unknown
+from compclip.config.sections import Data
+from compclip.config.validation import RequiredText, load_section, mapping
+
+# By what a list is joined, and the names under which authors have it: PixelProse, LAION, Conceptual Captions, DreamLIP.
+KEYS = {
+    "url": ("url", "URL", "image_url", "Image Path", "Image Url"),
+    "key": ("key",),
+    "image": ("image", "image_path", "file_name", "filename", "filepath"),
+}
+BY_CAPTION = "caption"  # joined to a caption by its text, and not to a picture
+FROM = re.compile(r"[1-9][0-9]*-")  # a column of a list without header, and all behind it
+NUMBER = re.compile(r"[1-9][0-9]*-?")
+TEXT_KINDS = ("negative", "paraphrase", "dense")
+
+
+def _as_text(value: Any) -> Any:
+    """Return the number of a column as a text."""
+    return str(value) if type(value) is int else value
+
+
+def _as_texts(value: Any) -> Any:
+    """Return a single column as a list of one."""
+    columns = value if isinstance(value, list) else [value] if value else []
+    return [_as_text(column) for column in columns]
+
+
+Column = Annotated[str, BeforeValidator(_as_text)]
+Columns = Annotated[list[str], BeforeValidator(_as_texts)]
+
+
+@dataclass(frozen=True)
+class Captions:
+    """A list of captions and how it is joined to pictures; `experiments/grids/README.md` has those we know of."""
+
+    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
+    SECTION: ClassVar[str] = "captions"
+
+    file: RequiredText = ""  # csv, tsv, jsonl, parquet, or a folder of one of them, of <key>.txt or of <key>.json
+    on: RequiredText = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
+    column: Columns = field(default_factory=list)  # one, or several whose texts are all captions of the picture
+    key_column: Column = ""  # default: the first of KEYS[on] that the list has
+    header: bool = True  # csv and tsv; without one columns are called 1, 2, …, and `2-` is the second and all behind it
+    sentences: bool = False  # whether the columns hold sentences of one caption
+    lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
+    skip: list[str] = field(default_factory=list)  # texts that stand for none, as "invalid"
+
+    def __post_init__(self) -> None:
+        if self.on not in self.JOINS:
+            raise unknown("on", self.on, self.JOINS, "on")
+        if self.header:
+            return
+        for name in (*self.column, *filter(None, [self.key_column])):
+            if not NUMBER.fullmatch(name):
+                raise UserError(f"column {name!r}: without a header columns are called 1, 2, …, or 2- for all behind")
+        if not self.key_column or FROM.fullmatch(self.key_column):
+            raise UserError(f"key_column={self.key_column!r}: must be the number of a column where there is no header")
+
+
+@dataclass(frozen=True)
+class Texts(Captions):
+    """A list of texts of one kind, in the form of a list of captions; they stand beside captions, and replace none."""
+
+    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption", "title", "text")}
+    SECTION: ClassVar[str] = "texts"
+
+
+@dataclass(frozen=True)
+class MemberText:
+    """A text of one kind in a file of each sample's tar, as TripletData has its negatives: 7.neg_caption."""
+
+    member: str  # its ending
+
+
+@dataclass(frozen=True)
+class PictureNames(Captions):
+    """A list of pictures, in the form of a list of captions whose texts are the names of pictures."""
+
+    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption",)}
+    SECTION: ClassVar[str] = "negative_images"
+
+    def __post_init__(self) -> None:
+        """Check nothing: `NegativeImages` has its own rules."""
+
+
+@dataclass(frozen=True)
+class NegativeImages:
+    """A list of pictures and how it is joined to samples; or which member of a sample's tar is its picture."""
+
+    file: str = ""  # csv, tsv, jsonl, parquet, or a folder of one of them
+    on: str = ""  # url, key, image, as of captions; caption: the sample's own text
+    column: Columns = field(default_factory=list)  # one, or several, of pictures' names below `images`
+    key_column: Column = ""  # default: the first usual name that the list has
+    header: bool = True  # csv and tsv; without one columns are called 1, 2, …
+    images: str = ""
+    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
+    member: str = ""  # in place of a list: the ending of the picture in the sample's tar, as TripletData's neg_image
+
+    def __post_init__(self) -> None:
+        if bool(self.file) == bool(self.member):
+            raise UserError(
+                f"file={self.file!r}, member={self.member!r}: give a list, or a member of the samples' tars"
+            )
+        if self.member:
+            return
+        if self.on not in PictureNames.JOINS:
+            raise unknown("on", self.on, PictureNames.JOINS, "on")
+        if not self.column or not self.images:
+            raise UserError("column, images: must be given with a file: where pictures are named, and where they lie")
+        if not self.key_column and not (self.header and self.on in KEYS):
+            raise UserError(f"key_column: must be given with on={self.on}, header={str(self.header).lower()}")
+
+    @property
+    def names(self) -> PictureNames:
+        """The list of pictures' names, as a list of captions is read."""
+        return PictureNames(self.file, self.on, self.column, self.key_column, self.header)
+
+
+@dataclass(frozen=True)
+class ReleasedRewrites:
+    """Hard positives that others released, line by line for the captions of a COCO file: `data.<name>.rewrites`."""
+
+    captions: RequiredText = ""  # captions_train2017.json: line n belongs to its n-th annotation
+    swap: str = ""  # swap_hp.jsonl
+    replace: str = ""  # replace_hp.jsonl
+
+    def __post_init__(self) -> None:
+        if not self.swap and not self.replace:
+            raise UserError("swap: names no file, and neither does replace; give one of them")
+
+
+# The parts of speech of Universal Dependencies that words have.
+PartOfSpeech = Literal[
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "SCONJ", "VERB"
+]
+
+
+@dataclass(frozen=True)
+class MaskedSection:
+    """The words that a masked language model puts in the place of each word of a caption (SVLC's L)."""
+
+    model: RequiredText = ""  # a folder with config.json, weights and tokenizer, as `hf download` makes it
+    # the likeliest words of a place; of these, the caption's own and what is no word are left out
+    top: Annotated[int, Field(ge=1, le=100)] = 5
+    pos: list[PartOfSpeech] = field(default_factory=lambda: ["NOUN", "ADP", "ADJ", "VERB"])
+
+    def __post_init__(self) -> None:
+        if not self.pos or len(set(self.pos)) < len(self.pos):
+            raise UserError(f"pos={self.pos}: must name parts of speech, each once")
+
+
+def captions_config(data: Data, where: str = "captions") -> Captions | None:
+    """Return the released list that a data set takes its captions from; None where it names none."""
+    return load_section(Captions, data.captions, where) if data.captions else None
+
+
+def texts_config(data: Data, where: str = "texts") -> dict[str, Texts | MemberText]:
+    """Return the texts that stand beside a data set's captions, by kind: lists, or members of the samples' tars.
+
+    Raises UserError for other kinds.
+    """
+    for kind in data.texts:
+        if kind not in TEXT_KINDS:
+            raise unknown("kind of texts", kind, TEXT_KINDS, where)
+    sections: dict[str, Texts | MemberText] = {}
+    for kind in filter(data.texts.__contains__, TEXT_KINDS):
+        raw, where_kind = mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}"
+        sections[kind] = (
+            load_section(MemberText, raw, where_kind) if "member" in raw else load_section(Texts, raw, where_kind)
+        )
+    return sections
+
+
+def negative_images_config(data: Data, where: str = "negative_images") -> NegativeImages | None:
+    """Return the negative images of a data set; None where it names none."""
+    return load_section(NegativeImages, data.negative_images, where) if data.negative_images else None
+
+
+def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:
+    """Return the masked language model of a data set; None where it names none."""
+    return load_section(MaskedSection, data.masked, where) if data.masked else None
+
+
+def rewrites_config(data: Data, where: str = "rewrites") -> ReleasedRewrites | None:
+    """Return the released hard positives of a data set; None without. Raises UserError beside a rewriter."""
+    if data.rewrites and data.rewriter:
+        raise UserError(f"{where}: stands beside a rewriter; remove one of them")
+    return load_section(ReleasedRewrites, data.rewrites, where) if data.rewrites else None
+
+
+def tar_members(data: Data) -> list[str]:
+    """Return which members of each sample's tar are noted beside its picture."""
+    texts = [section.get("member") for section in data.texts.values() if isinstance(section, dict)]
+    members = [*data.members, data.negative_images.get("member"), *texts]
+    return list(dict.fromkeys(str(name).lower() for name in members if name))

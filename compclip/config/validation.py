@@ -1,0 +1,133 @@
+"""Check raw values against the dataclass that declares them: types, ranges, choices, unknown keys, rules across fields.
+
+Pydantic does it, as the fields and `__post_init__` declare. Values are taken as JSON has them: a mapping stands for a
+nested dataclass, a whole number for a float, and otherwise types are exact (no true for 1). Texts that are numbers are
+read as such where a number belongs: environment variables are texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import json
+import math
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from compclip.base.errors import UserError, unknown
+
+SEEDS = 2**32
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
+Share = Annotated[float, Field(ge=0, le=1)]
+RequiredText = Annotated[str, Field(min_length=1, validate_default=True)]  # "" as default: must be given
+Section = TypeVar("Section")
+
+UNKNOWN_KEY = "unexpected_keyword_argument"
+NUMBERS = ("int_type", "float_type", "bool_type")
+BOUNDS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+TYPES = {
+    "int_type": "int",
+    "float_type": "float",
+    "string_type": "str",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+
+
+def mapping(raw: Any, where: str) -> dict[str, Any]:
+    """Return a copy with texts as keys; None stands for an empty mapping. Raises UserError for anything else."""
+    if raw is not None and not isinstance(raw, dict):
+        raise UserError(f"{where}={raw!r}: must be a mapping, as `name: value` below it")
+    return {str(key): value for key, value in (raw or {}).items()}
+
+
+def load_section(kind: type[Section], raw: Any, where: str) -> Section:
+    """Return `raw`, a mapping, as the dataclass `kind`; `where` names it in errors.
+
+    Raises UserError with the key, its value and the fix for the first mistake.
+    """
+    values = mapping(raw, where)
+    try:
+        return _validate(kind, values)
+    except ValidationError as error:
+        raise _explain(error, kind, where) from error
+    except UserError as error:  # of the dataclass's own checks
+        raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
+    except (PydanticUserError, NameError) as error:  # another package's Config may have types that YAML has not
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; mend it") from error
+    except (ArithmeticError, TypeError) as error:  # of another package's checks
+        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {type(error).__name__}: {error}") from error
+
+
+def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
+    adapter: TypeAdapter[Section] = _adapter(kind)  # type: ignore[arg-type]
+    try:
+        return adapter.validate_json(json.dumps(values), strict=True, extra="forbid")
+    except ValidationError as error:
+        return adapter.validate_json(json.dumps(_read_numbers(values, error)), strict=True, extra="forbid")
+
+
+def _read_numbers(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return `values` with numbers and truth values in place of texts that stand where these belong."""
+    values = copy.deepcopy(values)
+    for fault in error.errors(include_url=False):
+        if fault["type"] in NUMBERS and isinstance(fault["input"], str):
+            *path, key = fault["loc"]
+            container: Any = functools.reduce(operator.getitem, path, values)  # type: ignore[arg-type]
+            with contextlib.suppress(ValueError):
+                value = json.loads(fault["input"])
+                if isinstance(value, (int, float)) and math.isfinite(value):
+                    container[key] = value
+    return values
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return pydantic's checker of a dataclass; building one costs as much as a hundred checks."""
+    return TypeAdapter(kind)
+
+
+def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
+    """Return the error for an unknown key, or else for the first mistake."""
+    fault = min(error.errors(include_url=False), key=lambda fault: fault["type"] != UNKNOWN_KEY)
+    path, value, rule = [str(key) for key in fault["loc"]], fault["input"], fault["type"]
+    key_path = ".".join([where, *path])
+    if rule == UNKNOWN_KEY:
+        return unknown("key", path[-1], _keys(kind, path[:-1]), ".".join([where, *path[:-1]]))
+    if rule in ("missing", "too_short") or (rule in ("string_too_short", "string_type") and not value):
+        return UserError(f"{key_path}: must be given; add it")
+    if rule == "literal_error":
+        item = path[-1].isdigit()
+        name = re.sub(r"(?<=\w\w\w)s$", "", path[-2]) if item else path[-1]
+        return unknown(name, str(value), re.findall("'([^']*)'", fault["ctx"]["expected"]), key_path)
+    if rule == "value_error":
+        message = str(fault["ctx"]["error"])
+        return UserError(f"{key_path}={value!r}: {message}" if message.startswith("must ") else f"{key_path}.{message}")
+    if rule in BOUNDS:
+        return UserError(f"{key_path}={value!r}: must be {BOUNDS[rule]} {next(iter(fault['ctx'].values())):.10g}")
+    expected = f"must be {TYPES[rule]}" if rule in TYPES else fault["msg"]
+    return UserError(f"{key_path}={value!r}: {expected}{_default(kind, path)}")
+
+
+def _default(kind: Any, path: Sequence[str]) -> str:
+    """Return a hint with the default of a field, where that is a plain value."""
+    default = next((f.default for f in fields(kind) if [f.name] == path), None)
+    return f"; the default is {default!r}" if isinstance(default, (str, int, float)) else ""
+
+
+def _keys(kind: Any, path: Sequence[str]) -> list[str]:
+    """Return the fields of the dataclass at a place below `kind`."""
+    for name in path:
+        hint = get_type_hints(kind).get(name)
+        kind = next((declared for declared in (hint, *get_args(hint)) if is_dataclass(declared)), kind)
+    return [f.name for f in fields(kind)]

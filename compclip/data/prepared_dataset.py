@@ -1,0 +1,145 @@
+"""Read an annotated data set by sample number, from files that are mapped and never loaded.
+
+A process holds a few objects per shard and none per sample; a row becomes an `Annotation` when it is asked for.
+"""
+
+from __future__ import annotations
+
+import bisect
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from compclip.base.errors import UserError
+from compclip.data import noun_index
+from compclip.data.sample import ImageLocation, Sample
+from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
+from compclip.text.annotation import Annotation
+from compclip.text.annotation_rows import AnnotationRows, StringColumn, to_numpy
+
+STAGE = "annotate"
+COLUMNS = {"id", "image", "split", "width", "height", "offset", "length", "captions"}
+NEGATIVE_COLUMN = "negatives"  # in a shard where a data set names negative images
+NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
+
+
+class PreparedDataset:
+    """The annotated samples of data/<name>/. Raises UserError where a file is missing or not the manifest's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = read_manifest(folder / MANIFEST, STAGE)
+        self._first_sample = [0, *accumulate(shard.samples for shard in self.manifest.shards)]
+        self._first_caption = [0, *accumulate(shard.captions for shard in self.manifest.shards)]
+        self._open_shards: dict[int, _OpenShard] = {}
+
+    def __len__(self) -> int:
+        return self.manifest.samples
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of samples of each shard."""
+        return [shard.samples for shard in self.manifest.shards]
+
+    def sample(self, index: int) -> Sample:
+        """Return a sample without its captions."""
+        shard, row = self._locate(index)
+        return shard.sample(row)
+
+    def captions(self, index: int) -> int:
+        """Return how many captions a sample has."""
+        shard, row = self._locate(index)
+        return int(shard.starts[row + 1] - shard.starts[row])
+
+    def annotation(self, index: int, which: int) -> Annotation:
+        """Return one of a sample's captions."""
+        shard, row = self._locate(index)
+        return shard.rows[shard.starts[row] + which]
+
+    def negative_images(self, index: int) -> tuple[ImageLocation, ...]:
+        """Return a sample's negative images; a missing one has an empty path."""
+        shard, row = self._locate(index)
+        return shard.negatives[row] if shard.negatives else ()
+
+    def nouns(self, index: int, which: int) -> list[str]:
+        """Return the nouns of the first sentence of one of a sample's captions."""
+        shard, row = self._locate(index)
+        return shard.rows.nouns(shard.starts[row] + which)
+
+    @cached_property
+    def wide(self) -> np.ndarray:
+        """For each sample whether its picture is at least as wide as it is high."""
+        batches = [self._read(shard) for shard in self.manifest.shards]
+        return np.concatenate([to_numpy(batch["width"]) >= to_numpy(batch["height"]) for batch in batches])
+
+    def sharing(self, noun: str, wide: bool) -> np.ndarray:
+        """Return the numbers of all captions of wide, or of tall, pictures whose first sentence has `noun`, ascending.
+
+        A caption's number counts all captions of the data set; `locate_caption` says whose it is.
+        """
+        return self._nouns.captions(noun, wide)
+
+    def locate_caption(self, caption: int) -> tuple[int, int]:
+        """Return the sample of a caption's number, and which of the sample's captions it is."""
+        number = bisect.bisect_right(self._first_caption, caption) - 1
+        starts = self._shard(number).starts
+        row = int(np.searchsorted(starts, caption - self._first_caption[number], side="right")) - 1
+        return self._first_sample[number] + row, int(caption - self._first_caption[number] - starts[row])
+
+    @cached_property
+    def _nouns(self) -> noun_index.NounIndex:
+        return noun_index.NounIndex(self.folder / noun_index.FILE)
+
+    def _locate(self, index: int) -> tuple[_OpenShard, int]:
+        number = bisect.bisect_right(self._first_sample, index) - 1
+        return self._shard(number), index - self._first_sample[number]
+
+    def _shard(self, number: int) -> _OpenShard:
+        if number not in self._open_shards:
+            shard = self.manifest.shards[number]
+            self._open_shards[number] = _OpenShard(self._read(shard), f"{self.folder / SHARDS / shard.name}.arrow")
+        return self._open_shards[number]
+
+    def _read(self, shard: Shard) -> pa.RecordBatch:
+        path = self.folder / SHARDS / f"{shard.name}.arrow"
+        batch = read_batch(path, STAGE, mapped=True)
+        columns_present = set(batch.schema.names) >= COLUMNS
+        if path.stat().st_size != shard.bytes or batch.num_rows != shard.samples or not columns_present:
+            raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
+        return batch
+
+
+class _OpenShard:
+    """The columns of a mapped shard. The captions of row r have numbers from `starts[r]` to `starts[r + 1]`."""
+
+    def __init__(self, batch: pa.RecordBatch, path: str) -> None:
+        captions = batch["captions"]
+        self.starts = to_numpy(captions.offsets)
+        self.rows = AnnotationRows(captions.values, path)
+        self._texts = [StringColumn(batch[name]) for name in ("id", "image", "split")]
+        self._numbers = [to_numpy(batch[name]) for name in ("width", "height", "offset", "length")]
+        has_negatives = NEGATIVE_COLUMN in batch.schema.names
+        self.negatives = NegativeImageColumn(batch[NEGATIVE_COLUMN]) if has_negatives else None
+
+    def sample(self, row: int) -> Sample:
+        """Return one sample."""
+        key, image, split = (column[row].decode() for column in self._texts)
+        width, height, offset, length = (int(column[row]) for column in self._numbers)
+        return Sample(key, image, (), split, width, height, offset, length)
+
+
+class NegativeImageColumn:
+    """The negative images of a shard's samples, by row."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self._ends, self._images = to_numpy(column.offsets), StringColumn(column.values.field("image"))
+        self._numbers = [to_numpy(column.values.field(name)) for name in ("offset", "length")]
+
+    def __getitem__(self, row: int) -> tuple[ImageLocation, ...]:
+        low, high = self._ends[row : row + 2].tolist()
+        names = self._images.take(np.arange(low, high))
+        offsets, lengths = (column[low:high].tolist() for column in self._numbers)
+        return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))

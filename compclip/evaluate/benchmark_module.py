@@ -1,0 +1,113 @@
+"""What a benchmark's module declares: all that its author has to know stands here and in `Benchmark` and `Record`.
+
+Five ideas are enough: `METRICS`, `HEADLINE`, `load`, the `Record` and the function `evaluate` of the `Benchmark` that
+`load` returns. Everything else has a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from compclip.base import plugins, surrogates
+from compclip.base.errors import UserError, unknown
+from compclip.evaluate.benchmark import Benchmark
+from compclip.evaluate.picture_references import file_of, parse_reference
+from compclip.prepare import sample_cleaning
+
+if TYPE_CHECKING:
+    from compclip.config.sections import BenchmarkSection as Section
+
+HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config"}
+
+
+@dataclass(frozen=True)
+class BenchmarkModule:
+    """The hooks of one module in `compclip/benchmarks`, or of another package's.
+
+    metrics (`METRICS`): every metric that it may measure; `*` stands for names that only its files tell.
+    headline (`HEADLINE`): the metrics whose plain mean is the benchmark's one number, in the report's Comp and ZS and
+        in MLflow; () where its authors give none, then Comp takes the mean of its columns in the report. Which metrics
+        are better when lower says `Benchmark.lower`; none of them may stand here.
+    load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
+    config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
+    """
+
+    metrics: tuple[str, ...]
+    headline: tuple[str, ...]
+    load: Callable[..., Benchmark]
+    config: type | None = None
+
+
+def load_module(name: str) -> BenchmarkModule:
+    """Import a benchmark's module and return its hooks.
+
+    Raises UserError for an unknown name, a missing hook, a name that is nearly a hook, or a headline that is no metric.
+    """
+    module = plugins.load_plugin(plugins.BENCHMARKS, name)
+    _check_names(name, module)
+    hooks = BenchmarkModule(**{field: vars(module)[hook] for hook, field in HOOKS.items() if hook in vars(module)})
+    for metric in hooks.headline:
+        if metric not in hooks.metrics:
+            raise unknown("metric", metric, hooks.metrics, f"benchmark {name!r}: HEADLINE")
+    return hooks
+
+
+def _check_names(name: str, module: ModuleType) -> None:
+    """Raise UserError for a public name that is probably a misspelt hook."""
+    absent_hooks = {hook.upper(): hook for hook in HOOKS if hook not in vars(module)}
+    for public_name in vars(module):
+        if matches := get_close_matches(public_name.upper(), absent_hooks, n=1, cutoff=0.8):
+            raise UserError(
+                f"benchmark {name!r}: unknown hook {public_name!r}; did you mean {absent_hooks[matches[0]]!r}?"
+            )
+
+
+def load_benchmark(name: str, section: Section) -> Benchmark:
+    """A benchmark of params.yaml, read by its module; halves of surrogate pairs in its texts are repaired and counted.
+
+    Raises UserError for a picture outside of the section's `images`, and for an id that no file can hold.
+    """
+    benchmark = _read_section(name, section)
+    complete = benchmark.authors or benchmark
+    if not section.images_outside:
+        sample_cleaning.check_images(list_pictures(complete), section.images, section.path)
+    for key in _names(complete):
+        if surrogates.has_lone(key):
+            raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
+    return replace(_repair_texts(benchmark), authors=benchmark.authors and _repair_texts(benchmark.authors))
+
+
+def _read_section(name: str, section: Section) -> Benchmark:
+    """What the module makes of the section, with its options where it has any."""
+    module = load_module(section.benchmark or name)
+    options = {}
+    if section.options:
+        from compclip.config import grid  # and with it OmegaConf, which nobody needs who has no options
+
+        options["options"] = grid.benchmark_config(name, section, f"benchmarks.{name}.options")
+    benchmark = module.load(section.path, images=section.images, split=section.split, **options)
+    return replace(benchmark, headline=benchmark.headline or module.headline)
+
+
+def list_pictures(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """Record and file of each picture."""
+    return ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in benchmark.records for image in r.images)
+
+
+def _names(benchmark: Benchmark) -> Iterator[str]:
+    """What results are called by."""
+    yield from (record.id for record in benchmark.records)
+    yield from (group for groups in benchmark.groups.values() for group in groups)
+
+
+def _repair_texts(benchmark: Benchmark) -> Benchmark:
+    texts = [text for record in benchmark.records for text in record.texts]
+    spoilt = sum(map(surrogates.has_lone, texts))
+    if not spoilt:
+        return benchmark
+    records = tuple(replace(r, texts=tuple(map(surrogates.replace_lone, r.texts))) for r in benchmark.records)
+    return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})

@@ -1,0 +1,239 @@
+"""Our numbers against somebody else's of the same checkpoint, metric by metric.
+
+    python -m compclip.evaluate --checkpoint F --compare theirs.json
+
+A file of theirs is one of
+    JSON by our names      {"sugarcrepe/add_att": 83.1}, or {"sugarcrepe": {"add_att": 83.1}}, as a summary.json is
+    a result file          of ours: its metrics under its benchmark
+    CLIP_benchmark's       {"dataset": …, "metrics": {…}}, or a list of such
+    CSV                    columns `metric` and `value`
+Numbers are shares of 1, or percent where one of the file is above 1. CLIP_benchmark's names become those of our grids.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from compclip.base import json_text
+from compclip.base.errors import UserError, one_line, shorten
+from compclip.base.files import read_text
+from compclip.runs import result_files
+from compclip.runs import run_folder as folders
+
+# What CLIP_benchmark calls data sets and metrics.
+DATA_SETS = {
+    "mscoco_captions": "retrieval_coco",
+    "flickr30k": "retrieval_flickr30k",
+    "flickr8k": "retrieval_flickr8k",
+    "imagenet1k": "zeroshot_imagenet",
+    "winoground": "winoground",
+}
+METRICS = {"acc1": "top_1", "acc5": "top_5", "mean_per_class_recall": "mean_per_class"}
+_RECALL = re.compile(r"(image|text)_retrieval_recall@(\d+)")
+SHOWN = 5  # names of numbers that have no partner
+
+
+@dataclass(frozen=True)
+class MetricDifference:
+    """One metric: shares, or cosines where it is a `score`; `n` items, None for a mean of metrics."""
+
+    metric: str
+    ours: float
+    theirs: float
+    n: int | None
+    score: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Ours minus theirs, in percentage points; of a cosine in hundredths."""
+        return 100 * (self.ours - self.theirs)
+
+    @property
+    def items(self) -> float | None:
+        """How many items' outcomes the difference is."""
+        return None if self.n is None or self.score else self.n * (self.ours - self.theirs)
+
+
+@dataclass(frozen=True)
+class NumberComparison:
+    """The metrics that both have, and the names that only one of them has."""
+
+    lines: tuple[MetricDifference, ...]
+    only_theirs: tuple[str, ...]
+    only_ours: tuple[str, ...]
+    percent: bool
+
+    def beyond(self, points: float) -> list[MetricDifference]:
+        """The lines that differ by more than so many percentage points."""
+        return [line for line in self.lines if not abs(line.difference) <= points + 1e-9]
+
+
+@dataclass(frozen=True)
+class OurNumber:
+    """A number of ours, as `Line` has it."""
+
+    value: float
+    n: int | None
+    score: bool
+
+
+def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, OurNumber]:
+    """The numbers of result documents by benchmark, as scoring gives them."""
+    return {
+        f"{name}/{metric}": OurNumber(value, _item_count(doc["items"].get(metric)), metric in doc["scores"])
+        for name, doc in documents.items()
+        for metric, value in doc["metrics"].items()
+    }
+
+
+def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
+    """The numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
+    documents = [result_files.read_result(path) for path in folders.result_paths(folder)]
+    if not documents:
+        raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
+    return {
+        f"{document.benchmark}/{m}": OurNumber(
+            v, len(document.items[m].ids) if m in document.items else None, m in document.scores
+        )
+        for document in documents
+        for m, v in document.metrics.items()
+        if v is not None
+    }
+
+
+def _item_count(items: Mapping[str, Any] | None) -> int | None:
+    return len(items["ids"]) if items else None
+
+
+def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) -> NumberComparison:
+    """Our numbers against theirs. Raises UserError where no name is in both."""
+    percent = any(abs(number) > 1 for number in theirs.values())
+    both = [_difference(name, number, theirs[name], percent) for name, number in ours.items() if name in theirs]
+    if not both:
+        raise _no_common_name(theirs, list(ours))
+    return NumberComparison(
+        tuple(both),
+        tuple(name for name in theirs if name not in ours),
+        tuple(name for name in ours if name not in theirs),
+        percent,
+    )
+
+
+def _difference(name: str, our_number: OurNumber, number: float, percent: bool) -> MetricDifference:
+    """A cosine may stand as it is among percentages."""
+    share = number / 100 if percent and not (our_number.score and abs(number) <= 1) else number
+    return MetricDifference(name, our_number.value, share, our_number.n, our_number.score)
+
+
+def _no_common_name(theirs: Mapping[str, float], ours: Sequence[str]) -> UserError:
+    name = next(iter(theirs))
+    matches = get_close_matches(name, ours, n=1, cutoff=0.4)
+    hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(ours)}"
+    return UserError(f"no name of theirs is one of ours: {_first_names(list(theirs))}; {hint}")
+
+
+def read_numbers(path: str | Path) -> dict[str, float]:
+    """Numbers by "benchmark/metric". Raises UserError where the file has another form, or something is no number."""
+    text = read_text(path)
+    numbers = (
+        _parse_csv(text, path)
+        if str(path).endswith(".csv")
+        else _parse_json(json_text.parse_json(text, str(path)), path)
+    )
+    if not numbers:
+        raise UserError(f"{path}: holds no numbers; give JSON as {{'benchmark/metric': number}}, or a CSV")
+    return numbers
+
+
+def _parse_csv(text: str, path: str | Path) -> dict[str, float]:
+    rows = csv.DictReader(text.splitlines())
+    for name in ("metric", "value"):
+        if name not in (rows.fieldnames or ()):
+            raise UserError(f"{path}: no column {name!r}; the first line must name metric and value")
+    return dict(_finite_number(row["metric"] or "", row["value"], path) for row in rows)
+
+
+def _parse_json(content: Any, path: str | Path) -> dict[str, float]:
+    if isinstance(content, list):
+        return {name: value for document in content for name, value in _parse_json(document, path).items()}
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected an object of numbers by name, not {type(content).__name__}")
+    if isinstance(content.get("metrics"), dict):
+        return dict(_parse_document(content, path))
+    return dict(_parse_by_name(content, path))
+
+
+def _parse_by_name(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from (_finite_number(f"{name}/{metric}", number, path) for metric, number in value.items())
+        else:
+            yield _finite_number(name, value, path)
+
+
+def _parse_document(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
+    """One of our result files, or of CLIP_benchmark's."""
+    if isinstance(content.get("benchmark"), str):
+        yield from (
+            _finite_number(f"{content['benchmark']}/{name}", value, path) for name, value in content["metrics"].items()
+        )
+        return
+    if not isinstance(content.get("dataset"), str):
+        raise UserError(f"{path}: has metrics, but neither 'benchmark' nor 'dataset' says of what; add one")
+    data, _, subset = content["dataset"].removeprefix("wds/").partition("/")
+    for metric, value in content["metrics"].items():
+        if value is not None:
+            yield _finite_number(_our_name(data, subset, metric), value, path)
+
+
+def _our_name(data: str, subset: str, metric: str) -> str:
+    """Our name of a metric of CLIP_benchmark's; what has none keeps its own."""
+    if data == "sugar_crepe":
+        return f"sugarcrepe/{subset}"
+    if match := _RECALL.fullmatch(metric):
+        metric = f"{'t2i' if match[1] == 'image' else 'i2t'}_recall_at_{match[2]}"
+    name = DATA_SETS.get(data) or "_".join(filter(None, ("zeroshot", "vtab" if data == "vtab" else data, subset)))
+    return f"{name}/{METRICS.get(metric, metric)}"
+
+
+def _finite_number(name: str, value: Any, path: str | Path) -> tuple[str, float]:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(
+            f"{path}: {shorten(one_line(name), 100)}: {str(value)[:50]!a} is no finite number; mend or remove it"
+        )
+    return name, number
+
+
+def comparison_table(comparison: NumberComparison) -> str:
+    """Benchmark and metric, ours, theirs, their difference in points and in items; then what has no partner."""
+    unit = "percent" if comparison.percent else "shares"
+    lines = [f"{'metric':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"]
+    lines += [_format_line(line) for line in comparison.lines]
+    worst = max(comparison.lines, key=lambda line: abs(line.difference))
+    lines.append(f"{len(comparison.lines)} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
+    for whose, names in (("theirs", comparison.only_theirs), ("ours", comparison.only_ours)):
+        if names:
+            lines.append(f"{len(names)} only {whose}: {_first_names(names)}")
+    return "\n".join(lines)
+
+
+def _format_line(line: MetricDifference) -> str:
+    items = "" if line.items is None else f"{line.items:+.1f}"
+    numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
+    return f"{line.metric:<48} {numbers}"
+
+
+def _first_names(names: Sequence[str]) -> str:
+    listing = ", ".join(shorten(one_line(name), 80) for name in names[:SHOWN])
+    return listing + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

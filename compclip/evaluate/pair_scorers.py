@@ -1,0 +1,102 @@
+"""Scores of pairs by what patches and tokens have in common, beside the cosine: `evaluate.scorers`.
+
+local: FSC-CLIP's local score (arXiv:2410.05210, Eq. 6-8): each token against the patches that it attends to, min-max,
+summed up by log-sum-exp over the tokens of the text, so that a longer text has more to sum.
+attended: the cosine of a text with the patches that it attends to as a whole, by softmax (C2LIP, Eq. 6-7, with the
+text's embedding in the concept's place).
+
+Both are of the model as it is, whatever it was trained with; their authors score benchmarks by cosines. They cost a
+second pass, since patches and tokens are too large to keep. A tower without patches is refused.
+
+P pairs, B pairs of a batch, N patches, T text positions, D joint dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from compclip.config.sections import LOCAL, Scoring
+from compclip.evaluate import embed
+from compclip.evaluate.embeddings import Embeddings, Pair, Paired
+from compclip.evaluate.prepared_pictures import PreparedPictures
+from compclip.model import towers
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from compclip.model.clip_model import ClipModel
+
+BATCH = 64  # pairs, whose patches and tokens are held at once
+ATTENTION = "minmax"  # of the released FSC-CLIP
+
+
+def score_pairs(
+    embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures
+) -> Paired:
+    """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
+    values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
+    return Paired(**values, ask=partial(_scores, scorer, model, how, pictures))
+
+
+def _scores(
+    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+) -> np.ndarray:
+    order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
+    batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+    scores_P = np.empty(len(pairs))
+    with embed.evaluation_mode([model.clip]), embed.one_thread_each(how.threads) as pool:
+        batch_scores = pool.map(partial(_batch, scorer, model, how, pictures), ([pairs[i] for i in b] for b in batches))
+        for batch, scores_B in zip(batches, batch_scores, strict=True):
+            scores_P[batch] = scores_B
+    return scores_P
+
+
+def _batch(
+    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+) -> np.ndarray:
+    refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
+    image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
+    with torch.inference_mode(), embed.precision(how):
+        patch_BND = _patches(model, [pictures.prepare(ref, model, how.upright) for ref in refs])[image_B]
+        text_BD, token_BTD, mask_BT = (values[text_B] for values in _texts(model, texts))
+        if scorer == LOCAL:
+            scale = model.clip.get_parameter("logit_scale").exp()
+            return _numbers(losses.local_similarity(patch_BND, token_BTD, mask_BT, scale, ATTENTION))
+        return _numbers(attended_cosines(patch_BND, text_BD))
+
+
+def _patches(model: ClipModel, pictures: Sequence[Image | str]) -> Tensor:
+    """Raw projected patches [images, N, D] of pictures that were read before."""
+    pixels = model.pixels([picture for picture in pictures if not isinstance(picture, str)])
+    _, patch_BND = towers.encode_images(model.clip, pixels.to(embed.device(model)), tokens=True)
+    assert patch_BND is not None
+    return patch_BND
+
+
+def _texts(model: ClipModel, texts: list[str]) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit embeddings, raw projected tokens, and which of these are the text's own."""
+    ids_BL = model.tokenize(texts).to(embed.device(model))
+    text_BD, token_BTD = towers.encode_texts(model.clip, ids_BL, tokens=True)
+    assert token_BTD is not None
+    return text_BD, token_BTD, towers.mask_own_tokens(ids_BL, token_BTD.shape[1], model.tokenizer.layout)
+
+
+def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
+    """[B] cosines of texts with the patches that they attend to: v^(t)·t, v^(t) = normalise(V'ᵀ softmax(V' t))."""
+    patch_BND, text_BD = F.normalize(patch_BND.float(), dim=-1), text_BD.float()
+    weight_BN = torch.einsum("bnd,bd->bn", patch_BND, text_BD).softmax(dim=-1)
+    pooled_BD = F.normalize(torch.einsum("bn,bnd->bd", weight_BN, patch_BND), dim=-1)
+    return (pooled_BD * text_BD).sum(dim=-1)
+
+
+def _numbers(scores_B: Tensor) -> np.ndarray:
+    return scores_B.double().cpu().numpy()

@@ -1,0 +1,52 @@
+"""References of images: a path, bytes within an archive, or a part of the picture at either."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from compclip.data.sample import ImageLocation
+
+BOX = "#box="  # path#box=x,y,width,height in pixels
+BYTES = "#bytes="  # path#bytes=offset,length
+_BOXED = re.compile(rf"(.*){BOX}([^,/]+),([^,/]+),([^,/]+),([^,/]+)", re.S)
+_BYTES = re.compile(rf"(.*){BYTES}(\d{{1,18}}),(\d{{1,18}})", re.S | re.A)
+
+
+def with_box(path: str, box: Sequence[float] | None) -> str:
+    """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
+    return path if box is None else f"{path}{BOX}{','.join(map(_format_number, box))}"
+
+
+def bytes_of_file(path: str, offset: int, length: int) -> str:
+    """The reference of an image that is `length` bytes of a file, from `offset` on. They sort in the file's order."""
+    return f"{path}{BYTES}{offset:012},{length}"
+
+
+def _format_number(number: float) -> str:
+    try:
+        return f"{number:g}"
+    except OverflowError:  # an integer of hundreds of digits
+        return "inf"
+
+
+def parse_reference(ref: str) -> tuple[str | ImageLocation, tuple[float, ...] | None]:
+    """The picture of a reference, and its box where it has one; a file's own name may hold the mark of a box."""
+    if BOX in ref and (match := _BOXED.fullmatch(ref)):
+        path, *numbers = match.groups()
+        try:
+            return _parse_bytes(path), tuple(map(float, numbers))
+        except ValueError:
+            pass
+    return _parse_bytes(ref), None
+
+
+def _parse_bytes(path: str) -> str | ImageLocation:
+    if BYTES in path and (match := _BYTES.fullmatch(path)) and int(match[3]):
+        return ImageLocation(match[1], int(match[2]), int(match[3]))
+    return path
+
+
+def file_of(picture: str | ImageLocation) -> str:
+    """The file that holds a picture."""
+    return picture.path if isinstance(picture, ImageLocation) else picture

@@ -1,0 +1,133 @@
+"""Bring public benchmarks, captions and weights to where the grids look for them.
+
+    python -m compclip fetch --list           what there is: size, licence, and whether it is here
+    python -m compclip fetch NAME...          fetch; what is there stays, what was cut goes on
+
+A gated repository of the hub wants a token in the variable HF_TOKEN. Lists of pictures go through img2dataset, as
+shards; `--lists-only` leaves the pictures out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from compclip.base.errors import UserError, entry, one_line, unknown
+from compclip.fetch import catalogue, offer_files, picture_lists
+from compclip.fetch.catalogue import Offer
+from compclip.fetch.picture_lists import PictureOptions
+
+HEADER = ("name", "kind", "size", "here", "licence", "what")
+UNITS = ("B", "KiB", "MiB", "GiB")
+UNKNOWN = "-"
+
+
+def main(argv: list[str]) -> int:
+    """Fetch entries of the catalogue, or list them; return 2 where one failed, after the others were fetched."""
+    args = _parser().parse_args(argv)
+    entries, root = catalogue.load_catalogue(args.catalogue), Path(args.root)
+    if args.list or not args.names:
+        print(format_listing(entries, root))
+        return 0
+    for name in args.names:
+        if name not in entries:
+            raise unknown("name", name, entries, "fetch")
+    way = None if args.lists_only else PictureOptions(args.format, args.retries, args.pixels, args.processes)
+    return max(_fetch_offer(entries[name], entries, root, way) for name in dict.fromkeys(args.names))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="what there is")
+    parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
+    parser.add_argument("--root", default=".", metavar="FOLDER", help="of the project, with data/ and models/ below it")
+    parser.add_argument("--lists-only", action="store_true", help="of lists of pictures, the lists alone")
+    parser.add_argument(
+        "--format", choices=picture_lists.FORMATS, default=PictureOptions.format, help="of fetched pictures"
+    )
+    parser.add_argument(
+        "--retries", type=_count, default=PictureOptions.retries, help="tries a picture beyond the first"
+    )
+    parser.add_argument(
+        "--pixels", type=_count, default=PictureOptions.pixels, help="the short side of a larger picture"
+    )
+    parser.add_argument(
+        "--processes", type=_count, default=PictureOptions.processes, help="of img2dataset; 0: one a core"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 0 to 999999")
+    return int(text)
+
+
+def _fetch_offer(offer: Offer, entries: Mapping[str, Offer], root: Path, way: PictureOptions | None) -> int:
+    """Fetch one entry and print the result; a failure is printed, and 2 returned."""
+    try:
+        print(f"{offer.name}: {_describe_fetch(offer, root, way)}")
+    except UserError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        return 2
+    for name in offer.section.needs:
+        if not offer_files.is_complete(entries[name], root):
+            print(f"{offer.name}: needs {name} as well: {entries[name].section.what}")
+    if offer.section.note:
+        print(f"{offer.name}: {offer.section.note}")
+    return 0
+
+
+def _describe_fetch(offer: Offer, root: Path, way: PictureOptions | None) -> str:
+    counts = offer_files.fetch_offer(offer, root)
+    target = "the hub's cache" if offer.section.cache else root / offer.section.folder
+    sentences = [f"{_describe_files(counts)} in {target}"]
+    if offer.pictures and way:
+        print(f"{offer.name}: {sentences[0]}; pictures follow", file=sys.stderr)
+        picture_counts = picture_lists.fetch_pictures(offer.pictures, root / offer.section.folder, root, way)
+        lost = ", ".join(f"{picture_counts[name]:,} {name}" for name in picture_lists.COUNTS[2:])
+        share = f"{picture_counts['successes']:,} of {picture_counts['count']:,} pictures"
+        sentences.append(f"{share} in {root / offer.pictures.into} ({lost})")
+    return "; ".join(sentences)
+
+
+def _describe_files(counts: Counter[str]) -> str:
+    phrases = [f"{counts['fetched']} fetched ({format_size(counts['bytes'])})" if counts["fetched"] else ""]
+    phrases.append(f"{counts['there']} there already" if counts["there"] else "")
+    if counts["unpacked"]:
+        skipped = f", {counts['left_out']:,} members left out" if counts["left_out"] else ""
+        phrases.append(f"{counts['unpacked']:,} files unpacked{skipped}")
+    return ", ".join(filter(None, phrases)) or "nothing to fetch"
+
+
+def format_listing(entries: Mapping[str, Offer], root: Path) -> str:
+    """Format all entries as a table, one line each, in the order of the file."""
+    rows = [HEADER, *(_listing_row(offer, root) for offer in entries.values())]
+    wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER) - 1)]
+    lines = ["  ".join((*(text.ljust(n) for text, n in zip(row, wide, strict=False)), row[-1])) for row in rows]
+    if any(offer.section.unchecked for offer in entries.values()):
+        lines.append("? nobody has fetched it for this catalogue: an address may have moved")
+    return "\n".join(lines)
+
+
+def _listing_row(offer: Offer, root: Path) -> tuple[str, ...]:
+    here = UNKNOWN if offer.section.cache else "yes" if offer_files.is_complete(offer, root) else "no"
+    section = offer.section
+    what = section.what + (" ?" if section.unchecked else "") + (" (gated)" if section.gated else "")
+    return offer.name, section.kind, format_size(offer.size) or UNKNOWN, here, section.licence or UNKNOWN, what
+
+
+def format_size(count: int) -> str:
+    """Format bytes with a unit; "" for 0."""
+    unit = max(min((count.bit_length() - 1) // 10, len(UNITS) - 1), 0)
+    return f"{count / 1024**unit:.0f} {UNITS[unit]}" if count else ""
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,188 @@
+"""The catalogue: what can be fetched, from where, and where it belongs. All of it is checked before any request.
+
+A stranger's catalogue decides what is written into this project: everything that it names lies below data/ or models/,
+in folders that are not hidden, and comes over HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+from urllib.parse import urljoin, urlsplit
+
+from pydantic import Field
+
+from compclip.base import urls, yaml_text
+from compclip.base.errors import UserError, unknown
+from compclip.base.names import Name
+from compclip.config.validation import RequiredText, load_section, mapping
+
+FILE = Path(__file__).with_name("catalogue.yaml")
+ROOTS = ("data", "models")  # what is fetched is data, and never a file that somebody runs
+PART = re.compile(r"\w[\w.+@=-]*")
+REPOSITORY = re.compile(r"(datasets/)?[\w][\w.-]*/[\w][\w.-]*", re.ASCII)
+REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class OfferFile:
+    """One file of an entry: `source` is its address or its path in the repository, where that is not its own name.
+
+    An archive is unpacked: of its members those that fit one of `members` (all without), less `strip` leading folders,
+    into the folder `into`.
+    """
+
+    source: str = ""
+    size: Annotated[int, Field(ge=0)] = 0  # bytes; 0 where it is not known
+    sha256: str = ""
+    unpack: bool = False
+    members: list[str] = field(default_factory=list)
+    strip: Annotated[int, Field(ge=0)] = 0
+    into: str = ""
+
+    def __post_init__(self) -> None:
+        if self.sha256 and not SHA256.fullmatch(self.sha256):
+            raise UserError(f"sha256={self.sha256!r}: must be 64 digits of 0-9a-f, or nothing where it is not known")
+        if self.into:
+            relative_path(self.into, "into")
+        if (self.members or self.strip or self.into) and not self.unpack:
+            raise UserError("members, strip and into belong to an archive; add unpack: true")
+
+
+@dataclass(frozen=True)
+class PictureList:
+    """A list of pictures' addresses, for img2dataset: `list` is a file, or a folder of files, of the entry."""
+
+    list: RequiredText = ""
+    format: Literal["csv", "parquet", "tsv", "json"] = "parquet"  # that img2dataset reads with names of columns
+    url: RequiredText = "url"  # its columns
+    caption: str = ""
+    into: RequiredText = ""  # the folder of the shards
+
+    def __post_init__(self) -> None:
+        data_path(self.into, "into")
+        if self.list != ".":
+            relative_path(self.list, "list")
+
+
+@dataclass(frozen=True)
+class OfferSection:
+    """An entry as the file has it; `files` and `pictures` are read by themselves."""
+
+    what: RequiredText = ""
+    kind: RequiredText = ""
+    licence: str = ""  # "" where it is not known
+    folder: str = ""
+    http: str = ""  # the address that files without one of their own are below
+    hub: str = ""  # a repository, as OWNER/NAME or datasets/OWNER/NAME
+    revision: str = ""
+    patterns: list[str] = field(default_factory=list)  # of a repository: all files that fit, under their own names
+    cache: bool = False  # into the hub's own cache, where open_clip looks for a tag
+    gated: bool = False
+    needs: list[str] = field(default_factory=list)
+    note: str = ""
+    unchecked: bool = False  # the addresses are from papers and others' scripts; nobody fetched them for this file
+
+    def __post_init__(self) -> None:
+        if bool(self.folder) == self.cache:
+            raise UserError("folder: must be given, or cache: true instead")
+        if self.folder:
+            data_path(self.folder, "folder")
+        if self.http and self.hub:
+            raise UserError("http and hub: an entry has one source; make two entries of it")
+        if self.hub and not REPOSITORY.fullmatch(self.hub):
+            raise UserError(f"hub={self.hub!r}: must be OWNER/NAME or datasets/OWNER/NAME")
+        if self.revision and (not REVISION.fullmatch(self.revision) or ".." in self.revision):
+            raise UserError(f"revision={self.revision!r}: must be a commit, tag or branch")
+        if (self.patterns or self.cache) and not self.hub:
+            raise UserError("patterns and cache belong to a repository; add hub: OWNER/NAME")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something that can be fetched by its name."""
+
+    name: Name
+    section: OfferSection
+    files: dict[str, OfferFile]
+    pictures: PictureList | None
+
+    @property
+    def size(self) -> int:
+        """The bytes of all its files, 0 where one of them is not known."""
+        sizes = [file.size for file in self.files.values()]
+        return sum(sizes) if sizes and all(sizes) and not self.section.patterns else 0
+
+    def address(self, name: str) -> str:
+        """Return the source of one of its files: a whole address, or its path in the repository."""
+        source = self.files[name].source or name
+        return source if self.section.hub else urljoin(f"{self.section.http.rstrip('/')}/", source)
+
+
+def load_catalogue(path: str | Path = FILE) -> dict[str, Offer]:
+    """Read all entries by name. Raises UserError naming the entry, the key and the value for the first mistake."""
+    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold entries, as `name: {what: ...}`"), str(path))
+    offers = {str(name): _parse_offer(str(name), value, str(path)) for name, value in raw.items()}
+    for offer in offers.values():
+        for needed in offer.section.needs:
+            if needed not in offers:
+                raise unknown("entry", needed, offers, f"{path}: {offer.name}.needs")
+    return offers
+
+
+def _parse_offer(text: str, raw: Any, path: str) -> Offer:
+    name = Name(text, f"{path}: entry")
+    where = f"{path}: {name}"
+    options = mapping(raw, where)
+    files, pictures = mapping(options.pop("files", None), f"{where}.files"), options.pop("pictures", None)
+    section = load_section(OfferSection, options, where)
+    for file in files:
+        relative_path(file, f"{where}.files")
+    offer = Offer(
+        name, section,
+        {key: load_section(OfferFile, value, f"{where}.files.{key}") for key, value in files.items()},
+        None if pictures is None else load_section(PictureList, pictures, f"{where}.pictures"),
+    )  # fmt: skip
+    _check_addresses(offer, where)
+    return offer
+
+
+def _check_addresses(offer: Offer, where: str) -> None:
+    if not (offer.files or offer.section.patterns or offer.section.note):
+        raise UserError(f"{where}: has no files; add files, or patterns of a repository, or a note")
+    if offer.section.cache and any(file.unpack for file in offer.files.values()):
+        raise UserError(f"{where}: nothing is unpacked in the hub's cache; give a folder")
+    for name in offer.files:
+        if offer.section.hub:
+            relative_path(offer.address(name), f"{where}.files.{name}.source")
+        else:
+            _check_address(urls.check_url(offer.address(name), f"{where}.files.{name}.source"), f"{where}.files.{name}")
+
+
+def _check_address(address: str, where: str) -> None:
+    url = urlsplit(address)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise UserError(
+            f"{where}.source={urls.mask_url(address)!r}: must be an http or https address; give one, or http:"
+        )
+    if url.username is not None:
+        raise UserError(f"{where}.source={urls.mask_url(address)!r}: must be without user and password")
+
+
+def relative_path(text: str, what: str) -> PurePosixPath:
+    """Return `text` as a path below the folder that it is joined to. Raises UserError for others and hidden ones."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or not path.parts or not all(PART.fullmatch(folder) for folder in path.parts):
+        raise UserError(f"{what}={text!r}: must be a path below its folder, of letters, digits and _ . + - @ =")
+    return path
+
+
+def data_path(text: str, what: str) -> PurePosixPath:
+    """Return `text` as a folder below one of ROOTS. Raises UserError for others."""
+    path = relative_path(text, what)
+    if path.parts[0] not in ROOTS or len(path.parts) < 2:
+        raise UserError(f"{what}={text!r}: must be a folder below {' or '.join(f'{root}/' for root in ROOTS)}")
+    return path

@@ -1,0 +1,314 @@
+"""Download one file over HTTP into a .part file and resume where an earlier attempt ended.
+
+`requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here. A body has the
+length that was announced, and never more than a bound. A download is resumed only where the answer is of the same
+body. All attempts together take at most PATIENCE_S and a second for each SLOWEST bytes that came.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from compclip.base import bounded, urls
+from compclip.base.errors import UserError
+from compclip.base.files import read_text, write_atomic
+
+CONNECT_S, SILENT_S = 10.0, 60.0
+ATTEMPTS = 5  # without a step forward
+STEP = 1 << 20  # bytes that make an attempt a step forward
+PAUSE_S = 2.0  # before the second attempt; doubled before each further one
+CHUNK = 1 << 18
+PATIENCE_S = 600.0
+SLOWEST = 10 << 10  # bytes a second: with PATIENCE_S for a start, what a server must bring on the average
+LONGEST_MARK = 1000  # characters
+GZIP = 16 + zlib.MAX_WBITS
+TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
+NOWHERE = (
+    requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema, ValueError,  # of a Location that is no UTF-8, or no address to urllib3
+)  # fmt: skip
+BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+Tell = Callable[[int, int], None]  # bytes there, bytes in all (0 where nobody said)
+
+
+class TransferRefused(UserError):
+    """A refusal by the server, after which another attempt is useless."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """An address, the bytes that it must have (0: any number), and the most that are accepted."""
+
+    url: str
+    size: int
+    most: int
+
+
+@dataclass(frozen=True)
+class PartialDownload:
+    """What identifies the body of a partial file: a header, its value, and the size (0: not known)."""
+
+    header: str = ""
+    value: str = ""
+    total: int = 0
+
+
+class Pace:
+    """Measures whether bytes come fast enough. Those of a body that begins anew count once."""
+
+    def __init__(self, already: int, clock: Callable[[], float]) -> None:
+        self._clock, self._start = clock, clock()
+        self._first, self._most = already, 0
+
+    def restart(self) -> None:
+        """Count from the body's first byte on."""
+        self._first = 0
+
+    def note(self, have: int) -> None:
+        """Note that so many bytes of the file are there."""
+        self._most = max(self._most, have - self._first)
+
+    def holds(self) -> bool:
+        """Return whether the transfer is fast enough to go on."""
+        return self._clock() - self._start <= PATIENCE_S + self._most / SLOWEST
+
+
+def download_file(download: Download, part_file: Path, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
+    """Download the whole body into `part_file`; `tell` is called with bytes there and in all.
+
+    Raises UserError where there is no network, the server refuses or is too slow, or the body has another size than it
+    must have; a file that can be resumed stays.
+    """
+    pace = Pace(_downloaded_bytes(part_file), clock)
+    try:
+        _attempt(download, part_file, tell, pace)
+    except TimeoutError:
+        raise UserError(
+            f"{urls.mask_url(download.url)}: brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is "
+            "kept, run this again to go on, or fetch it elsewhere"
+        ) from None
+
+
+def _attempt(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
+    """Repeat requests until the body is complete. Raises TimeoutError where that takes too long."""
+    failures = 0
+    while True:
+        size_before = _downloaded_bytes(part_file)
+        try:
+            bounded.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
+            return
+        except NOWHERE as error:
+            raise TransferRefused(
+                f"{urls.mask_url(download.url)}: redirects to no file: {type(error).__name__}"
+            ) from None
+        except requests.RequestException as error:
+            failures = 1 if _downloaded_bytes(part_file) - size_before >= STEP else failures + 1
+            if failures >= ATTEMPTS or (not size_before and not _downloaded_bytes(part_file) and _unreached(error)):
+                raise UserError(f"{urls.mask_url(download.url)}: {_describe_error(error, download.url)}") from None
+        if not pace.holds():
+            raise TimeoutError
+        time.sleep(PAUSE_S * 2 ** (failures - 1))
+
+
+def _unreached(error: requests.RequestException) -> bool:
+    """Return whether no server was reached: there is usually no network, and no use in another attempt."""
+    return (
+        isinstance(error, requests.exceptions.ConnectTimeout)
+        or "establish a new connection" in str(error)
+        or "resolve" in str(error)
+    )
+
+
+def _describe_error(error: requests.RequestException, url: str) -> str:
+    if _unreached(error):
+        return f"cannot reach {urlsplit(url).hostname}"
+    if isinstance(error, requests.exceptions.Timeout):
+        return f"no answer within {SILENT_S:.0f} s"
+    reason = str(error) if isinstance(error, _RetryError) else type(error).__name__
+    return f"the connection was cut {ATTEMPTS} times ({reason}); what came is kept, run this again to go on"
+
+
+class _RetryError(requests.RequestException):
+    """A failure that a later attempt may not meet."""
+
+
+def _continue_download(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
+    """Make one request, from the end of the file on."""
+    have = _downloaded_bytes(part_file)
+    if not have or not _read_mark(part_file).value or (download.size and have > download.size):
+        part_file.unlink(missing_ok=True)  # a body without a mark cannot be resumed
+        have = 0
+    begun = _read_mark(part_file) if have else PartialDownload()
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers |= {"Range": f"bytes={have}-", "If-Range": begun.value}
+    with requests.get(download.url, headers=headers, stream=True, timeout=(CONNECT_S, SILENT_S)) as response:
+        _check_response(response, download.url)
+        start, total = _content_range(response, have)
+        if response.status_code != 200 and not _continues(response, begun, have, total):
+            part_file.unlink(missing_ok=True)
+            raise _RetryError("another file is there now")
+        if total and download.size and total != download.size:
+            shown_url = urls.mask_url(download.url)
+            raise TransferRefused(f"{shown_url}: has {total:,} bytes, the catalogue says {download.size:,}")
+        _check_bound(total, download)
+        if response.status_code != 416:
+            _write_body(response, download, part_file, tell, (start, total), pace)
+
+
+def _check_response(response: requests.Response, url: str) -> None:
+    code, shown_url = response.status_code, urls.mask_url(url)
+    if urlsplit(url).scheme == "https" and urlsplit(response.url).scheme != "https":
+        raise TransferRefused(f"{shown_url}: redirects to an address without encryption")
+    if code in BUSY:
+        raise _RetryError(f"status {code}")
+    if code in (401, 403):
+        raise TransferRefused(f"{shown_url}: {code}: not for everybody; ask its owner for access")
+    if code not in (200, 206, 416):
+        raise TransferRefused(f"{shown_url}: status {code}: it is not there, or no longer")
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if code != 416 and kind == "text/html" and not urlsplit(url).path.endswith((".html", ".htm")):
+        raise TransferRefused(
+            f"{shown_url}: answers with a web page instead of the file: a login, a limit, or it has moved"
+        )
+
+
+def _continues(response: requests.Response, begun: PartialDownload, have: int, total: int) -> bool:
+    """Return whether an answer belongs to the body that was begun: its remainder, or its end where the file ends (416).
+
+    A remainder needs no mark, since If-Range asked for this body only; an end does.
+    """
+    if _encoding(response) or total != (begun.total or total):
+        return False
+    mark = response.headers.get(begun.header)
+    if response.status_code == 416:
+        return total == have > 0 and (mark == begun.value if mark else total == begun.total)
+    return mark in (None, begun.value)
+
+
+def _content_range(response: requests.Response, have: int) -> tuple[int, int]:
+    """Return the position of the bytes that come, and the size of the whole; 0 where it is not known."""
+    if response.status_code != 200:
+        match = TOTAL.match(response.headers.get("Content-Range", ""))
+        if response.status_code == 206 and (not match or match[1] != str(have)):
+            raise _RetryError("another part than was asked for")
+        return have, int(match[2]) if match and match[2] != "*" else 0
+    length = response.headers.get("Content-Length", "")
+    return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) and not _encoding(response) else 0
+
+
+def _encoding(response: requests.Response) -> str:
+    """Return the encoding of the body, which was not asked for; "" without one."""
+    name = response.headers.get("Content-Encoding", "").strip().lower()
+    return "" if name == "identity" else name
+
+
+def _check_bound(count: int, download: Download) -> None:
+    if count > (download.size or download.most):
+        raise TransferRefused(
+            f"{urls.mask_url(download.url)}: has more than {download.size or download.most:,} bytes; nothing is kept"
+        )
+
+
+def _write_body(
+    response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int], pace: Pace
+) -> None:
+    have, total = span
+    if not have:
+        _write_mark(response, part_file, total)
+        pace.restart()
+    with open(part_file, "r+b" if have else "wb") as file:
+        file.seek(have)
+        for chunk in _chunks(response, download.url):
+            have += len(chunk)
+            if have > (download.size or download.most):
+                part_file.unlink()
+            _check_bound(have, download)
+            if not pace.holds():
+                raise TimeoutError
+            file.write(chunk)
+            pace.note(have)
+            tell(have, total or download.size)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    expected = total or download.size
+    if expected and have != expected:
+        raise _RetryError(f"{have:,} of {expected:,} bytes")
+
+
+def _chunks(response: requests.Response, url: str) -> Iterator[bytes]:
+    """Yield the body's bytes, decompressed where the server compressed them. Raises TransferRefused if not by gzip."""
+    encoding = _encoding(response)
+    if encoding not in ("", "gzip", "x-gzip"):
+        raise TransferRefused(f"{urls.mask_url(url)}: comes in the encoding {encoding[:50]!a}, which nobody asked for")
+    return _decompress(_raw_chunks(response)) if encoding else _raw_chunks(response)
+
+
+def _raw_chunks(response: requests.Response) -> Iterator[bytes]:
+    """Yield bytes as they come, so that those before a cut are not lost with their chunk."""
+    try:
+        while chunk := response.raw.read1(CHUNK, decode_content=False):
+            yield chunk
+    except urllib3.exceptions.HTTPError as error:
+        raise _RetryError(type(error).__name__) from error
+
+
+def _decompress(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress gzip. Raises _RetryError for a stream that is damaged or ends before its checksum."""
+    unpacker = zlib.decompressobj(GZIP)
+    try:
+        for chunk in chunks:
+            while chunk:
+                if unpacker.eof:  # a further stream behind the first
+                    unpacker = zlib.decompressobj(GZIP)
+                yield unpacker.decompress(chunk, CHUNK)
+                chunk = unpacker.unconsumed_tail or unpacker.unused_data
+    except zlib.error as error:
+        raise _RetryError("its gzip encoding is damaged") from error
+    if not unpacker.eof:
+        raise _RetryError("its gzip encoding ends too early")
+
+
+def _write_mark(response: requests.Response, part_file: Path, total: int) -> None:
+    """Write what identifies this body; without it the download cannot be resumed.
+
+    A compressed body is not resumed: the file has other bytes than the server counts.
+    """
+    tag = response.headers.get("ETag", "")
+    header = "ETag" if tag and not tag.startswith("W/") else "Last-Modified"
+    value = response.headers.get(header, "")
+    usable = value.isprintable() and len(value) <= LONGEST_MARK and not _encoding(response)
+    write_atomic(_mark_path(part_file), f"{header}\n{value if usable else ''}\n{total}")
+
+
+def _read_mark(part_file: Path) -> PartialDownload:
+    lines = read_text(_mark_path(part_file)).split("\n") if _mark_path(part_file).is_file() else []
+    if len(lines) != 3 or not lines[2].isdecimal():
+        return PartialDownload()
+    return PartialDownload(lines[0], lines[1].strip(), int(lines[2]))
+
+
+def _mark_path(part_file: Path) -> Path:
+    return part_file.with_name(f"{part_file.name}.mark")
+
+
+def remove_partial(part_file: Path) -> None:
+    """Remove a partial file and its mark."""
+    part_file.unlink(missing_ok=True)
+    _mark_path(part_file).unlink(missing_ok=True)
+
+
+def _downloaded_bytes(part_file: Path) -> int:
+    return part_file.stat().st_size if part_file.is_file() else 0

@@ -1,0 +1,125 @@
+"""A method: what its module offers, typed, with the defaults of what it leaves out.
+
+A method is one module, `compclip/methods/<name>.py` or another package's. Six ideas are enough to write one: `Config`
+with `part` at what can be left out (`compclip.base.parts`), `views`, `loss`, and the `Features` with their masks that
+a loss sees. The other hooks are optional. `load_method` builds a `Method` from the module's names; a hook that the
+module does not have keeps the default below, which asks for nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+    from compclip.interface.views import Teacher, Views, Widths
+
+Json = dict[str, Any]
+
+
+class Method:
+    """A method's declarations; each function below is a hook that its module may define under the same name.
+
+    `cfg` is always an instance of the module's `Config`.
+    """
+
+    name: str
+    module: ModuleType
+    TRAINS: bool = True
+    """False for a method that only gives a model: it needs neither `views` nor `loss`."""
+    Config: type[Any]
+    """A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others."""
+
+    def views(self, cfg: Any, step: int) -> Views:
+        """Return which texts and pictures step `step` needs of every sample (`Views`); steps count from 0."""
+        raise NotImplementedError
+
+    def loss(self, f: Features, cfg: Any, step: int) -> dict[str, Tensor]:
+        """Return the named terms of the loss, each one number with its weight applied; they are summed."""
+        raise NotImplementedError
+
+    # What it needs of data and model
+
+    def needs(self, cfg: Any) -> Mapping[str, object]:
+        """Return the keys that a data set's section must have, with the values they must have."""
+        return {}
+
+    def needs_bias(self, cfg: Any) -> bool:
+        """Return whether a backbone without a bias is given a learnt one, which starts at `cfg.init_bias`."""
+        return False
+
+    # What training keeps beside the model: in every checkpoint, and not in the finished run
+
+    def heads(self, cfg: Any, widths: Widths) -> nn.Module | None:
+        """Return a module that is trained with the towers; a loss sees it as `f.heads`."""
+        return None
+
+    def teacher(self, cfg: Any) -> Teacher | None:
+        """Return the kind of a second copy of the towers; a loss sees the batch through it as `f.teacher`."""
+        return None
+
+    def memory(self, cfg: Any) -> dict[str, Tensor]:
+        """Return named numbers as the first step sees them in `f.memory`."""
+        return {}
+
+    def remember(self, f: Features, cfg: Any) -> dict[str, Tensor]:
+        """Return the numbers of `memory` for the next step, from this step's features."""
+        return {}
+
+    # In place of training (`TRAINS = False`)
+
+    def reads(self, cfg: Any) -> dict[str, str]:
+        """Return each path that a run depends on, with what to do where it is missing."""
+        return {}
+
+    def check(self, cfg: Any, backbone: Any, where: str) -> None:
+        """Raise UserError, which names `where`, for a backbone section that the method cannot stand beside."""
+
+    def model(self, run: Any, root: Path, start: Json, device: str) -> Any:
+        """Return the `Model` that is scored; None is the backbone. `start` is the backbone's model_cfg."""
+        return None
+
+
+HOOKS = tuple(name for name, value in vars(Method).items() if inspect.isfunction(value))
+
+
+def load_method(name: str) -> Method:
+    """Return the method `name`, or that of the variant `name.variant`.
+
+    Raises UserError for a name that is none, for a hook that is no function, and for a function of the module whose
+    name nearly is a hook's.
+    """
+    name = name.partition(".")[0]
+    module = plugins.load_plugin(plugins.METHODS, name)
+    method = Method()
+    method.name, method.module = name, module
+    method.TRAINS, method.Config = getattr(module, "TRAINS", True), module.Config
+    for hook in HOOKS:
+        if (function := getattr(module, hook, None)) is not None:
+            if not callable(function):
+                raise UserError(f"method {name!r}: {module.__name__}: {hook} is no function; mend it")
+            setattr(method, hook, function)
+    _refuse_misspelt(method)
+    return method
+
+
+def _refuse_misspelt(method: Method) -> None:
+    """Raise UserError for a function that is no hook by its name, and nearly one: it would never be called."""
+    for name, value in vars(method.module).items():
+        if name in HOOKS or name.startswith("_") or not inspect.isfunction(value):
+            continue
+        if value.__module__ == method.module.__name__ and (similar := difflib.get_close_matches(name, HOOKS, 1, 0.8)):
+            raise UserError(
+                f"method {method.name!r}: {method.module.__name__}.{name}: is no hook; did you mean {similar[0]}? "
+                f"A function of its own has another name, or one that begins with _; hooks are {', '.join(HOOKS)}"
+            )

@@ -1,0 +1,95 @@
+"""What a method asks for: views of each sample, and what training keeps beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from compclip.text.annotation import Annotation
+
+# A rule makes a text of a caption, by a generator; None where it has nothing to say of this one.
+Rule = Callable[["Annotation", "np.random.Generator"], "str | None"]
+# A rule makes captions and the negative of a composite: given the sentences of its caption and of the partner's (None:
+# a single picture), how many captions, a generator, whether a common noun made them partners, and `Views.ends`.
+CompositeRule = Callable[
+    ["tuple[Annotation, ...]", "tuple[Annotation, ...] | None", int, "np.random.Generator", bool, str],
+    "tuple[list[str], str | None]",
+]
+TextRule = Callable[["str", "np.random.Generator"], "str | None"]
+
+
+@dataclass(frozen=True)
+class Views:
+    """What one step needs of every sample; a field left at its default asks for nothing.
+
+    A text that a rule cannot make is masked, and so is a negative that equals the caption or a positive.
+    """
+
+    negatives: tuple[Rule, ...] = ()  # one wrong text each
+    positives: tuple[Rule, ...] = ()  # one text each that says what the caption says
+    caption: str = "first"  # the caption's first sentence of 4 to 34 words; "full": the whole caption
+    lowercase: bool = False  # of all texts
+    composite: int = 0  # positive captions p1, p2, … of a CLIC composite, whose negative swaps words; 0: no composite
+    compose: CompositeRule | None = None  # writes them: text.composite_captions.compose
+    # Of a composite: "random", "common_noun" (CLIC B.4), or "" for a single picture: then p2 = p1, and the negative
+    # exchanges words of its first sentence (CLIC B1-B4).
+    partner: str = "random"
+    concepts: str = ""  # "pooled": spans of the caption; "encoded": texts of their own
+    whole_concept: bool = False  # a caption without concepts is one itself
+    ends: str = "kept"  # full stops of sentences; "clic", as CLIC's released code: none alone, each in a composite
+    statistics: str = ""  # "imagenet": pictures are normalised by ImageNet's mean and deviation, not the backbone's
+    tokens: bool = False  # patches and text tokens too
+    alternatives: int = 0  # other captions of the picture, or stored paraphrases, as further positives
+    target: str = ""  # a caption that is read, not encoded: tokenised as the model's ("own"), or by that of a folder
+    neighbours: int = 0  # further rows of the batch: pictures near to the sample's, with texts of their own (NegCLIP)
+    nearest: int = 3  # so many nearest pictures the neighbours are drawn from
+    negative_images: int = 0  # pictures stored with the sample, shown as its negatives
+    bag: int = 0  # texts drawn with replacement of the caption and its dense texts (DAC), behind the other positives
+    bag_rule: TextRule | None = None  # makes a negative of each text of the bag, behind the other negatives
+
+    def __post_init__(self) -> None:
+        """Refuse composites without the rule that writes them."""
+        if self.composite and self.compose is None:
+            raise UserError(f"composite={self.composite}: needs a rule; give compose=composite_captions.compose")
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A copy of the towers that is not trained: after each step it is `decay` of itself and the rest of the model.
+
+    1 is a frozen teacher: the backbone as it was.
+    """
+
+    decay: float = 1.0
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are."""
+
+    joint: int
+    context: int
+    vocabulary: int
+
+
+class Step(int):
+    """An optimiser step, counted from 0 over the whole run; `in_epoch` counts from 0 in each epoch."""
+
+    in_epoch: int
+
+    def __new__(cls, number: int, per_epoch: int) -> Step:
+        """Return step `number` of a run with `per_epoch` steps in each epoch."""
+        step = super().__new__(cls, number)
+        step.in_epoch = number % per_epoch
+        return step
+
+
+def step_in_epoch(step: int) -> int:
+    """Return the number of a step in its epoch; a plain number, which has no epochs, stands for itself."""
+    return step.in_epoch if isinstance(step, Step) else step

@@ -1,0 +1,209 @@
+"""An open_clip model with all that feeds it, and the folder in open_clip's format that holds it.
+
+This is what training reads: it trusts the folder, which the `backbone` stage wrote. Checkpoints from elsewhere come in
+through `backbone`, which checks them.
+
+B images or texts, L text positions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import open_clip
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.model import hub_cache, tokenizers
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
+GELU, QUICK = "gelu", "quickgelu"
+DECODER = "multimodal_cfg"  # the section of a config that makes a model CoCa, which writes captions
+
+
+class ClipModule(nn.Module):
+    """What open_clip's CLIP, CustomTextCLIP and CoCa have that is used here, for a type checker; never instantiated."""
+
+    visual: Any
+    text: Any  # a tower of its own, in CustomTextCLIP and CoCa
+    text_decoder: Any  # in CoCa
+    transformer: Any  # and what follows: of CLIP's own text tower
+    token_embedding: nn.Embedding
+    positional_embedding: nn.Parameter
+    ln_final: nn.Module
+    text_projection: nn.Parameter | nn.Linear | None
+    attn_mask: Tensor | None
+    context_length: int
+    text_pool_type: str
+    text_eos_id: int
+    logit_scale: nn.Parameter
+    logit_bias: nn.Parameter | None
+    encode_image: Callable[..., Tensor]
+    encode_text: Callable[..., Tensor]
+    # What is set here: positions of a text's tokens, a bias that this run added, and the adapter that peft adds.
+    layout: tokenizers.TokenLayout
+    bias_added: bool
+    peft_config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClipModel:
+    """An open_clip model with tokenizer and image transform, and the config that makes it again in plain open_clip."""
+
+    clip: ClipModule
+    tokenizer: Any
+    transform: Any
+    model_cfg: dict
+    preprocess_cfg: dict
+    source: str
+
+    @property
+    def image_size(self) -> int:
+        """Pixels of the square input's side."""
+        return side_lengths(self.clip.visual.image_size)[0]
+
+    @property
+    def starts(self) -> int:
+        """Number of tokens before a text's own: 1 for CLIP, 0 for SigLIP."""
+        return self.tokenizer.layout.starts
+
+    def fit_picture(self, picture: Image) -> Image:
+        """Crop and scale a picture as `transform` does; one that has the right size and mode is returned as it is."""
+        height, width = side_lengths(self.preprocess_cfg["size"])
+        if picture.mode == "RGB" and picture.size == (width, height):
+            return picture
+        for step in self.transform.transforms[:-2]:
+            picture = step(picture)
+        return picture
+
+    def pixels(self, pictures: Sequence[Image], statistics: Mapping[str, Sequence[float]] | None = None) -> Tensor:
+        """Return the pictures as one tensor [B, 3, H, W], bit by bit what `transform` gives.
+
+        `statistics`: another `mean` and `std` than the model's own.
+        """
+        values_BHW3 = torch.from_numpy(np.stack([np.asarray(self.fit_picture(picture)) for picture in pictures]))
+        mean, std = (torch.tensor((statistics or self.preprocess_cfg)[k])[:, None, None] for k in ("mean", "std"))
+        values_B3HW = values_BHW3.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+        return values_B3HW.div_(255).sub_(mean).div_(std)
+
+    def tokenize(self, texts: list[str]) -> Tensor:
+        """Return token ids [B, context_length]; longer texts are cut and keep their end token."""
+        return self.tokenizer(texts)
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text without start and end."""
+        return self.tokenizer.count(text)
+
+    def save(self, folder: str | Path) -> None:
+        """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`)."""
+        folder = Path(folder)
+        write_weights(folder / WEIGHTS, self.clip.state_dict(), self.model_cfg)
+        self.tokenizer.save(folder)
+        record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
+        write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
+
+    def add_bias(self, value: float) -> None:
+        """Give a softmax model the learnt bias of a sigmoid loss; a model that has one keeps it."""
+        if self.clip.logit_bias is None:
+            device = self.clip.logit_scale.device
+            self.clip.logit_bias = nn.Parameter(torch.tensor(float(value), device=device))
+            self.model_cfg["init_logit_bias"] = float(value)
+            self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
+
+
+def load_folder(folder: Path, device: str = "cpu") -> ClipModel:
+    """Load a folder that `ClipModel.save` wrote. Raises UserError for a damaged one."""
+    config = read_mapping(folder / CONFIG)
+    try:
+        clip = build_module(config["model_cfg"])
+        clip.load_state_dict(load_file(folder / WEIGHTS))
+        tokenizer = tokenizers.load_tokenizer(config["model_cfg"]["text_cfg"], folder, config.get("tokenizer", ""))
+    except (SafetensorError, OSError, RuntimeError, KeyError) as error:
+        raise UserError(f"{folder}: damaged ({one_line(str(error))[:160]}); run `dvc repro backbone` again") from error
+    return assemble(clip.to(device), config["model_cfg"], str(folder), config["preprocess_cfg"], tokenizer)
+
+
+def model_class(model_cfg: Mapping[str, Any]) -> type[ClipModule]:
+    """Return the class of open_clip that a config describes."""
+    if DECODER in model_cfg:
+        return open_clip.CoCa
+    custom = model_cfg.get("custom_text") or model_cfg["text_cfg"].get("hf_model_name")
+    return open_clip.CustomTextCLIP if custom else open_clip.CLIP
+
+
+def build_module(model_cfg: Mapping[str, Any]) -> ClipModule:
+    """Build the module of a config with random weights; towers of other libraries are not filled from a hub."""
+    cfg: dict[str, Any] = {key: value for key, value in model_cfg.items() if key != "custom_text"}
+    for tower, library in (("vision_cfg", "timm_model"), ("text_cfg", "hf_model")):
+        if cfg[tower].get(f"{library}_name"):
+            cfg[tower] = cfg[tower] | {f"{library}_pretrained": False}
+    hub = hub_cache.reachable_or_offline() if cfg["text_cfg"].get("hf_model_name") else contextlib.nullcontext()
+    with hub:  # transformers asks for the tower's config
+        return model_class(model_cfg)(**cfg)
+
+
+def assemble(clip: ClipModule, model_cfg: dict, source: str, preprocess: dict, tokenizer: Any) -> ClipModel:
+    """Join a module with its tokenizer and image transform. Raises UserError where the image sizes differ."""
+    declared = side_lengths(clip.visual.image_size)
+    size = preprocess.get("size")
+    if size and side_lengths(size) != declared:
+        raise UserError(f"{source}: preprocess_cfg.size={size}: the model takes {declared}; remove it")
+    cfg = open_clip.transform.merge_preprocess_dict(
+        open_clip.transform.PreprocessCfg(size=clip.visual.image_size), preprocess
+    )
+    clip.visual.preprocess_cfg = cfg
+    transform = open_clip.transform.image_transform_v2(open_clip.transform.PreprocessCfg(**cfg), is_train=False)
+    clip.layout = tokenizer.layout
+    return ClipModel(clip, tokenizer, transform, dict(model_cfg), json.loads(json.dumps(cfg)), source)
+
+
+def side_lengths(size: Any) -> tuple[int, int]:
+    """Return height and width of a size that is one number or two."""
+    return (size[0], size[1]) if isinstance(size, (list, tuple)) else (size, size)
+
+
+def cut_context(model: ClipModel, length: int) -> ClipModel:
+    """Keep the first `length` positions of the text tower, in place (CLoVe trains and ships 64 of 77).
+
+    Texts that fit get the same embedding up to rounding; longer ones are cut earlier. Raises UserError for more
+    positions than the model has, and for a text tower that is not CLIP's own.
+    """
+    clip = model.clip
+    if not isinstance(model.tokenizer, tokenizers.ClipTokenizer) or not hasattr(clip, "positional_embedding"):
+        raise UserError(f"train.context_length={length}: only for CLIP's own text tower; remove it")
+    if not 3 <= length <= clip.context_length:
+        raise UserError(f"train.context_length={length}: must be from 3 to {clip.context_length}, the backbone's")
+    if length == clip.context_length:
+        return model
+    clip.positional_embedding = nn.Parameter(clip.positional_embedding.detach()[:length].clone())
+    clip.context_length = length
+    if clip.attn_mask is not None:
+        clip.attn_mask = clip.attn_mask[:length, :length]
+    cfg = copy.deepcopy(model.model_cfg)
+    cfg["text_cfg"]["context_length"] = length
+    return replace(model, tokenizer=tokenizers.ClipTokenizer(length), model_cfg=cfg)
+
+
+def activation_name(model_cfg: Mapping[str, Any]) -> str:
+    """Return the activation that a config asks for."""
+    return QUICK if model_cfg.get("quick_gelu", False) else GELU
+
+
+def write_weights(path: Path, state: Mapping[str, Tensor], model_cfg: Mapping[str, Any]) -> None:
+    """Write weights with the name of their activation in the header, for a file that leaves its folder."""
+    tensors = {name: tensor.contiguous() for name, tensor in state.items()}
+    write_atomic(path, save(tensors, {"activation": activation_name(model_cfg)}))

@@ -1,0 +1,198 @@
+"""Embeddings without gradients: what `model.towers` gives, in about two thirds of the arithmetic.
+
+B images or texts, N different tokens, T text positions, L text length, W width, H heads, D joint dim.
+
+Texts share prefixes: under a causal mask a token depends only on those before it, so that each different prefix of
+sorted texts is computed once, and only the attention's products are padded. Of the last block only the pooled position
+is computed.
+
+This is for open_clip's plain CLIP towers; others run as they are. Values differ from those of `model.towers` in the
+last bits, as those of another batch size do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compclip.model import towers
+
+if TYPE_CHECKING:
+    from compclip.model.clip_model import ClipModule
+
+CACHE_BYTES = 8 << 20  # bytes of a block's widest values that a core's caches hold well enough
+SHORT_TEXT = 32  # tokens; texts are grouped: up to this, up to twice this, longer
+
+
+def encode_images(clip: ClipModule, image_B3HW: Tensor) -> Tensor:
+    """Return unit embeddings [B, D] of pictures."""
+    visual = clip.visual
+    if not _is_plain_image_tower(visual):
+        return towers.encode_images(clip, image_B3HW)[0]
+    x_BNW = visual._embeds(image_B3HW.to(visual.conv1.weight.dtype))
+    B, N, _ = x_BNW.shape
+    x_AW = x_BNW.flatten(0, 1)
+    first_B = torch.arange(0, B * N, N, device=x_AW.device)
+    *blocks, last = (_Block(block) for block in visual.transformer.resblocks)
+    for block in blocks:
+        x_AW = block.finish(x_AW, block.attend_all(block.qkv(x_AW).unflatten(0, (B, N))).flatten(0, 1))
+    q_BW, kv_A2W = last.project_queries(x_AW, first_B)
+    pooled_BW = visual.ln_post(last.finish(x_AW[first_B], last.attend_one(q_BW, kv_A2W.unflatten(0, (B, N)))))
+    return F.normalize(pooled_BW if visual.proj is None else pooled_BW @ visual.proj, dim=-1)
+
+
+def encode_texts(clip: ClipModule, text_BL: Tensor) -> Tensor:
+    """Return unit embeddings [B, D] of texts; texts with equal prefixes should be neighbours (see `text_batches`)."""
+    if not shares_prefixes(clip):
+        return towers.encode_texts(clip, text_BL)[0]
+    tree = build_prefix_tree(text_BL)
+    x_NW = towers.embed_tokens(clip, tree.token_N, tree.position_N)
+    *blocks, last = (_Block(block) for block in clip.transformer.resblocks)
+    for block in blocks:
+        y_BTW = block.attend_all(_gather_positions(block.qkv(x_NW), tree.node_BT), causal=True)
+        x_NW = block.finish(x_NW, y_BTW.flatten(0, 1).index_select(0, tree.first_position_N))
+    end_B = tree.node_BT.gather(1, tree.end_B[:, None])[:, 0]
+    own_BT = torch.arange(tree.node_BT.shape[1], device=text_BL.device) <= tree.end_B[:, None]
+    q_BW, kv_N2W = last.project_queries(x_NW, end_B)
+    x_BW = last.finish(x_NW[end_B], last.attend_one(q_BW, _gather_positions(kv_N2W, tree.node_BT), own_BT))
+    return F.normalize(towers.project(clip.ln_final(x_BW), clip.text_projection), dim=-1)
+
+
+def image_batch_size(clip: ClipModule, size: int) -> int:
+    """Return the fastest batch size for the image tower, at most `size`: on a CPU what its caches hold."""
+    visual = clip.visual
+    if next(clip.parameters()).device.type != "cpu" or not _is_plain_image_tower(visual):
+        return size
+    return min(size, _sequences_in_cache(visual.transformer, len(visual.positional_embedding)))
+
+
+def text_batch_size(clip: ClipModule, size: int) -> int:
+    """Return the fastest batch size for the text tower, at most `size`, for texts of about sixteen tokens."""
+    if next(clip.parameters()).device.type != "cpu" or not shares_prefixes(clip):
+        return size
+    return min(size, _sequences_in_cache(clip.transformer, 16) * 2)
+
+
+def _sequences_in_cache(transformer: Any, tokens: int) -> int:
+    widest = transformer.resblocks[0].mlp.c_fc.out_features
+    return max(8, CACHE_BYTES // (4 * widest * tokens))
+
+
+def _gather_positions(x_NW: Tensor, node_BT: Tensor) -> Tensor:
+    """Return [B, T, W]: for each position of each text the value of its node."""
+    return x_NW.index_select(0, node_BT.flatten()).unflatten(0, node_BT.shape)
+
+
+def text_batches(clip: ClipModule, ids_TL: Tensor, size: int) -> Iterator[Tensor]:
+    """Yield the numbers of texts in batches that are cheap for the text tower: sorted, or of equal token count.
+
+    CLIP's end token has the largest id.
+    """
+    end_T = ids_TL.argmax(-1)
+    if not shares_prefixes(clip):
+        for end in end_T.unique().tolist():
+            yield from (end_T == end).nonzero()[:, 0].split(size)
+        return
+    order_T = torch.from_numpy(np.lexsort(ids_TL.numpy().T[::-1]))
+    kind_T = torch.bucketize(end_T[order_T], torch.tensor([SHORT_TEXT - 1, 2 * SHORT_TEXT - 1]))
+    for kind in kind_T.unique().tolist():
+        yield from order_T[kind_T == kind].split(size)
+
+
+class PrefixTree(NamedTuple):
+    """The different prefixes of some texts; each is a node, represented by its last token."""
+
+    token_N: Tensor  # the token's id
+    position_N: Tensor  # its position in the text
+    node_BT: Tensor  # the node of each position; arbitrary behind the end of a text
+    first_position_N: Tensor  # a node's first position, as an index into the flattened [B, T]
+    end_B: Tensor  # the position of each text's end token
+
+
+def build_prefix_tree(text_BL: Tensor) -> PrefixTree:
+    """Return the prefixes of texts; each text is compared with the one before, so that sorted texts share the most."""
+    end_B = text_BL.argmax(-1)
+    T = int(end_B.max()) + 1
+    text_BT, position_T = text_BL[:, :T], torch.arange(T, device=text_BL.device)
+    new_BT = torch.ones_like(text_BT, dtype=torch.bool)
+    new_BT[1:] = (text_BT[1:] != text_BT[:-1]).cumsum(1) > 0
+    own_BT = position_T <= end_B[:, None]
+    first_position_N = (new_BT & own_BT).flatten().nonzero()[:, 0]
+    number_BT = (
+        torch.zeros_like(text_BT).flatten().index_fill_(0, first_position_N, 1).cumsum(0).sub_(1).view_as(text_BT)
+    )
+    node_BT = torch.where(new_BT & own_BT, number_BT, 0).cummax(0).values
+    return PrefixTree(text_BT.flatten()[first_position_N], first_position_N % T, node_BT, first_position_N, end_B)
+
+
+def shares_prefixes(clip: ClipModule) -> bool:
+    """Return whether the text tower is CLIP's own: causal, pooled at the end token."""
+    if hasattr(clip, "text") or getattr(clip, "attn_mask", None) is None or clip.text_pool_type != "argmax":
+        return False
+    return _has_plain_blocks(clip.transformer)
+
+
+def _is_plain_image_tower(visual: Any) -> bool:
+    """Return whether an image tower is open_clip's ViT, pooled at the class token."""
+    import open_clip
+
+    is_vit = type(visual) is open_clip.transformer.VisionTransformer
+    is_vit = is_vit and hasattr(visual, "_embeds")  # another version of open_clip may call it otherwise
+    return is_vit and visual.attn_pool is None and visual.pool_type == "tok" and _has_plain_blocks(visual.transformer)
+
+
+def _has_plain_blocks(transformer: Any) -> bool:
+    """Return whether all blocks are open_clip's usual ones without an adapter."""
+    import open_clip
+
+    usual = open_clip.transformer.ResidualAttentionBlock
+    blocks = getattr(transformer, "resblocks", ())
+    return len(blocks) > 0 and all(type(block) is usual and _is_plain_block(block) for block in blocks)
+
+
+def _is_plain_block(block: Any) -> bool:
+    attention = block.attn
+    is_multihead = type(attention) is nn.MultiheadAttention and attention.in_proj_weight is not None
+    return is_multihead and isinstance(attention.out_proj, nn.Linear) and not hasattr(block, "ln_1_kv")
+
+
+class _Block:
+    """The parts of an open_clip block."""
+
+    def __init__(self, block: Any) -> None:
+        self._block = block
+
+    def qkv(self, x_NW: Tensor) -> Tensor:
+        """Return the attention's queries, keys and values [N, 3W]."""
+        attention = self._block.attn
+        return F.linear(self._block.ln_1(x_NW), attention.in_proj_weight, attention.in_proj_bias)
+
+    def attend_all(self, qkv_BT3W: Tensor, causal: bool = False) -> Tensor:
+        """Return the attention's output [B, T, W] at all positions, before the output projection."""
+        q, k, v = qkv_BT3W.unflatten(-1, (3, self._block.attn.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
+
+    def project_queries(self, x_NW: Tensor, row_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries [B, W] of some rows, and keys and values [N, 2W] of all."""
+        attention, W = self._block.attn, x_NW.shape[-1]
+        weight, bias, x_NW = attention.in_proj_weight, attention.in_proj_bias, self._block.ln_1(x_NW)
+        return F.linear(x_NW[row_B], weight[:W], bias[:W]), F.linear(x_NW, weight[W:], bias[W:])
+
+    def attend_one(self, q_BW: Tensor, kv_BT2W: Tensor, own_BT: Tensor | None = None) -> Tensor:
+        """Return the attention's output [B, W] for one query each over its own positions, before the projection."""
+        heads = self._block.attn.num_heads
+        k, v = kv_BT2W.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+        mask = None if own_BT is None else own_BT[:, None, None]
+        q = q_BW.unflatten(-1, (heads, 1, -1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).flatten(1)
+
+    def finish(self, x_NW: Tensor, attended_NW: Tensor) -> Tensor:
+        """Return the block's output from its input and the attention's output."""
+        block = self._block
+        x_NW = x_NW + block.ls_1(block.attn.out_proj(attended_NW))
+        return x_NW + block.ls_2(block.mlp(block.ln_2(x_NW)))

@@ -1,0 +1,224 @@
+"""Model configs (JSON) that come from elsewhere: bounded, and tried with shapes alone before a model is built.
+
+open_clip does what a config says: it builds a billion layers, downloads a tower, runs code from a hub. So numbers are
+bounded and names are no paths, and the model is first built and run on torch's meta device, which allocates nothing, up
+to a bound of weights and modules. Which options there are is open_clip's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import read_json
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# Beyond every model that open_clip has.
+LARGEST = 1 << 22  # any number, such as the size of a vocabulary
+LIMITS = {"layers": 200, "width": 16384, "image_size": 4096, "size": 4096, "patch_size": 4096, "context_length": 8192}
+MODULES = 1 << 16
+REQUIRED = ("embed_dim", "vision_cfg", "text_cfg")
+SECTIONS = ("vision_cfg", "text_cfg", "multimodal_cfg")
+SHOWN = 60  # characters of a wrong value
+SCHEMES = ("hf-hub:", "local-dir:")  # names of models that bring their own weights
+RANDOM = "random"
+_REPOSITORY = (r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", "a hub's repository: OWNER/NAME, no path")
+NAMES = {
+    "hf_model_name": _REPOSITORY,
+    "hf_tokenizer_name": _REPOSITORY,
+    "timm_model_name": (r"\w[\w.]{0,95}", "a name of timm's, no path and no hub's"),
+}
+_WORD = (r"[\w.-]{0,80}", "a word of letters, digits, '.', '-' and '_'")
+# Options of open_clip's tokenizer that only change how it cleans a text; others reach transformers, which runs code.
+_NO_OPTIONS = {"self", "tokenizer_name", "context_length", "cache_dir", "tokenizer_mode", "trust_remote_code", "kwargs"}
+
+
+def has_random_weights(model: str, weights: str) -> bool:
+    """Return whether a backbone of this model and these weights is drawn at random."""
+    return weights in ("", RANDOM) and not model.startswith(SCHEMES)
+
+
+def read_config(path: str | Path) -> dict:
+    """Return the config of a folder in open_clip's format: `model_cfg`, `preprocess_cfg` and `tokenizer`.
+
+    Raises UserError for a file that is no such config, or that has a value out of bounds.
+    """
+    record = read_json(path)
+    if not isinstance(record, dict) or "model_cfg" not in record:
+        raise UserError(f"{path}: no key 'model_cfg'; not an open_clip config")
+    check_config(record["model_cfg"], f"{path}: model_cfg")
+    preprocess = record.get("preprocess_cfg") or {}
+    if not isinstance(preprocess, dict):
+        raise UserError(
+            f"{path}: preprocess_cfg: {_shorten(preprocess)} is no section; write keys and values in braces"
+        )
+    _check_values(preprocess, f"{path}: preprocess_cfg", "")
+    if record.get("tokenizer", "") not in ("", "clip"):
+        raise UserError(f'{path}: tokenizer={_shorten(record["tokenizer"])}: must be "" or "clip"')
+    return record
+
+
+def check_config(model_cfg: Any, where: str) -> None:
+    """Raise UserError for a `model_cfg` without its sections, or with a value out of bounds."""
+    if not isinstance(model_cfg, dict):
+        raise UserError(f"{where}: {_shorten(model_cfg)} is no section; write keys and values in braces")
+    for key in REQUIRED:
+        if key not in model_cfg:
+            raise UserError(f"{where}: no key {key!r}; not an open_clip config")
+    for key in SECTIONS:
+        if key in model_cfg and not isinstance(model_cfg[key], dict):
+            raise UserError(
+                f"{where}: {key}: {_shorten(model_cfg[key])} is no section; write keys and values in braces"
+            )
+    _check_values(model_cfg, where, "")
+    if options := model_cfg["text_cfg"].get("tokenizer_kwargs"):
+        import open_clip
+
+        options_allowed = sorted(
+            {*inspect.signature(open_clip.tokenizer.HFTokenizer.__init__).parameters} - _NO_OPTIONS
+        )
+        for key in options:
+            if key not in options_allowed:
+                raise unknown("key", str(key)[:SHOWN], options_allowed, f"{where}: text_cfg.tokenizer_kwargs")
+
+
+def _check_values(value: Any, where: str, key: str) -> None:
+    """Raise UserError for a number beyond its bound, or a text that may be a path or an address."""
+    name = key.rpartition(".")[2]
+    if isinstance(value, dict):
+        for below in value:
+            _check_values(value[below], where, f"{key}.{one_line(str(below))[:SHOWN]}".lstrip("."))
+    elif isinstance(value, list):
+        for item in value:
+            _check_values(item, where, key)
+    elif isinstance(value, str):
+        form, must = NAMES.get(name, _WORD)
+        if value and not re.fullmatch(form, value):
+            raise UserError(f"{where}: {key}={_shorten(value)}: must be {must}")
+    elif isinstance(value, (int, float)):
+        limit = LIMITS.get(name, LARGEST)
+        if not abs(value) <= limit:  # NaN too
+            raise UserError(f"{where}: {key}={_shorten(value)}: must be a number up to {limit}")
+
+
+class _TooLarge(Exception):
+    """A model that has more weights or modules than asked."""
+
+
+def count_weights(model_cfg: dict, where: str, most: int) -> int:
+    """Build and run a model with shapes alone; return its number of weights, or one above `most` where it has more.
+
+    Raises UserError where open_clip cannot build it, or a tower's output is no embedding of `embed_dim` numbers.
+    """
+    import torch
+    from torch.nn.modules import module as torch_modules
+
+    from compclip.model import clip_model
+
+    weights, modules = 0, 0
+
+    def count_parameter(_module: nn.Module, _name: str, parameter: Tensor) -> None:
+        nonlocal weights
+        weights += parameter.numel()
+        if weights > 2 * most:  # a weight may be registered twice
+            raise _TooLarge
+
+    def count_module(_module: nn.Module, _name: str, _child: nn.Module | None) -> None:
+        nonlocal modules
+        modules += 1
+        if modules > MODULES:
+            raise _TooLarge
+
+    hooks = [
+        torch_modules.register_module_parameter_registration_hook(count_parameter),
+        torch_modules.register_module_module_registration_hook(count_module),
+    ]
+    try:
+        if _position_values(model_cfg["vision_cfg"]) > most:
+            raise _TooLarge
+        with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
+            clip = clip_model.build_module(model_cfg).eval()
+            _check_outputs(clip, model_cfg, where)
+            return sum(tensor.numel() for tensor in clip.state_dict().values())
+    except _TooLarge:
+        return max(most + 1, weights // 2)
+    except UserError:
+        raise
+    except Exception as error:  # open_clip asserts, and what it builds on raises errors of every kind
+        why = one_line(str(error))[:160] or type(error).__name__
+        raise UserError(f"{where}: the config does not describe an open_clip model: {why}; mend it") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _position_values(vision: Mapping[str, Any]) -> int:
+    """Return the size of the image tower's positions, which open_clip may compute with NumPy."""
+    from compclip.model import clip_model
+
+    height, width = clip_model.side_lengths(vision.get("image_size", 224))
+    patch = vision.get("patch_size") or 16
+    return (height // patch) * (width // patch) * vision.get("width", 768)
+
+
+def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
+    """Raise UserError where a tower does not give one embedding; a tower that looks at values is not run."""
+    import torch
+
+    from compclip.model import clip_model
+
+    embed_dim, text_cfg = model_cfg["embed_dim"], model_cfg["text_cfg"]
+    outputs: dict[str, Any] = {}
+    with contextlib.suppress(NotImplementedError):
+        outputs["vision_cfg"] = clip.encode_image(torch.zeros(1, 3, *clip_model.side_lengths(clip.visual.image_size)))
+    if not text_cfg.get("hf_model_name"):
+        tokens_1L = torch.zeros(1, text_cfg.get("context_length", 77), dtype=torch.long)
+        outputs["text_cfg"] = clip.encode_text(tokens_1L)
+    for tower, output in outputs.items():
+        if not isinstance(output, torch.Tensor):
+            raise UserError(f"{where}: {tower}: gives no embedding; remove output_tokens")
+        if output.shape != (1, embed_dim):
+            raise UserError(f"{where}: embed_dim={embed_dim}: {tower} gives {list(output.shape[1:])}")
+
+
+def check_size(count: int, where: str, file: Path | None, weights_in_file: int) -> None:
+    """Raise UserError for a model of more weights than twice those of its file, or than this machine's memory holds."""
+    if file and count > 2 * weights_in_file:
+        raise UserError(
+            f"{file}: a checkpoint of another architecture: holds {weights_in_file} weights, and {where} describes "
+            f"{count} at least; give the model it was trained with"
+        )
+    if count > memory_weights():
+        raise UserError(
+            f"{where}: the config describes a model of {4 * count >> 30} GiB at least, and this machine has "
+            f"{4 * memory_weights() >> 30} GiB; give a smaller one"
+        )
+
+
+def memory_weights() -> int:
+    """Return how many float32 weights this machine's memory holds."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+
+
+def complete_config(model_cfg: dict, state: Mapping[str, Tensor]) -> None:
+    """Write into a config what weights say themselves: a learnt bias, and the length of a text (CLoVe: 64)."""
+    bias = state.get("logit_bias")
+    if bias is not None and bias.numel() == 1 and model_cfg.get("init_logit_bias") is None:  # tuned with a sigmoid loss
+        model_cfg["init_logit_bias"] = bias.item()
+    positions = state.get("positional_embedding", state.get("text.positional_embedding"))
+    if positions is not None and positions.ndim == 2 and 3 <= len(positions) <= LIMITS["context_length"]:
+        model_cfg["text_cfg"]["context_length"] = len(positions)
+
+
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

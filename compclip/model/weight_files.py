@@ -1,0 +1,343 @@
+"""Weights as files: what a hub has, what a file holds, and which activation it was trained with.
+
+A file holds a raw state dict, one below a key (Lightning, open_clip, OpenAI's clip package as its users save it), with
+adapters beside the weights or without, or is the TorchScript archive in which OpenAI published its own. A folder is
+open_clip's or transformers'.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from compclip.base.errors import UserError, unknown
+from compclip.model import hub_cache, inert_pickle, model_config, torchscript, transformers_folder
+from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name
+
+# Names of the weights of a folder in open_clip's format, best first.
+NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
+_ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
+KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
+PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
+LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
+LAYOUTS = ("open_clip", "transformers", "towers", "file")
+MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
+DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
+
+
+def find_layout(path: Path) -> str:
+    """Return the layout of weights at a path: a folder of open_clip or transformers, one of two towers, or a file."""
+    if (path / CONFIG).is_file():
+        return LAYOUTS[0]
+    if transformers_folder.is_folder(path):
+        return LAYOUTS[1] if (path / transformers_folder.CONFIG).is_file() else LAYOUTS[2]
+    return LAYOUTS[3]
+
+
+def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
+    """Return tensors by open_clip's names, floats as float32, adapters of `alpha` merged; no code of a file is run.
+
+    Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
+    """
+    if transformers_folder.is_folder(path):
+        states = [_read_file(file) for file in transformers_folder.find_files(path)]
+        return transformers_folder.rename_tensors({name: tensor for state in states for name, tensor in state.items()})
+    return merge_loralib(_read_file(path), alpha, path)
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    """Return a file's tensors, without the prefixes that wrappers add to their names."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file; give an existing one")
+    try:
+        state = _read_tensors(path)
+    except inert_pickle.UnsafePickle as error:
+        raise UserError(f"{path}: not a readable weights file: {error}; fetch it again") from error
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path}: not a readable weights file: damaged, or with objects of its authors' code, which is not run "
+            "here; fetch it again, or where you trust it save its state_dict alone"
+        ) from error
+    except Exception as error:  # pickle, zip and safetensors errors share no base
+        raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+    state = _select_weights(state)
+    _check_tensors(state, path)
+    state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
+    while state and (shared := [p for p in PREFIXES if all(name.startswith(p) for name in state)]):
+        state = {name.removeprefix(shared[0]): tensor for name, tensor in state.items()}
+    return {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+
+
+def _select_weights(content: Any) -> Any:
+    """Return the mapping below one of KEYS, or the content of the file as it is."""
+    sections = (content.get(key) for key in KEYS) if isinstance(content, dict) else ()
+    return next((section for section in sections if isinstance(section, dict)), content)
+
+
+def _read_tensors(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    if _is_archive(path):
+        return torchscript.read_archive(path)
+    _check_growth(path)
+    try:
+        return torch.load(path, "cpu", weights_only=True)
+    except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
+        if not zipfile.is_zipfile(path):
+            raise
+        return torchscript.read_saved(path, _select_weights)
+
+
+def _check_growth(path: Path) -> None:
+    """Raise UnsafePickle for an archive that unpacks to more than its size: torch compresses nothing, a bomb does."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            if sum(info.file_size for info in file.infolist()) > path.stat().st_size:
+                raise inert_pickle.UnsafePickle("its parts together are larger than the file")
+
+
+def _check_tensors(state: Any, path: Path) -> None:
+    """Raise UserError where a file holds something else than plain tensors by name, or they are larger than it."""
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: holds a {type(state).__name__}, not tensors by name; {LAYOUT}")
+    for name, tensor in state.items():
+        if not isinstance(name, str):
+            raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
+        if not isinstance(tensor, Tensor):
+            kind = tensor.kind[:80] if isinstance(tensor, inert_pickle.InertObject) else type(tensor).__name__
+            raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
+    if sum(t.nbytes for t in state.values()) > MAX_SHARING * path.stat().st_size:
+        raise UserError(f"{path}: its tensors are larger than the file; fetch it again")
+
+
+def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None:
+    """Load weights strictly, in place.
+
+    Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
+    """
+    expected = clip.state_dict()
+    for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
+        if name in state and name in expected and state[name].numel() == 1:
+            state[name] = state[name].reshape(expected[name].shape)
+    if wrong := sorted(set(expected) ^ set(state)) or sorted(
+        k for k in expected if expected[k].shape != state[k].shape
+    ):
+        raise UserError(
+            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as "
+            f"{_describe_difference(wrong[0], expected, state)}; give the model it was trained with"
+        )
+    for name, tensor in state.items():
+        check_numbers(tensor, expected[name], f"{path}: {name!r}")
+    clip.load_state_dict(state)
+
+
+def _describe_difference(name: str, expected: dict[str, Tensor], state: dict[str, Tensor]) -> str:
+    """Say how a tensor of a file differs from the model's."""
+    if name not in expected or name not in state:
+        return f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
+    return f"{name!r}, {list(state[name].shape)} and not {list(expected[name].shape)}"
+
+
+def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:
+    """Raise UserError for weights of another kind of number than the model's, and for those that are none."""
+    if expected.is_floating_point() != tensor.is_floating_point() or tensor.is_complex():
+        expected_kind = "floats" if expected.is_floating_point() else "whole numbers"
+        raise UserError(
+            f"{source}: holds {str(tensor.dtype).removeprefix('torch.')}, not {expected_kind}; convert the file"
+        )
+    if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():  # the sum alone is read in one pass
+        raise UserError(f"{source}: holds NaN or infinite weights; the training diverged, give another checkpoint")
+
+
+def _is_archive(path: Path) -> bool:
+    """Return whether a file is TorchScript, as OpenAI's are."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as file:
+        return any(name.endswith("/constants.pkl") for name in file.namelist())
+
+
+def recorded_activation(path: Path) -> tuple[str, str]:
+    """Return the activation that a file was trained with and what says so; empty where nothing does."""
+    if path.suffix == ".safetensors" and path.is_file():
+        try:
+            with safe_open(path, "pt") as file:
+                if activation := (file.metadata() or {}).get("activation"):
+                    return activation, "its own header"
+        except Exception as error:  # safetensors' error has no public base
+            raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+    if transformers_folder.is_folder(path):
+        activation = transformers_folder.read_activation(path)
+        return activation, transformers_folder.CONFIG if activation else ""
+    config = path.parent / CONFIG
+    if path.name in NAMES and config.is_file():
+        return activation_name(model_config.read_config(config)["model_cfg"]), str(config)
+    return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
+
+
+def check_activation_name(activation: str) -> None:
+    """Raise UserError for an unknown activation; "" is fine."""
+    if activation and activation not in (GELU, QUICK):
+        raise unknown("activation", activation, (GELU, QUICK), "activation")
+
+
+def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -> None:
+    """Raise UserError where a file was trained with another activation than the model computes, or does not say.
+
+    With the wrong one every tensor fits and every embedding is off. A name that open_clip has with and without
+    -quickgelu does not tell by itself that the plain one was meant.
+    """
+    import open_clip
+
+    check_activation_name(stated)
+    recorded, source = recorded_activation(path)
+    for trained, says in ((recorded, source), (stated, "activation")):
+        if trained and trained != activation_name(model_cfg):
+            raise UserError(
+                f"{path}: trained with {trained} (says {says}), but model {name} computes "
+                f"{activation_name(model_cfg)}; {_advise_model(name, trained)}"
+            )
+    twin = f"{name}-quickgelu"
+    if not recorded and not stated and twin in open_clip.list_models():
+        raise UserError(
+            f"{path}: does not say with which activation it was trained; give model {twin} for OpenAI's "
+            f"weights and what was tuned from them, or activation: {GELU} (LAION-2B, DataComp)"
+        )
+
+
+def _advise_model(name: str, trained: str) -> str:
+    import open_clip
+
+    model = f"{name}-quickgelu" if trained == QUICK else name.removesuffix("-quickgelu")
+    return f"give model {model}" if model in open_clip.list_models() else "give the config that it was trained with"
+
+
+def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
+    """Have the weights of a tag in the hub's cache; gives how their pictures are prepared.
+
+    Raises UserError for an unknown tag, another activation, and, with the place to put it, a file that cannot be had.
+    """
+    import open_clip
+
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        raise unknown("weights", tag, tags, f"model {name}")
+    cfg = open_clip.pretrained.get_pretrained_cfg(name, tag)
+    if cfg.get("quick_gelu", False) and activation_name(model_cfg) != QUICK:
+        raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
+    try:
+        with hub_cache.reachable_or_offline():
+            open_clip.pretrained.download_pretrained(cfg)
+    except (OSError, RuntimeError) as error:
+        why = type(error).__name__
+        raise UserError(f"{name}::{tag}: cannot fetch the weights ({why}); {_download_advice(cfg)}") from error
+    return select_preprocessing(cfg)
+
+
+def select_preprocessing(cfg: dict) -> dict:
+    """Return how the pictures of a tag's weights are prepared."""
+    return {k: cfg[k] for k in ("mean", "std", "interpolation", "resize_mode", "fill_color") if k in cfg}
+
+
+def default_preprocessing(name: str) -> dict:
+    """Return how pictures are prepared for an architecture's first known weights; empty where it has none.
+
+    Random weights and files by path say nothing of it: SigLIP squashes to the square and scales to [-1, 1].
+    """
+    import open_clip
+
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    return select_preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tags[0])) if tags else {}
+
+
+def fetch_repository(repository: str) -> Path:
+    """Return the folder of a hub's repository in open_clip's format, from the cache or fetched."""
+    import open_clip
+
+    try:
+        with hub_cache.reachable_or_offline():
+            config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
+            open_clip.pretrained.download_pretrained_from_hf(repository)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"hf-hub:{repository}: cannot fetch it ({type(error).__name__}); "
+            f"{_download_advice({'hf_hub': repository + '/'})}"
+        ) from error
+    return config.parent
+
+
+def _download_advice(cfg: dict) -> str:
+    """Return which file of which address to download to which folder."""
+    repository, _, file = cfg.get("hf_hub", "").rpartition("/")
+    if not repository:
+        file = Path(cfg["url"]).name
+        return f"download {cfg['url']} to {Path.home() / '.cache' / 'clip' / file}, or give its path as weights"
+    file = file or NAMES[0]
+    return (
+        f"download {file}, {CONFIG} and, if there is one, the tokenizer of {hub_cache.page_address(repository)} into "
+        f"a folder and give it as weights, or fill the cache: {hub_cache.cache_path(repository, file)}"
+    )
+
+
+def find_weights(folder: Path) -> Path:
+    """Return the weights file of a folder in open_clip's format. Raises UserError where there is none."""
+    for name in NAMES:
+        if (folder / name).is_file():
+            return folder / name
+    raise UserError(f"{folder}: has {CONFIG} but no weights; put {NAMES[0]} there")
+
+
+# --- adapters inside a file -----------------------------------------------------------------------------------
+
+
+def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[str, Tensor]:
+    """Add the low-rank factors that a file holds to its weights, as FSC-CLIP, SVLC and DAC released theirs.
+
+    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`.
+    Training computes with W + alpha / r (B A). r is read from the factors (of a convolution [r k, in k] and
+    [out k, r k], k its side); alpha stands in no file, and is 1 in the three. Raises UserError for factors that belong
+    to no weight, or do not fit it.
+    """
+    weights = {name: tensor for name, tensor in state.items() if not name.endswith((DOWN_FACTOR, UP_FACTOR))}
+    factors = sorted(set(state) - set(weights))
+    partner = {DOWN_FACTOR: UP_FACTOR, UP_FACTOR: DOWN_FACTOR}
+    for name in factors:
+        if name[: -len(DOWN_FACTOR)] + partner[name[-len(DOWN_FACTOR) :]] not in state:
+            raise UserError(f"{path}: {name[:120]!r}: a factor of an adapter without its other; fetch the file again")
+    for first in filter(lambda name: name.endswith(DOWN_FACTOR), factors):
+        base = first.removesuffix(DOWN_FACTOR)
+        weight = base.removesuffix("_") if base.endswith("_") else f"{base}weight"
+        if weight not in weights:
+            raise UserError(f"{path}: {first[:120]!r}: adapts {weight[:120]!r}, which the file lacks")
+        update = _multiply_factors(state[first], state[base + UP_FACTOR], weights[weight], alpha)
+        if update is None:
+            shapes = f"{list(state[first].shape)} and {list(state[base + UP_FACTOR].shape)}"
+            shape = list(weights[weight].shape)
+            raise UserError(f"{path}: {first[:120]!r}: factors {shapes} are none of a weight {shape}")
+        weights[weight] = weights[weight] + update
+    return weights
+
+
+def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) -> Tensor | None:
+    """Return the update of a weight, or None where the factors do not fit it."""
+    side = weight.shape[-1] if weight.ndim == 4 else 1
+    if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
+        return None
+    rank, remainder = divmod(down.shape[0], side)
+    if (
+        rank < 1
+        or remainder
+        or down.shape[1] != weight.shape[1] * side
+        or up.shape[0] * down.shape[1] != weight.numel()
+    ):
+        return None
+    return (up @ down).view(weight.shape) * (alpha / rank)

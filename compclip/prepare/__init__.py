@@ -1,0 +1,1 @@
+"""Make data sets: sources, captioners, rewriting, annotation, joins, file listings, overlaps."""

@@ -1,0 +1,225 @@
+"""Find the pictures that a data set shares with a benchmark, by the first of three criteria that holds.
+
+    sha256    equal bytes: of the download, where img2dataset kept its hash beside a picture that it made smaller
+    bytes     equal length and equal first bytes, whatever the files are called
+    coco_id   COCO's number of the picture: in COCO_val2014_000000123456.jpg, in a file 000000123456.jpg, or in an
+              address at cocodataset.org. Within a tar twelve digits alone are a counter of img2dataset's
+
+A file's name alone is no criterion: two sets that number their pictures have all names in common. Not found are a
+picture that was scaled or encoded anew without its name, and pictures of Visual Genome that COCO has too.
+
+data/benchmarks/<name>.arrow has the pictures of a benchmark (written by the stage `benchmark`),
+data/overlaps/<name>.json what a data set shares with each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from compclip.base import files
+from compclip.data import images
+from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
+from compclip.data.shard_files import read_batch
+from compclip.prepare import sample_cleaning
+from compclip.prepare.shard_writer import write_batch
+
+BENCHMARKS, OVERLAPS = "benchmarks", "overlaps"  # folders beside the data sets'
+STAGE = "benchmark"  # writes the pictures of a benchmark
+CRITERIA = ("sha256", "bytes", "coco_id")
+SCHEMA = pa.schema([("coco_id", pa.int64()), ("bytes", pa.uint64()), ("sha256", pa.string())])
+COCO_NAME = re.compile(r"(COCO_[a-z]+20\d\d_)?(\d{12})(?:\.[A-Za-z]{3,4})?", re.ASCII)
+IDENTITY_COLUMNS = ("id", "image", "length", "url", "sha256", "head")  # of a sample
+NEGATIVES = "negatives"  # the column of negative images, where a shard has any
+NO_NUMBER = -1
+
+
+class ImageIdentity(NamedTuple):
+    """What identifies a picture: COCO's number or -1, a checksum of length and first bytes or 0, SHA-256 or ""."""
+
+    coco_id: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BenchmarkImages:
+    """The pictures of a benchmark."""
+
+    coco_ids: frozenset[int]
+    bytes: frozenset[int]
+    sha256s: frozenset[str]
+
+    def criterion(self, image: ImageIdentity) -> str:
+        """Return the first criterion by which a picture is one of them, "" for none."""
+        holds = (image.sha256 in self.sha256s, image.bytes in self.bytes, image.coco_id in self.coco_ids)
+        return next(itertools.compress(CRITERIA, holds), "")
+
+
+def coco_number(name: str, bare: bool = True) -> int:
+    """Return COCO's number in a picture's name, -1 for none; `bare`: twelve digits alone are a number."""
+    match = COCO_NAME.fullmatch(name)
+    return int(match[2]) if match and (bare or match[1]) else NO_NUMBER
+
+
+def identify_sample(sample: Sample) -> ImageIdentity:
+    """Return what identifies a sample's picture."""
+    return _identify(*(getattr(sample, name) for name in IDENTITY_COLUMNS))
+
+
+def _identify(key: str, image: str, length: int, url: str, sha256: str, head: int) -> ImageIdentity:
+    number = NO_NUMBER
+    if "cocodataset.org" in url:
+        with contextlib.suppress(ValueError):  # an address that is none
+            number = coco_number(_file_name(urlsplit(url).path))
+    if number == NO_NUMBER:
+        number = coco_number(_file_name(key if length else image), bare=not length)
+    return ImageIdentity(number, head, sha256.lower())
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+# --- a benchmark's pictures -----------------------------------------------------------------------------------
+
+
+def write_benchmark_images(path: Path, pictures: Iterable[str | ImageLocation]) -> int:
+    """Write the identities of a benchmark's pictures, sorted and each once; return their number.
+
+    A missing picture is identified by its name alone.
+    """
+    with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
+        identities = sorted(set(pool.map(_read_identity, pictures)) - {ImageIdentity(NO_NUMBER, 0, "")})
+    columns = [pa.array([getattr(identity, f.name) for identity in identities], f.type) for f in SCHEMA]
+    write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA), compressed=True)
+    return len(identities)
+
+
+def _read_identity(picture: str | ImageLocation) -> ImageIdentity:
+    inside_archive = isinstance(picture, ImageLocation)  # where a picture has no name
+    number = NO_NUMBER if inside_archive else coco_number(_file_name(str(picture)))
+    try:
+        if inside_archive:
+            content = images.read_bytes(picture)
+            head, length, digest = content[: sample_cleaning.HEAD], len(content), hashlib.sha256(content).hexdigest()
+        else:
+            head = images.read_bytes(picture, sample_cleaning.HEAD)
+            with open(str(picture), "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                length = file.tell()
+    except (images.ImageError, OSError):
+        return ImageIdentity(number, 0, "")
+    return ImageIdentity(number, sample_cleaning.checksum(length, head), digest)
+
+
+def read_benchmark_images(path: Path) -> BenchmarkImages:
+    """Return the pictures of a benchmark. Raises UserError where its file is missing or damaged."""
+    columns = read_batch(path, STAGE).to_pydict()
+    return BenchmarkImages(
+        frozenset(number for number in columns["coco_id"] if number >= 0),
+        frozenset(filter(None, columns["bytes"])),
+        frozenset(filter(None, columns["sha256"])),
+    )
+
+
+def benchmark_file(data: Path, benchmark: str) -> Path:
+    """Return where the pictures of a benchmark are written, in a project's folder `data`."""
+    return data / BENCHMARKS / f"{benchmark}.arrow"
+
+
+def fingerprint(path: Path) -> str:
+    """Return a hash of a benchmark's pictures. Raises UserError where they were not written."""
+    read_batch(path, STAGE)
+    return files.fingerprint(path)
+
+
+# --- a data set's ---------------------------------------------------------------------------------------------
+
+
+def exclude_images(samples: Sequence[Sample], benchmarks: dict[str, BenchmarkImages]) -> tuple[list[Sample], Counter]:
+    """Return the samples whose pictures are in none of these benchmarks, and counts of the others.
+
+    A sample counts as `excluded_<benchmark>` at the first benchmark that has it. A negative image that a benchmark has
+    becomes `NO_IMAGE`, counted as `excluded_negative_images_<benchmark>`.
+    """
+    counts, remaining = Counter[str](), []
+    for sample in samples:
+        if name := _find_benchmark(identify_sample(sample), benchmarks):
+            counts[f"excluded_{name}"] += 1
+            continue
+        names = [_find_benchmark(_identify_negative(image), benchmarks) for image in sample.negatives]
+        counts.update(f"excluded_negative_images_{name}" for name in names if name)
+        negatives = (NO_IMAGE if name else image for name, image in zip(names, sample.negatives, strict=True))
+        remaining.append(replace(sample, negatives=tuple(negatives)) if any(names) else sample)
+    return remaining, counts
+
+
+def _find_benchmark(image: ImageIdentity, benchmarks: dict[str, BenchmarkImages]) -> str:
+    """Return the first benchmark that has a picture, "" for none."""
+    return next((name for name, pictures in benchmarks.items() if pictures.criterion(image)), "")
+
+
+def _identify_negative(image: NegativeImage) -> ImageIdentity:
+    return _identify("", image.image, image.length, "", "", image.head)
+
+
+def write_overlap(folder: Path, samples: Iterable[Path], exclude: Sequence[str] = ()) -> dict[str, dict[str, int]]:
+    """Write and return what the data set of a folder shares with every benchmark whose pictures were written."""
+    paths = sorted((folder.parent / BENCHMARKS).glob("*.arrow"))
+    overlap = count_shared(samples, {path.stem: read_benchmark_images(path) for path in paths}, exclude)
+    files.write_json(folder.parent / OVERLAPS / f"{folder.name}.json", overlap)
+    return overlap
+
+
+def count_shared(
+    samples: Iterable[Path], benchmarks: dict[str, BenchmarkImages], exclude: Sequence[str] = ()
+) -> dict[str, dict[str, int]]:
+    """Return how many samples of these shards each benchmark has: `pictures`, and of them by criterion.
+
+    A sample counts where the benchmark has its picture, or one of its negative images. Pictures of the benchmarks in
+    `exclude` are not part of the data set.
+    """
+    counts: dict[str, Counter] = {name: Counter() for name in benchmarks}
+    everything, excluded = _union(benchmarks.values()), _union(benchmarks[name] for name in exclude)
+    for path in samples:
+        for image, negatives in _read_identities(read_batch(path, "recaption")):
+            if excluded.criterion(image):
+                continue
+            pictures = [image, *(negative for negative in negatives if not excluded.criterion(negative))]
+            if not any(map(everything.criterion, pictures)):  # most samples are in no benchmark
+                continue
+            for name, benchmark in benchmarks.items():
+                if criterion := next(filter(None, map(benchmark.criterion, pictures)), ""):
+                    counts[name].update(("pictures", criterion))
+    return {name: dict(sorted(counter.items())) for name, counter in counts.items()}
+
+
+def _read_identities(batch: pa.RecordBatch) -> Iterator[tuple[ImageIdentity, list[ImageIdentity]]]:
+    """Give the identities of each sample's picture and of its negative images."""
+    columns = batch.select(IDENTITY_COLUMNS).to_pydict()
+    negatives = batch[NEGATIVES].to_pylist() if NEGATIVES in batch.schema.names else itertools.repeat(())
+    rows = zip(*(columns[name] for name in IDENTITY_COLUMNS), strict=True)
+    for row, images_of_row in zip(rows, negatives, strict=False):
+        images = (NegativeImage(**image) for image in images_of_row if image["image"])
+        yield _identify(*row), [_identify_negative(image) for image in images]
+
+
+def _union(benchmarks: Iterable[BenchmarkImages]) -> BenchmarkImages:
+    sets = list(benchmarks)
+    return BenchmarkImages(
+        frozenset().union(*(pictures.coco_ids for pictures in sets)),
+        frozenset().union(*(pictures.bytes for pictures in sets)),
+        frozenset().union(*(pictures.sha256s for pictures in sets)),
+    )

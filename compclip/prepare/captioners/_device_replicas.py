@@ -1,0 +1,117 @@
+"""Caption a shard's pictures with replicas of one model, one per device: read ahead, in full batches, in order.
+
+One process drives all devices with a thread each; the content of a batch does not depend on their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+from PIL import Image
+
+from compclip.base.errors import UserError, one_line
+from compclip.data import images
+from compclip.data.sample import Sample
+from compclip.llm.answer_cache import Answer
+
+READERS = 4  # threads that read pictures; decoding runs outside of Python's lock
+# a replica: a batch of samples and their pictures -> a caption each
+DescribeBatch = Callable[[list[Sample], list[Image.Image]], list[Answer]]
+LoadedSample = tuple[Sample, Image.Image]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def parse_devices(option: str) -> list[str]:
+    """Return the devices of an option: `auto`, or names with commas between them.
+
+    `auto` is every GPU that this process sees, or the CPU. Raises UserError for a device that does not compute here.
+    """
+    if option == "auto":
+        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+    names = [name.strip() for name in option.split(",")]
+    for name in names:
+        try:
+            torch.zeros(1, device=name).item()
+        except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for it
+            reason = one_line(str(error)).partition(". ")[0][:160]
+            raise UserError(
+                f"options.device={option}: {name!r}: {reason}; give cpu, cuda:0 or cuda:0,cuda:1"
+            ) from error
+    return names
+
+
+def caption_samples(
+    samples: list[Sample], replicas: Sequence[DescribeBatch], size: int
+) -> tuple[list[Sample], Counter]:
+    """Return the samples with the model's captions instead of theirs, asked for in batches of `size`.
+
+    Dropped and counted: unreadable pictures, empty captions. Counted: captions that were cut short.
+    """
+    free: queue.SimpleQueue[DescribeBatch] = queue.SimpleQueue()
+    for replica in replicas:
+        free.put(replica)
+
+    def describe(batch: list[LoadedSample]) -> tuple[list[LoadedSample], list[Answer]]:
+        replica = free.get()
+        try:
+            return batch, replica([sample for sample, _ in batch], [picture for _, picture in batch])
+        finally:
+            free.put(replica)
+
+    counts, captioned = Counter[str](), []
+    with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(_load_batches(samples, size, counts)) as batches:
+        for batch, answers in _run_ahead(pool, describe, batches, 2 * len(replicas)):
+            for (sample, _), answer in zip(batch, answers, strict=True):
+                text = one_line(answer.text)
+                counts.update({"empty_captions": not text, "cut_short": answer.cut_short})
+                if text:
+                    captioned.append(replace(sample, captions=(text,)))
+    return captioned, counts
+
+
+def _load_batches(samples: list[Sample], size: int, counts: Counter) -> Generator[list[LoadedSample], None, None]:
+    """Give full batches, but for the last: the next picture replaces an unreadable one."""
+    batch: list[LoadedSample] = []
+    with ThreadPoolExecutor(READERS) as pool:
+        for sample, picture in _run_ahead(pool, _load, samples, 2 * READERS):
+            if isinstance(picture, images.ImageError):
+                counts[f"{picture.reason}_picture"] += 1
+                continue
+            batch.append((sample, picture))
+            if len(batch) == size:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def _load(sample: Sample) -> tuple[Sample, Image.Image | images.ImageError]:
+    try:
+        return sample, images.load_image(sample.picture)
+    except images.ImageError as error:
+        return sample, error
+
+
+def _run_ahead(
+    pool: Executor, work: Callable[[Task], Result], tasks: Iterable[Task], limit: int
+) -> Generator[Result, None, None]:
+    """Give the results of tasks in their order, with at most `limit` submitted and not yet given."""
+    futures: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            futures.append(pool.submit(work, task))
+            if len(futures) == limit:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,208 @@
+"""Find words that a masked language model of transformers puts in place of each word of a caption (SVLC's L).
+
+    masked: {model: models/distilroberta-base, top: 5, pos: [NOUN, ADP, ADJ, VERB]}
+
+Departures from SVLC's program: the caption keeps its punctuation, and a word is exchanged by its token's offset.
+Predictions that are no word, or equal the word, are left out. A model sees captions of up to `CONTEXT` characters, and
+of a longer one the word's sentence; theirs sees 100 characters.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base import files
+from compclip.base.errors import UserError, one_line
+from compclip.text import word_edits
+
+if TYPE_CHECKING:
+    from compclip.config.released_lists import MaskedSection
+    from compclip.text.annotation import Annotation
+
+MaskedWords = tuple[tuple[int, tuple[str, ...]], ...]  # of a caption: a token's first character, and its words
+FillWords = Callable[[Sequence[str]], tuple[list[MaskedWords], Counter]]
+EXAMPLE = "distilbert/distilroberta-base"
+CONTEXT = 512  # characters
+AT_ONCE = 8192  # characters of a batch: a vocabulary's logits at every token are what takes memory
+CAPTIONS = 1000  # that are analysed at a time
+CONTINUED = "##"  # what a word's further pieces begin with in BERT's vocabularies
+SPACES = ("\u0120", "\u2581")  # what a word begins with in vocabularies of BPE and of SentencePiece
+
+
+def fingerprint(cfg: MaskedSection) -> str:
+    """Return a hash of the model's files. Raises UserError where there is none."""
+    if not (Path(cfg.model) / "config.json").is_file():
+        raise UserError(
+            f"masked.model={cfg.model}: no config.json there; download a model where there is a hub, as "
+            f"`hf download {EXAMPLE} --local-dir {cfg.model}`, and copy the folder to this place"
+        )
+    return files.fingerprint(*sorted(path for path in Path(cfg.model).iterdir() if path.is_file()))
+
+
+def open_model(cfg: MaskedSection) -> FillWords:
+    """Load the model and return the function that finds words for captions, with counts.
+
+    Counted: `words` asked for, `usable` ones, and those `cut_off`, which the model did not see; predictions that are
+    `unchanged` or `no_word`. Raises UserError for what is no masked language model of transformers.
+    """
+    model = MaskedModel.load(cfg)
+
+    def fill(captions: Sequence[str]) -> tuple[list[MaskedWords], Counter]:
+        from compclip.text.spacy_parser import annotate
+
+        counts, words = Counter[str](), list[MaskedWords]()
+        for first in range(0, len(captions), CAPTIONS):
+            some = annotate(captions[first : first + CAPTIONS], replacements=False)
+            words += _fill_captions(model, some, cfg, counts)
+        return words, counts
+
+    return fill
+
+
+# B texts, L tokens, V words
+
+
+@dataclass(frozen=True)
+class MaskedPosition:
+    """A word of a caption that the model does not see: caption, first character, and the text around it."""
+
+    caption: int
+    start: int
+    word: str
+    before: str
+    after: str
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+
+def _fill_captions(
+    model: MaskedModel, captions: Sequence[Annotation], cfg: MaskedSection, counts: Counter
+) -> list[MaskedWords]:
+    blanks = [b for n, a in enumerate(captions) for b in _masked_positions(n, a, cfg.pos) if model.mask not in a.text]
+    words_of_caption: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
+    for some in _batches(sorted(blanks, key=len)):
+        for blank, predicted in zip(some, model.likeliest(some, cfg.top), strict=True):
+            words = _usable_words(blank, predicted, counts)
+            counts.update(words=1, usable=bool(words), cut_off=not predicted)
+            if words:
+                words_of_caption[blank.caption].append((blank.start, words))
+    return [tuple(sorted(words_of_one)) for words_of_one in words_of_caption]
+
+
+def _masked_positions(number: int, a: Annotation, parts_of_speech: Sequence[str]) -> Iterator[MaskedPosition]:
+    whole = (0, len(a.text))
+    for token, pos in enumerate(a.pos):
+        if pos in parts_of_speech and word_edits.is_word(a, token):
+            start, end = a.chars((token, token + 1))
+            sentences = a.sentences if len(a.text) > CONTEXT else ()
+            low, high = next(((low, high) for low, high in sentences if low <= start < high), whole)
+            yield MaskedPosition(number, start, a.word(token), a.text[low:start], a.text[end:high])
+
+
+def _batches(blanks: Sequence[MaskedPosition]) -> Iterator[list[MaskedPosition]]:
+    """Give batches of about `AT_ONCE` characters, of positions in the order of their length."""
+    batch: list[MaskedPosition] = []
+    for blank in blanks:
+        if batch and (len(batch) + 1) * len(blank) > AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(blank)
+    if batch:
+        yield batch
+
+
+def _usable_words(blank: MaskedPosition, predicted: Sequence[str], counts: Counter) -> tuple[str, ...]:
+    """Return the predictions that are other words, each once; capitals make no difference."""
+    usable: dict[str, str] = {}
+    for word in predicted:
+        if not word.isalpha():
+            counts["no_word"] += 1
+        elif word_edits.equal_ignoring_case(word, blank.word):
+            counts["unchanged"] += 1
+        else:
+            usable.setdefault(word.casefold(), word)
+    return tuple(usable.values())
+
+
+class MaskedModel:
+    """A masked language model with its tokenizer; `mask` is its token for a hidden word."""
+
+    def __init__(self, model: Any, tokenizer: Any, where: str) -> None:
+        self.model, self.tokenizer, self.where, self.mask = model, tokenizer, where, tokenizer.mask_token
+        places = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+        self.longest = min(tokenizer.model_max_length, places) - 2  # RoBERTa's positions begin behind its padding's
+        self.spaced = any(token.startswith(SPACES) for token in tokenizer.get_vocab())
+
+    @classmethod
+    def load(cls, cfg: MaskedSection) -> MaskedModel:
+        """Load the model of a folder, on a GPU where there is one. Raises UserError saying what to install or fetch."""
+        import torch
+
+        if importlib.util.find_spec("transformers") is None:
+            raise UserError("masked.model needs the package transformers; run `pip install compclip[captioners]`")
+        fingerprint(cfg)
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+        # no hub, and no code of the folder's
+        options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(cfg.model, **options)
+            options |= {"weights_only": True, "output_loading_info": True}
+            model, loading = AutoModelForMaskedLM.from_pretrained(cfg.model, **options)
+            if tokenizer.mask_token is None:
+                raise ValueError("its tokenizer has no mask")
+            if missing_weights := sorted(loading["missing_keys"]):  # which transformers draws at random, and says so
+                raise ValueError(f"its weights lack {missing_weights[0]}")
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            return cls(model.eval().to(device), tokenizer, cfg.model)
+        except Exception as error:  # a damaged file is met by whichever line of transformers reads it
+            raise UserError(
+                f"masked.model={cfg.model}: transformers cannot open it: {one_line(str(error))[:300]}; it must be a "
+                "whole masked language model"
+            ) from error
+
+    def likeliest(self, blanks: Sequence[MaskedPosition], top: int) -> list[list[str]]:
+        """Return the likeliest words for positions, likeliest first; none where the model did not see one."""
+        try:
+            codes_of_blank = self._likeliest([self.hide_word(blank) for blank in blanks], top)
+        except Exception as error:  # a tokenizer of another model, too little memory
+            raise UserError(
+                f"masked.model={self.where}: cannot fill a place: {type(error).__name__}: "
+                f"{one_line(str(error))[:300]}; take a whole model's folder"
+            ) from error
+        return [
+            [self._word(code, not b.before) for code in codes] for b, codes in zip(blanks, codes_of_blank, strict=True)
+        ]
+
+    def hide_word(self, blank: MaskedPosition) -> str:
+        """Return the caption with the model's mask, without a space before it where tokens begin with theirs."""
+        return (blank.before.rstrip() if self.spaced else blank.before) + self.mask + blank.after
+
+    def _likeliest(self, texts: list[str], top: int) -> list[list[int]]:
+        import torch
+
+        inputs = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
+        inputs = inputs.to(self.model.device)
+        hidden_BL = inputs["input_ids"] == self.tokenizer.mask_token_id
+        with torch.inference_mode():
+            logits_BLV = self.model(**inputs).logits
+        rows = torch.arange(len(texts), device=logits_BLV.device)
+        logits_BV = logits_BLV[rows, hidden_BL.int().argmax(1)]
+        codes_BT = logits_BV.topk(min(top, logits_BV.shape[1])).indices.tolist()
+        return [
+            codes if is_visible else [] for codes, is_visible in zip(codes_BT, hidden_BL.any(1).tolist(), strict=True)
+        ]
+
+    def _word(self, code: int, first: bool) -> str:
+        """Return a token as a word; "" for a word's continuation and for the model's special tokens."""
+        token = self.tokenizer.convert_ids_to_tokens(code) or ""
+        goes_on = self.spaced and not first and not token.startswith(SPACES)
+        if goes_on or token.startswith(CONTINUED) or code in self.tokenizer.all_special_ids:
+            return ""
+        return self.tokenizer.decode([code]).strip()

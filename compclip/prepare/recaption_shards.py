@@ -1,0 +1,205 @@
+"""Make the samples of a data set from a source and a captioner, shard by shard: the stage `recaption`.
+
+A source that lists its pictures in one file is cut into shards here; of a source that comes in tars, each is a shard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
+from compclip.base.surrogates import replace_lone
+from compclip.config import released_lists
+from compclip.config.released_lists import Captions
+from compclip.config.sections import Data
+from compclip.config.servers import Server
+from compclip.data.sample import Sample
+from compclip.prepare import caption_join, file_listing, negative_images, sample_cleaning, shard_writer
+from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
+from compclip.text import sentence_splitter
+
+NEW_BLOCK = "new.arrow"
+LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives")  # keys that `recaption` ignores
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """The input of one shard: a block of samples that was copied, or a file of the source (`own`)."""
+
+    path: str
+    own: bool = False
+    limit: int = 0  # samples; 0: all
+
+
+def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[list[ShardTask], Counter]:
+    """Return the shards of a data set, and what was counted while it was cut. `options`: the captioner's Config.
+
+    Raises UserError for a picture outside of `cfg.images`, before one is opened.
+    """
+    source, counts = plugins.load_plugin(plugins.SOURCES, cfg.source), Counter[str]()
+    source_parts = _source_files(source, cfg) if hasattr(source, "parts") else _copy_blocks(source, cfg, blocks, counts)
+    captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
+    captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
+    negatives = negative_images.iterate_inputs(released_lists.negative_images_config(cfg))
+    inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives)
+    decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
+    for name in LATER_STAGES:
+        decided_by.pop(name)
+    if isinstance(options, Server):
+        decided_by["options"] = options.deciding
+    tasks = [
+        ShardTask.create(
+            shard_writer.shard_name(index), vars(source_part), decided_by | {"part": source_part.limit, "stamp": stamp}
+        )
+        for index, (source_part, stamp) in enumerate(source_parts)
+    ]
+    return tasks, counts
+
+
+def _hash_stamps(paths: Iterable[str]) -> str:
+    """Return a hash of the names, sizes and times of files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            status = os.stat(path)
+            digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\n".encode())
+        except (OSError, ValueError):
+            digest.update(f"{path!a} missing\n".encode())
+    return digest.hexdigest()
+
+
+def _source_files(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
+    """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
+    paths, remaining = source.parts(cfg), cfg.limit
+    if not cfg.images_outside:
+        sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
+    for path in paths:
+        if not cfg.limit:
+            yield SourcePart(path, own=True), _hash_stamps([path])
+        elif remaining > 0:
+            yield SourcePart(path, own=True, limit=remaining), _hash_stamps([path])
+            remaining -= sum(1 for _ in itertools.islice(source.records(cfg, Counter(), path), remaining))
+
+
+def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Iterator[tuple[SourcePart, str]]:
+    """Copy the samples of a source into files of `shard_writer.ROWS` samples, and give these.
+
+    A file is named after its content: a running task goes on reading the samples that it was sent for.
+    """
+    samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
+    if not cfg.images_outside:
+        samples = sample_cleaning.check_samples(samples, cfg.images, cfg.path)
+    image_hashes = array("Q")
+    while block := list(itertools.islice(samples, shard_writer.ROWS)):
+        shard_writer.save_samples(folder / NEW_BLOCK, block)
+        content = fingerprint(folder / NEW_BLOCK)
+        path = os.path.join(folder, f"{content[:32]}.arrow")
+        os.replace(folder / NEW_BLOCK, path)
+        digests = (hashlib.blake2b(sample.image.encode(), digest_size=8).digest() for sample in block)
+        image_hashes.extend(int.from_bytes(digest, "little") for digest in digests)
+        yield SourcePart(path), content + _hash_stamps(sample.image for sample in block)
+    if image_hashes:
+        counts["duplicate_images"] += len(image_hashes) - len(np.unique(np.frombuffer(image_hashes, np.uint64)))
+
+
+@contextlib.contextmanager
+def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[WriteShard]:
+    """Give the function that writes a shard; the captioner is opened once for all shards.
+
+    `captions` is a list whose captions replace the samples' before the captioner sees them.
+    """
+    source, captioner = (
+        plugins.load_plugin(plugins.SOURCES, cfg.source),
+        plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner),
+    )
+    with (
+        captioner.opened(cfg, options) as caption,
+        caption_join.open_optional_list(captions) as caption_list,
+        negative_images.open_joiner(released_lists.negative_images_config(cfg)) as join_negatives,
+    ):
+
+        def write(task: ShardTask, path: Path) -> ShardResult:
+            source_part, counts, metadata = SourcePart(**task.inputs), Counter[str](), {}
+            samples: Iterable[Sample]
+            if source_part.own:
+                records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
+                samples = sample_cleaning.clean_captions(records, counts)
+            else:
+                samples = shard_writer.load_samples(Path(source_part.path))
+            if caption_list:
+                samples, join_counts, rows = caption_list.replace_captions(samples)
+                counts.update(join_counts)
+                metadata = caption_join.pack_row_numbers(rows)
+            measured = sample_cleaning.measure_images(samples, counts)
+            captioned = join_negatives(_caption(measured, caption, task.name, cfg, counts), counts)
+            shard_writer.save_samples(path, captioned, metadata)
+            return ShardResult(len(captioned), sum(len(s.captions) for s in captioned), dict(counts))
+
+        yield write
+
+
+def can_share_machine(cfg: Data) -> bool:
+    """Return whether several processes may caption: not where each would load a model, or ask the same server."""
+    return bool(getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "SIDE_BY_SIDE", False))
+
+
+def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:
+    """Return samples with the captioner's captions, without openings like "This picture shows:" (CLIC B.1)."""
+    if samples:
+        samples, caption_counts = caption(samples, shard)
+        counts.update(caption_counts)
+    samples, repaired_captions = _map_captions(samples, replace_lone)
+    samples, openings_dropped = _map_captions(samples, sentence_splitter.CLEAN[cfg.openings])
+    if cfg.captions_each:
+        counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
+        samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
+    long_enough = with_sentences(samples, cfg.min_sentences)
+    counts.update(captioned=len(samples), kept=len(long_enough))
+    counts.update(repaired_captions=repaired_captions, openings_dropped=openings_dropped)
+    return long_enough
+
+
+def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[Sample], int]:
+    """Return samples with changed captions, and how many of these differ."""
+    changed = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
+    pairs = ((a, b) for s, c in zip(samples, changed, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
+    return changed, sum(a != b for a, b in pairs)
+
+
+def with_sentences(samples: list[Sample], minimum: int) -> list[Sample]:
+    """Return the samples whose captions have together at least `minimum` sentences of 4 to 34 words (CLIC B.1)."""
+    if not minimum:
+        return samples
+    sentences_of = sentence_splitter.training_sentences
+    return [s for s in samples if sum(len(sentences_of(caption)) for caption in s.captions) >= minimum]
+
+
+def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:
+    """Return the counts as counts.json has them. Raises UserError where no sample is left, with the reason."""
+    counts = Counter(counts)
+    captioned, long_enough = counts.pop("captioned", 0), counts.pop("kept", 0)
+    if not counts["samples"]:
+        dropped = [f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images"]
+        raise UserError(
+            f"no sample is left of {counts['images']} ({', '.join(dropped) or 'no records'}); check this data's path, "
+            "images and split"
+        )
+    if not captioned:
+        raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
+    if not long_enough:
+        raise UserError(f"data with source {cfg.source!r}: no picture has min_sentences={cfg.min_sentences}; lower it")
+    summary = {name: n for name, n in sorted(counts.items()) if n} | {"openings_dropped": counts["openings_dropped"]}
+    return summary | ({"few_sentences": captioned - long_enough} if cfg.min_sentences else {})

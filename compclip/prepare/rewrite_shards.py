@@ -1,0 +1,211 @@
+"""Have language models rewrite captions: the stage `rewrite`.
+
+They write hard positives (Hard Positives, supplementary D), and a masked model replaces words. A shard of
+data/<name>/rewrites/ has a row for each different caption of its samples, "" where there is no rewrite; `annotate` adds
+these to the caption. A data set without `rewriter`, `rewrites` and `masked` has no such shards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from compclip.base.errors import one_line
+from compclip.config.released_lists import MaskedSection, ReleasedRewrites
+from compclip.config.sections import Data
+from compclip.config.servers import KINDS, Rewriter
+from compclip.data.shard_files import SAMPLES, Manifest, read_batch
+from compclip.llm import answer_cache, chat_client, local_server
+from compclip.llm.answer_cache import Answer
+from compclip.llm.chat_question import Question
+from compclip.prepare import file_listing, mask_filling, released_hard_positives, shard_writer
+from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
+from compclip.text import word_edits
+from compclip.text.annotation import SEPARATOR
+
+FOLDER = "rewrites"  # of a data set
+SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
+MASKED = "masked"  # a column where a masked model was asked: positions, and joined words
+WORDS = pa.field(MASKED, pa.list_(pa.struct([("start", pa.int32()), ("words", pa.string())])))
+
+# Supplementary D.1, as printed
+PROMPTS = {
+    "replace": "Replace one word in this sentence with a synonym, without changing the meaning of the sentence. Only "
+    "output the changed sentence. {example}",
+    "swap": 'Swap the words around the word "and" in a sentence without changing the meaning. Only respond with the '
+    "changed sentence. "
+    "Input: three giraffes and two antelope Output: two antelopes and three giraffes "
+    "Input: a blue and white stained glass clock shows the time "
+    "Output: a white and blue stained glass clock shows the time "
+    "Input: a mixture of rice and broccoli are put together "
+    "Output: a mixture of broccoli and rice are put together "
+    "Input: a bathroom with a sink, toilet and shower Output: a bathroom with a sink, shower and toilet "
+    "Input: there is a man wearing glasses and holding a wine bottle "
+    "Output: there is a man holding a wine bottle and wearing glasses "
+    "Input: {example} Output:",
+}
+_AND = re.compile(r"\band\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """The rewrites of a caption, "" where none is usable. `masked`: a token's first character, and its words."""
+
+    swap: str = ""
+    replace: str = ""
+    masked: mask_filling.MaskedWords = ()
+
+
+def rewrite_tasks(
+    folder: Path,
+    samples: Manifest,
+    cfg: Rewriter | ReleasedRewrites | None,
+    code: str,
+    masked: MaskedSection | None = None,
+) -> list[ShardTask]:
+    """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`."""
+    decided_by: dict = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
+    if isinstance(cfg, ReleasedRewrites):
+        files = released_hard_positives.input_files(cfg)
+        decided_by["reads"] = [file for name in files for file in file_listing.iterate_files(name)]
+    if masked:
+        decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
+    tasks = []
+    for shard in samples.shards if cfg or masked else ():
+        inputs = {"samples": str(folder / SAMPLES / f"{shard.name}.arrow")}
+        tasks.append(ShardTask.create(shard.name, inputs, decided_by | {"samples": shard.sha256}))
+    return tasks
+
+
+@contextlib.contextmanager
+def open_rewriter(
+    cfg: Rewriter | ReleasedRewrites | None, data: Data, masked: MaskedSection | None = None
+) -> Iterator[WriteShard]:
+    """Give the function that rewrites every caption of a shard, or finds its released rewrites; counts by kind.
+
+    A model's answers are cached in one file per shard. `masked` is a model that is asked for words as well.
+    """
+    with _open_source(cfg, data) as (kinds, write_kind):
+        fill = mask_filling.open_model(masked) if masked else None
+
+        def write(task: ShardTask, path: Path) -> ShardResult:
+            samples = shard_writer.load_samples(Path(task.inputs["samples"]))
+            captions = list(dict.fromkeys(caption for sample in samples for caption in sample.captions))
+            rewrites: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+            counts = Counter[str]()
+            for kind in kinds:
+                rewrites[kind], kind_counts = write_kind(kind, captions, task.name)
+                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+            columns = [captions, *([rewrites[kind].get(caption, "") for caption in captions] for kind in KINDS)]
+            batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+            if fill:
+                words, fill_counts = fill(captions)
+                rows = [[{"start": start, "words": SEPARATOR.join(w)} for start, w in caption] for caption in words]
+                batch = batch.append_column(WORDS, pa.array(rows, WORDS.type))
+                counts.update({f"{MASKED}/{name}": n for name, n in fill_counts.items()})
+            shard_writer.write_batch(path, batch, compressed=True)
+            return ShardResult(len(samples), len(captions), dict(counts))
+
+        yield write
+
+
+WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # of a kind, captions and their shard
+
+
+@contextlib.contextmanager
+def _open_source(
+    cfg: Rewriter | ReleasedRewrites | None, data: Data
+) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
+    """Give the kinds of hard positives that are written, and the function that writes one kind."""
+    if cfg is None:
+        yield (), lambda kind, captions, shard: ({}, Counter())
+        return
+    if isinstance(cfg, ReleasedRewrites):
+        kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
+        with released_hard_positives.open_rewrites(cfg) as find:
+            yield kinds, lambda kind, captions, shard: _find_released(kind, captions, find)
+        return
+    folder, rewriter = answer_cache.cache_folder(cfg.cache, data), cfg
+    with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
+
+        def write_kind(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
+            is_swap = kind == "swap"
+            texts = [c for c in captions if can_swap(c, rewriter.swap_words_below)] if is_swap else captions
+            max_tokens = rewriter.swap_max_tokens if is_swap else rewriter.replace_max_tokens
+            questions = [Question(build_prompt(kind, text), max_tokens=max_tokens) for text in texts]
+            replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
+            rewrites, counts = {}, replies.counts + Counter(not_asked=len(captions) - len(texts))
+            for caption, answer in zip(texts, replies.answers, strict=True):
+                if answer is not None:
+                    text, fault = check_rewrite(kind, caption, answer)
+                    counts[fault or "usable"] += 1
+                    if not fault:
+                        rewrites[caption] = text
+            return rewrites, counts
+
+        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write_kind
+
+
+def _find_released(
+    kind: str, captions: list[str], find: released_hard_positives.FindRewrites
+) -> tuple[dict[str, str], Counter]:
+    """Return usable rewrites by caption, of the released ones; they are checked as a model's answers are."""
+    rewrites, counts = {}, Counter[str]()
+    for caption, texts in zip(captions, find(captions), strict=True):
+        answer = Answer(texts.get(kind, ""))
+        text, fault = check_rewrite(kind, caption, answer) if kind in texts else ("", "not_released")
+        counts[fault or "usable"] += 1
+        if not fault:
+            rewrites[caption] = text
+    return rewrites, counts
+
+
+def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
+    """Return the counts by kind, as rewrite_counts.json has them."""
+    kinds: dict[str, dict[str, float]] = {}
+    for name, number in sorted(counts.items()):
+        kind, _, outcome = name.partition("/")
+        kinds.setdefault(kind, {})[outcome] = number
+    return {"captions": captions} | {kind: kinds[kind] for kind in (*KINDS, MASKED) if kind in kinds}
+
+
+def load_rewrites(path: Path) -> dict[str, Rewrites]:
+    """Return the rewrites of a shard by caption. Raises UserError for a missing or damaged file."""
+    rewrites = {}
+    for row in read_batch(path, "rewrite").to_pylist():
+        positions = row.get(MASKED) or ()
+        masked = tuple((p["start"], tuple(filter(None, p["words"].split(SEPARATOR)))) for p in positions)
+        rewrites[row["caption"]] = Rewrites(row["swap"], row["replace"], masked)
+    return rewrites
+
+
+def build_prompt(kind: str, caption: str) -> str:
+    """Return the prompt of D.1 with this caption as its example."""
+    return PROMPTS[kind].replace("{example}", one_line(caption))
+
+
+def can_swap(caption: str, words_below: int) -> bool:
+    """Return whether D.2 asks for a SWAP: the caption has the word "and" and fewer than `words_below` words."""
+    return bool(_AND.search(caption)) and len(caption.split()) < words_below
+
+
+def check_rewrite(kind: str, caption: str, answer: Answer) -> tuple[str, str]:
+    """Return the rewrite and "", or the reason not to use it.
+
+    Reasons: "unfinished", "chatter" (more than a sentence), "unchanged".
+    """
+    text = re.sub(r"^output:\s*", "", answer.text.strip(), flags=re.IGNORECASE)
+    if len(text) > 1 and text[0] == text[-1] == '"' and not caption.startswith('"'):
+        text = text[1:-1].strip()
+    if answer.cut_short:
+        return text, "unfinished"
+    long = len(text.split()) > 2 * len(caption.split()) + 2
+    if not text or "\n" in text or long or (kind == "swap" and not _AND.search(text)):
+        return text, "chatter"
+    return text, "unchanged" if word_edits.equal_ignoring_case(text.rstrip("."), caption.rstrip(".")) else ""

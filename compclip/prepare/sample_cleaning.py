@@ -1,0 +1,135 @@
+"""Clean the samples of a source: mend captions, check and measure pictures, count what is dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from compclip.base.errors import UserError
+from compclip.base.surrogates import has_lone, replace_lone
+from compclip.data import images
+from compclip.data.sample import ImageLocation, Sample
+
+LONG_WORDS = 1000  # a caption with more words is kept and counted
+HEAD = 1 << 14  # bytes of a picture that are read for its size and its checksum
+THREADS = 4  # that wait for a disk
+
+
+def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
+    """Give the samples with each caption on one line and halves of surrogate pairs replaced in all texts.
+
+    Dropped and counted: empty captions, pictures whose name no file can have. Kept and counted: long captions,
+    duplicates of a picture, repaired ones.
+    """
+    for sample in samples:
+        counts["images"] += 1
+        if has_lone(sample.image):
+            counts["unreadable_image"] += 1
+            continue
+        captions = [caption for text in sample.captions if (caption := " ".join(text.split()))]
+        counts["empty_captions"] += len(sample.captions) - len(captions)
+        counts["duplicate_captions"] += len(captions) - len(set(captions))
+        counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in captions)
+        counts["repaired_captions"] += sum(map(has_lone, captions))
+        yield replace(
+            sample,
+            id=replace_lone(sample.id),
+            captions=tuple(map(replace_lone, captions)),
+            url=replace_lone(sample.url),
+            sha256=replace_lone(sample.sha256),
+        )
+
+
+def measure_images(samples: Iterable[Sample], counts: Counter) -> list[Sample]:
+    """Return the samples with the sizes and checksums of their pictures, each of which is opened once.
+
+    Dropped and counted: missing and unreadable pictures, pictures without a caption.
+    """
+    measured = []
+    with ThreadPoolExecutor(THREADS) as pool:
+        for result in pool.map(_measure, samples):
+            if isinstance(result, str):
+                counts[result] += 1
+            else:
+                measured.append(result)
+    counts["samples"] += len(measured)
+    return measured
+
+
+def _measure(sample: Sample) -> Sample | str:
+    """Return the measured sample, or the reason to drop it."""
+    try:
+        width, height, head = read_image_header(sample.picture)
+    except images.ImageError as error:
+        return f"{error.reason}_image"
+    except OSError:  # removed in the meantime
+        return "missing_image"
+    if not sample.captions:
+        return "no_caption"
+    return replace(sample, width=width, height=height, head=head)
+
+
+def read_image_header(location: ImageLocation) -> tuple[int, int, int]:
+    """Return width, height and checksum of a picture. Raises ImageError, or OSError where it goes in the meantime."""
+    head = images.read_bytes(location, HEAD)
+    width, height = images.read_size(location, head)
+    return width, height, checksum(location.length or os.stat(location.path).st_size, head)
+
+
+def checksum(length: int, head: bytes) -> int:
+    """Return a hash of a picture's length and its first `HEAD` bytes."""
+    return int.from_bytes(hashlib.blake2b(b"%d " % length + head, digest_size=8).digest(), "little")
+
+
+# --- pictures stay below their folder: a list from elsewhere may name any file, and links lead anywhere --------
+
+
+class ImageFolder:
+    """The folder `images` of a section; `file` is named in errors. Its links are resolved once."""
+
+    def __init__(self, images: str, file: str = "") -> None:
+        self._images, self._file = images, file
+        self._root = os.path.join(os.path.realpath(images), "")
+        self._parents: dict[str, bool] = {}
+
+    def check(self, record: str, path: str) -> None:
+        """Raise UserError where the picture of a record lies outside of the folder, links resolved."""
+        if not self.contains(path):
+            raise UserError(
+                f"{self._file}: record {record[:200]!a}: picture {path!a} lies outside of images={self._images}; "
+                "correct its name, or say images_outside: true in this section if you trust the file"
+            )
+
+    def contains(self, path: str) -> bool:
+        """Return whether a picture is below the folder, or has a name that no file can have: it will be missing."""
+        parent, name = os.path.split(path)
+        try:
+            if parent not in self._parents:
+                self._parents[parent] = self._resolves_below(parent)
+            if name != ".." and not os.path.islink(path):
+                return self._parents[parent]
+            return self._resolves_below(path)
+        except ValueError:
+            return True
+
+    def _resolves_below(self, path: str) -> bool:
+        return os.path.join(os.path.realpath(path), "").startswith(self._root)
+
+
+def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:
+    """Raise UserError for the first of (record, picture's path) that lies outside of the folder `images`."""
+    folder = ImageFolder(images, file)
+    for record, path in pictures:
+        folder.check(record, path)
+
+
+def check_samples(samples: Iterable[Sample], images: str, file: str) -> Iterator[Sample]:
+    """Give the samples as long as their pictures lie in the folder `images`. Raises UserError as `check_images`."""
+    folder = ImageFolder(images, file)
+    for sample in samples:
+        folder.check(sample.id, sample.image)
+        yield sample

@@ -1,0 +1,145 @@
+"""Run `recaption`, `rewrite` or `annotate` for one data set: `--data NAME [--rewrite|--annotate]`.
+
+Each stage works shard by shard and writes what is missing:
+
+    data/<name>/samples/*.arrow samples/manifest.json counts.json              recaption
+    data/<name>/rewrites/*.arrow rewrites/manifest.json rewrite_counts.json    rewrite
+    data/<name>/shards/*.arrow manifest.json nouns.arrow annotation_counts.json, data/fingerprints/<name>.json,
+    data/overlaps/<name>.json                                                  annotate
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from compclip.base import names
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import write_json
+from compclip.base.names import Name
+from compclip.config import grid, plan, read, released_lists
+from compclip.config.requested_shards import ANNOTATE, FOLDER, RECAPTION, REWRITE
+from compclip.config.sections import Data
+from compclip.data import noun_index
+from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_manifest
+from compclip.prepare import (
+    annotate_shards,
+    benchmark_overlap,
+    caption_join,
+    negative_images,
+    noun_index_writer,
+    recaption_shards,
+    released_texts,
+    rewrite_shards,
+    shard_writer,
+)
+from compclip.prepare.shard_work import BLOCKS, ShardWork
+
+FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
+
+
+def plan_work(stage: str, name: Name, cfg: Data, root: Path = Path()) -> ShardWork:
+    """Return the shards that a stage is to write for a data set, and save them for other processes.
+
+    Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
+    """
+    folder, work_folder = root / "data" / name, root / FOLDER / stage / name
+    code, counts = plan.hash_data_code(stage, cfg), Counter[str]()
+    if stage == RECAPTION:
+        tasks, counts = recaption_shards.recaption_tasks(cfg, grid.captioner_config(cfg), code, work_folder / BLOCKS)
+    else:
+        samples = read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
+        if stage == REWRITE:
+            writer, masked = grid.writer_config(cfg), released_lists.masked_config(cfg)
+            tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked)
+        else:
+            is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
+            rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
+            rewrites = read_manifest(rewrites_path, REWRITE) if is_rewritten else Manifest(())
+            texts = released_lists.texts_config(cfg)
+            tasks = annotate_shards.annotation_tasks(folder, samples, rewrites, code, cfg.exclude, texts, cfg.relatives)
+    work = ShardWork(stage, cfg, work_folder, tuple(tasks), counts)
+    work.save()
+    return work
+
+
+def publish(work: ShardWork, folder: Path) -> dict:
+    """Link the shards of a finished stage into data/<name>/, write manifest and counts, and return the counts."""
+    cfg = work.section
+    if work.stage == RECAPTION:
+        manifest, counts = work.publish(folder / SAMPLES)
+        counts.update(caption_join.count_rows(released_lists.captions_config(cfg), map(work.shard_path, work.items)))
+        counts.update(negative_images.count_rows(released_lists.negative_images_config(cfg)))
+        summary = recaption_shards.summarize_counts(cfg, counts)
+        manifest_path, counts_path = folder / SAMPLES / MANIFEST, folder / "counts.json"
+    elif work.stage == REWRITE:
+        manifest, counts = work.publish(folder / rewrite_shards.FOLDER)
+        summary = rewrite_shards.summarize_counts(manifest.captions, counts)
+        manifest_path, counts_path = folder / rewrite_shards.FOLDER / MANIFEST, folder / "rewrite_counts.json"
+    else:
+        manifest, counts = work.publish(folder / SHARDS)
+        if not manifest.samples:
+            raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
+        benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
+        counts.update(released_texts.count_rows(released_lists.texts_config(cfg), map(work.shard_path, work.items)))
+        shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
+        noun_index_writer.write_noun_index(folder / noun_index.FILE, shards)
+        summary = dict(counts)
+        manifest_path, counts_path = folder / MANIFEST, folder / "annotation_counts.json"
+    shard_writer.write_manifest(manifest_path, manifest)
+    write_json(counts_path, summary)
+    if work.stage == ANNOTATE:
+        write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})
+    return summary
+
+
+def _do_nothing(work: ShardWork) -> None:
+    """Do nothing (default callback): no other machine writes shards."""
+
+
+def run_stage(
+    stage: str,
+    name: Name,
+    cfg: Data,
+    root: Path = Path(),
+    before: Callable[[ShardWork], None] = _do_nothing,
+    after: Callable[[ShardWork], None] = _do_nothing,
+) -> dict:
+    """Write a stage's missing shards, one process per core, publish all, and return the counts.
+
+    `before` is called once the missing shards are known, `after` once all are published.
+    """
+    work = plan_work(stage, name, cfg, root)
+    before(work)
+    work.complete(os.cpu_count() or 1)
+    counts = publish(work, root / "data" / name)
+    after(work)
+    return counts
+
+
+def main(argv: list[str], run: Callable[[str, Name, Data], dict] = run_stage) -> int:
+    """Prepare one data set of params.yaml."""
+    description = __doc__.splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_stages", description=description)
+    parser.add_argument("--data", required=True)
+    stage = parser.add_mutually_exclusive_group()
+    stage.add_argument("--rewrite", dest="stage", action="store_const", const=REWRITE, default=RECAPTION)
+    stage.add_argument("--annotate", dest="stage", action="store_const", const=ANNOTATE)
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    args = parser.parse_args(argv)
+    name = names.parse_name(args.data, "--data")
+    params = read.load_params(args.params, args.overrides)
+    if name not in params.data:
+        raise unknown("data", name, params.data)
+    print(json.dumps(run(args.stage, name, params.data[name])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,34 @@
+"""Read Karpathy's splits: one JSON with images, their split and sentences (dataset_coco.json, …)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
+from compclip.prepare.sources import require_field
+
+MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
+
+
+def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
+    """Give samples of `cfg.split` (train includes restval). Raises UserError for missing fields and unknown splits."""
+    images = require_field(read_json(cfg.path), "images", cfg.path, list)
+    splits = [require_field(image, "split", f"{cfg.path}: image {i}") for i, image in enumerate(images)]
+    accepted_splits = MERGED.get(cfg.split, (cfg.split,))
+    if not any(split in accepted_splits for split in splits):
+        raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
+    for i, (image, split) in enumerate(zip(images, splits, strict=True)):
+        if split in accepted_splits:
+            yield _build_sample(image, f"{cfg.path}: image {i}", cfg)
+
+
+def _build_sample(image: dict, where: str, cfg: Data) -> Sample:
+    name = require_field(image, "filename", where)
+    folder = require_field(image, "filepath", where) if "filepath" in image else ""
+    texts = [require_field(sentence, "raw", where) for sentence in require_field(image, "sentences", where, list)]
+    return Sample(Path(name).stem, str(Path(cfg.images) / folder / name), tuple(texts), cfg.split)

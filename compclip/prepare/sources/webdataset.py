@@ -1,0 +1,107 @@
+"""Read web data in tars, in place: as img2dataset writes them by default, and as pixparse/cc12m-wds has them.
+
+    source: webdataset
+    path: data/cc12m        a folder with *.tar, at any depth, or one tar
+    images: data/cc12m
+
+A tar is a shard. A sample is 000170003.jpg with its caption in 000170003.txt, or in `caption` of 000170003.json, whose
+`url` and `sha256` are kept; or 7.image with 7.caption, as in TripletData. Of further members those are noted that the
+section names: `members: [neg_caption]`, `negative_images: {member: neg_image}`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from compclip.base import json_text
+from compclip.base.errors import UserError
+from compclip.config import released_lists
+from compclip.config.sections import Data
+from compclip.data import tar_members
+from compclip.data.sample import Sample, SampleMember
+from compclip.data.tar_members import DamagedTar, TarMember, TarSample
+
+SUFFIXES = ("jpg", "jpeg", "png", "webp", "image")
+TEXTS = ("txt", "caption")
+MEMBERS = True  # further ones may be named
+MAX_TEXT_BYTES = 1 << 20  # of a caption's file
+COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
+def parts(cfg: Data) -> list[str]:
+    """Return the tars, sorted by path. Raises UserError where there is none, or only compressed ones."""
+    path = Path(cfg.path)
+    tars = [path] if path.is_file() else sorted(p for p in path.rglob("*.tar") if p.is_file())
+    if not tars:
+        packed = next((p for p in path.rglob("*") if p.name.endswith(COMPRESSED)), None)
+        if packed:
+            raise UserError(f"{packed}: compressed, and pictures are read from where they lie; unpack it to a .tar")
+        raise UserError(f"{path}: no *.tar there; download with img2dataset --output_format webdataset")
+    return [str(p) for p in tars]
+
+
+def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
+    """Give the samples of a tar. Counted: missing pictures, repeated keys, unusable texts, damage."""
+    keys, stem = set[str](), Path(part).stem
+    try:
+        for group in tar_members.iterate_samples(part):
+            counts["duplicate_keys"] += len(group.repeated) + (group.key in keys)
+            if group.key not in keys:
+                keys.add(group.key)
+                yield from _build_sample(group, part, stem, cfg, counts)
+    except DamagedTar:
+        counts["damaged_tars"] += 1
+
+
+def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
+    picture = next((group.members[s] for s in SUFFIXES if s in group.members), None)
+    if picture is None:
+        counts["no_picture"] += 1
+        return
+    if not picture.size:
+        counts["unreadable_image"] += 1
+        return
+    metadata = _read_json(group, tar)
+    text = next((group.members[s] for s in TEXTS if s in group.members), None)
+    captions = _read_captions(text, metadata, tar, counts)
+    url, sha256 = (value if isinstance(value := metadata.get(name), str) else "" for name in ("url", "sha256"))
+    members = [(name, group.members[name]) for name in released_lists.tar_members(cfg) if name in group.members]
+    yield Sample(
+        f"{stem}/{group.key}",
+        tar,
+        captions,
+        cfg.split,
+        offset=picture.offset,
+        length=picture.size,
+        url=url,
+        sha256=sha256,
+        members=tuple(SampleMember(name, member.offset, member.size) for name, member in members if member.size),
+    )
+
+
+def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
+    """Return the content of the sample's .json, nothing where it cannot be read."""
+    member = group.members.get("json")
+    raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES) if member else None
+    try:
+        content = json_text.parse_json((raw or b"{}").decode("utf-8"), tar)
+    except (UserError, UnicodeDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _read_captions(member: TarMember | None, metadata: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
+    if member is None:
+        return (metadata["caption"],) if isinstance(metadata.get("caption"), str) else ()
+    raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES)
+    if raw is None:
+        counts["unreadable_captions"] += 1
+        return ()
+    try:
+        return (raw.decode("utf-8"),)
+    except UnicodeDecodeError:
+        counts["invalid_utf8_captions"] += 1
+        return ()

@@ -1,0 +1,163 @@
+"""Which published numbers have a method in the grids and a metric of ours: `compclip report published`.
+
+Writes coverage.md beside the papers' tables (experiments/published). A number has a home where its method, variant
+included, stands in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, and
+columns.yaml what a column is and how it differs from ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from compclip.base import plugins, yaml_text
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic
+from compclip.config.validation import load_section
+from compclip.report import published_numbers
+from compclip.report.published_numbers import PublishedNumber
+from compclip.report.tables import SUMMARIES, SUMMARY
+
+FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
+FILE, REASONS = "coverage.md", "reasons.yaml"
+COLUMNS = """## By column
+
+What each column of the tables is among our metrics (`columns.yaml`). Where nothing is told, no difference is known. A
+tie is wrong here, or the first candidate's by `evaluate.ties: first`.
+"""
+HEAD = """# Which published numbers have a method in the grids
+
+Written by `python -m compclip report published`; not by hand. A method is trained by its file in `compclip/methods`;
+`released.*` are the authors' own checkpoints, which are scored (docs/released.md).
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the tables anew. Raises UserError for a row or column that has neither a match nor a reason."""
+    if argv:
+        raise UserError(f"report published: {argv[0]!r}: takes no arguments; leave it out")
+    write_atomic(FOLDER / FILE, format_coverage(FOLDER, read_grid_methods()).encode())
+    print(FOLDER / FILE)
+    return 0
+
+
+def format_coverage(folder: Path, methods: Collection[str]) -> str:
+    """Format coverage.md. Raises UserError for a row that has neither a method nor a reason, and such a column."""
+    numbers, notes = published_numbers.read_numbers(folder), read_column_notes(folder / NOTES_FILE)
+    matched = format_column_table(numbers, notes, plugins.list_plugins(plugins.BENCHMARKS))
+    by_method = format_method_coverage(numbers, methods, read_reasons(folder / REASONS))
+    return by_method + "\n".join(["", COLUMNS, *matched, ""])
+
+
+def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
+    """Read methods and variants that a grid declares."""
+    methods = set()
+    for path in [*sorted(grids.glob("*.yaml")), params]:
+        declared = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold a grid"), str(path)).get("methods")
+        for name, raw in (declared if isinstance(declared, dict) else {}).items():
+            variants = raw.get("variants") if isinstance(raw, dict) else None
+            methods |= {str(name), *(f"{name}.{variant}" for variant in variants or {})}
+    return methods
+
+
+def read_reasons(path: Path) -> dict[str, str]:
+    """Read why a row, or a method, is in no grid, by its name."""
+    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold reasons, as `name: reason`"), str(path))
+    return {str(name): str(reason) for name, reason in raw.items()}
+
+
+def format_method_coverage(numbers: Sequence[PublishedNumber], methods: Collection[str], why: Mapping[str, str]) -> str:
+    """Format the part on methods. Raises UserError for a row that has neither a method nor a reason."""
+    home = Counter(n.paper for n in numbers if n.method in methods)
+    total = Counter(n.paper for n in numbers)
+    lines = [f"| {paper} | {total[paper]} | {home[paper]} | {total[paper] - home[paper]} |" for paper in total]
+    lines.append(f"| all | {total.total()} | {home.total()} | {total.total() - home.total()} |")
+    head = ["| paper | numbers | with a method | without |", "|---|---:|---:|---:|"]
+    count = Counter(n.method for n in numbers if n.method in methods)
+    by_method = ["| method | numbers |", "|---|---:|", *(f"| {name} | {count[name]} |" for name in sorted(count))]
+    return "\n".join([HEAD, *head, *lines, "", "## By method", "", *by_method, "",
+                      "## Without a method", "", *_tabulate_without_method(numbers, methods, why)]) + "\n"  # fmt: skip
+
+
+def _tabulate_without_method(
+    numbers: Sequence[PublishedNumber], methods: Collection[str], why: Mapping[str, str]
+) -> list[str]:
+    count = Counter((n.paper, n.row, n.method) for n in numbers if n.method not in methods)
+    lines = ["| paper | row | numbers | why |", "|---|---|---:|---|"]
+    for (paper, row, method), n in count.items():
+        reason = why.get(method) or why.get(f"{paper}: {row}") or why.get(row)
+        if not reason:
+            raise UserError(f"{paper}: {row}: has no method in a grid and no reason; give it one in {REASONS}")
+        lines.append(f"| {paper} | {row} | {n} | {reason} |")
+    return lines
+
+
+NOTES_FILE = "columns.yaml"
+COLUMNS_HEAD = ["| paper | tables | its column | our metric | what differs |", "|---|---|---|---|---|"]
+ColumnKey = tuple[str, str]  # paper and column
+
+
+@dataclass(frozen=True)
+class ColumnNotes:
+    """How columns are printed by paper and column; what differs, and why a column is none of ours, by pattern.
+
+    A pattern is `paper: column`, in which * stands for anything.
+    """
+
+    printed: Mapping[str, Mapping[str, str]]
+    differs: Mapping[str, str]
+    none: Mapping[str, str]
+
+
+def read_column_notes(path: Path) -> ColumnNotes:
+    """Read the facts about columns. Raises UserError for a file of another form."""
+    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must map printed, differs and none"), str(path))
+    return load_section(ColumnNotes, raw, str(path))
+
+
+def format_column_table(
+    numbers: Sequence[PublishedNumber], notes: ColumnNotes, benchmarks: Collection[str]
+) -> list[str]:
+    """Format a line for each column of each paper, those of one paper together, in the order of the transcription.
+
+    Raises UserError for a column whose print is not told, and for one that is no metric of ours without a reason.
+    """
+    tables_by_column: dict[ColumnKey, dict[str, None]] = {}
+    for n in numbers:
+        tables_by_column.setdefault((n.paper, n.column), {})[n.table] = None
+    return COLUMNS_HEAD + [
+        _column_line(key, list(tables), notes, benchmarks) for key, tables in tables_by_column.items()
+    ]
+
+
+def _column_line(key: ColumnKey, tables: Sequence[str], notes: ColumnNotes, benchmarks: Collection[str]) -> str:
+    paper, column = key
+    printed = notes.printed.get(paper, {}).get(column)
+    if printed is None:
+        raise UserError(f"{paper}: {column}: no word of how it is printed; give it one in {NOTES_FILE}: printed")
+    if reasons := match_patterns(notes.none, key):
+        metric = f"none: {reasons[0]}"
+    elif find_benchmark(column, benchmarks):
+        metric = f"`{column}`"
+    else:
+        raise UserError(f"{paper}: {column}: is no metric of ours; say why in {NOTES_FILE}: none, or add the benchmark")
+    return f"| {paper} | {', '.join(tables)} | {printed} | {metric} | {'; '.join(match_patterns(notes.differs, key))} |"
+
+
+def match_patterns(text_by_pattern: Mapping[str, str], key: ColumnKey) -> list[str]:
+    """Return the texts of the patterns that fit a paper's column."""
+    return [text for pattern, text in text_by_pattern.items() if fnmatchcase(": ".join(key), pattern)]
+
+
+def find_benchmark(column: str, benchmarks: Collection[str]) -> str:
+    """Find the module that measures a column, by its benchmark's name or the longest prefix; empty for none.
+
+    Several sections of params.yaml may use one module: `retrieval_coco`. The report's own means are `summary`.
+    """
+    name, _, metric = column.partition("/")
+    if name == SUMMARY:
+        return SUMMARY if metric in SUMMARIES else ""
+    return max((b for b in benchmarks if name == b or name.startswith(f"{b}_")), key=len, default="")

@@ -1,0 +1,248 @@
+"""The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
+
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit; values as printed. A row without a
+method is a model that we do not train: it is kept for the sums and left out of the comparison.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_text
+from compclip.config.cell import PRETRAINED
+from compclip.report.table_formats import format_number
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+
+FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
+UNITS = ("percent", "score")  # a score is a cosine
+TOLERANCE = 0.5  # percentage points between two measurements of the same weights; their printed digits are 0.1
+RELEASED = "released."  # what others' checkpoints are called in a grid
+KINDS = {  # endings of the printed columns whose mean stands for a summary column that the table does not print
+    "summary/ZS": ("/top_1",),
+    "summary/I2T": ("/i2t_recall_at_1", "/i2t_recall_at_5"),
+    "summary/T2I": ("/t2i_recall_at_1", "/t2i_recall_at_5"),
+}
+
+
+@dataclass(frozen=True)
+class PublishedNumber:
+    """One printed number of a paper, `value` as it stands there, in `unit`."""
+
+    paper: str
+    table: str
+    row: str
+    method: str
+    backbone: str
+    data: str
+    benchmark: str
+    metric: str
+    value: str
+    unit: str = "percent"
+
+    @property
+    def column(self) -> str:
+        """The report's column that it belongs to."""
+        return f"{self.benchmark}/{self.metric}"
+
+    @property
+    def model(self) -> tuple[str, str, str, str]:
+        """Which row of its table: row, method, backbone, data."""
+        return self.row, self.method, self.backbone, self.data
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One row of the comparison: a paper's, or ours below it; changes are against the same table's pretrained row."""
+
+    source: str
+    label: str
+    ours: bool
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PaperComparison:
+    """A paper's table: its columns that we measure too, its rows and ours method by method."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[ComparisonRow, ...]
+
+
+def read_numbers(folder: Path) -> list[PublishedNumber]:
+    """Read all numbers of the folder's CSV files. Raises UserError naming file and line of a bad one."""
+    return [n for path in sorted(folder.glob("*.csv")) for n in _read_file(path)]
+
+
+def _read_file(path: Path) -> list[PublishedNumber]:
+    rows = csv.DictReader(read_text(path).splitlines())
+    if absent_fields := [f for f in FIELDS if f not in (rows.fieldnames or ())]:
+        raise UserError(f"{path}: no column {absent_fields[0]!r}; the first line must name {', '.join(FIELDS)}")
+    return [_parse_number(path, line, row) for line, row in enumerate(rows, 2)]
+
+
+def _parse_number(path: Path, line: int, row: dict[str, str]) -> PublishedNumber:
+    fields = {f: (row[f] or "").strip() for f in FIELDS}
+    try:
+        float(fields["value"])
+    except ValueError as error:
+        raise UserError(f"{path}: line {line}: value={row['value']!r} is not a number; write it as printed") from error
+    if fields["unit"] not in UNITS:
+        raise UserError(f"{path}: line {line}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
+    return PublishedNumber(**fields)
+
+
+def group_by_model(numbers: Sequence[PublishedNumber]) -> dict[tuple[str, str, str, str], dict[str, PublishedNumber]]:
+    """Group numbers by model, that is by row of a table: column -> number."""
+    rows: dict[tuple[str, str, str, str], dict[str, PublishedNumber]] = {}
+    for n in numbers:
+        rows.setdefault(n.model, {})[n.column] = n
+    return rows
+
+
+def list_printed_differences(
+    numbers: Sequence[PublishedNumber], paper: str, table: str, left: str, right: str, column: str
+) -> list[float]:
+    """List left - right in a paper's table, as printed, once for each pair of rows of one backbone and data set.
+
+    The pretrained model fits every data set; where `table` has no row of `right`, the paper's other tables serve. A
+    method that the paper did not train is its authors' checkpoint, `released.<method>`.
+    """
+    paper_numbers = [n for n in numbers if n.paper == paper]
+    trained = {n.method for n in paper_numbers}
+    left, right = (name if name in trained else f"{RELEASED}{name}" for name in (left, right))
+    here = group_by_model([n for n in paper_numbers if n.table == table])
+    base = here if any(model[1] == right for model in here) else group_by_model(paper_numbers)
+    pairs = [
+        (a, b) for m, a in here.items() for n, b in base.items()
+        if (m[1], n[1]) == (left, right) and m[2] == n[2] and (m[3] == n[3] or right == PRETRAINED)
+    ]  # fmt: skip
+    values = [(_printed_value(a, column), _printed_value(b, column)) for a, b in pairs]
+    return [round(a - b, 4) for a, b in values if a is not None and b is not None]
+
+
+def make_printed_column(numbers: Sequence[PublishedNumber], name: str) -> Column:
+    """Make the column of that name in the unit in which the papers print it: percent, or scores."""
+    printed = next((n for n in numbers if n.column == name), None)
+    benchmark, _, metric = name.partition("/")
+    return Column(benchmark, metric, score=printed is not None and printed.unit == "score")
+
+
+def _printed_value(row: dict[str, PublishedNumber], column: str) -> float | None:
+    if column in row:
+        return float(row[column].value)
+    for ending in KINDS.get(column, ()):
+        if like := [float(n.value) for name, n in row.items() if name.endswith(ending)]:
+            return sum(like) / len(like)
+    return None
+
+
+def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> list[PaperComparison]:
+    """Compare a group with each paper's table that shares a method and a metric with it."""
+    numbers = select_comparable(numbers, group.backbone, group.data)
+    tables = dict.fromkeys((n.paper, n.table) for n in numbers)
+    comparisons = [
+        _compare_table(f"{p}, {t}", [n for n in numbers if (n.paper, n.table) == (p, t)], group) for p, t in tables
+    ]
+    return [c for c in comparisons if c.columns and any(line.ours for line in c.lines)]
+
+
+def select_comparable(numbers: Sequence[PublishedNumber], backbone: str, data: str) -> list[PublishedNumber]:
+    """Select the numbers on this backbone and this data, by our names for them; all where no paper has such a one.
+
+    `vit_b_16_siglip` is our name for "ViT-B/16 SigLIP". Numbers without a data set, as the pretrained model's, stay.
+    """
+    same_backbone = [n for n in numbers if to_slug(n.backbone) == backbone] or list(numbers)
+    is_data_named = any(to_slug(n.data) == data for n in same_backbone)
+    return [n for n in same_backbone if not is_data_named or not n.data or to_slug(n.data) == data]
+
+
+def _compare_table(title: str, numbers: Sequence[PublishedNumber], group: ResultTable) -> PaperComparison:
+    ours = {c.name for c in group.columns}
+    names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
+    compared = [n for n in numbers if n.column in names]
+    lines: list[ComparisonRow] = []
+    # a row of ours stands for the published methods of its name, or of its released checkpoint
+    methods_of = {row.method: {n.method for n in _select_matching(row.method, compared)} for row in group.rows}
+    for method in sorted(dict.fromkeys(n.method for n in compared), key=lambda m: m != PRETRAINED):
+        # a variant of ours (`fsc_clip.lora`) is matched only by a published row of that very name
+        our_rows = [
+            _make_our_row(row, group, names, compared) for row in group.rows if method in methods_of[row.method]
+        ]
+        lines += [*_make_printed_rows(method, compared, names), *our_rows] if our_rows else []
+    return PaperComparison(title, names, tuple(lines))
+
+
+def _select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
+    """Select the numbers of a row of ours, by its name; of a released checkpoint also its authors' own.
+
+    `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
+    """
+    if exact := [n for n in numbers if n.method == ours]:
+        return exact
+    name = ours.removeprefix(RELEASED) if ours.startswith(RELEASED) else None
+    return [n for n in numbers if n.method and name in (to_slug(n.method), to_slug(f"{n.method} {n.data}"))]
+
+
+def to_slug(printed: str) -> str:
+    """Return a paper's name of a backbone or data set as a grid's files have it: lower case with underscores."""
+    return "_".join(re.findall(r"[a-z0-9]+", printed.lower()))
+
+
+def _make_printed_rows(method: str, numbers: Sequence[PublishedNumber], names: Sequence[str]) -> list[ComparisonRow]:
+    rows_by_model = group_by_model(numbers)
+    bases = {model[2]: row for model, row in rows_by_model.items() if model[1] == PRETRAINED}
+    return [
+        _make_printed_row(model, row, {} if method == PRETRAINED else bases.get(model[2], {}), names)
+        for model, row in rows_by_model.items() if model[1] == method
+    ]  # fmt: skip
+
+
+def _make_printed_row(
+    model: tuple[str, str, str, str],
+    row: dict[str, PublishedNumber],
+    base: dict[str, PublishedNumber],
+    names: Sequence[str],
+) -> ComparisonRow:
+    label, method, backbone, data = model
+    cells = tuple(_format_printed_cell(row.get(n), base.get(n)) for n in names)
+    return ComparisonRow(f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}", method, False, cells)
+
+
+def _format_printed_cell(number: PublishedNumber | None, base: PublishedNumber | None) -> str:
+    if number is None:
+        return "–"
+    if base is None:
+        return number.value
+    digits = len(number.value.partition(".")[2])
+    return f"{number.value} ({float(number.value) - float(base.value):+.{digits}f})".replace("-", "−")
+
+
+def _make_our_row(
+    row: MethodRow, group: ResultTable, names: Sequence[str], numbers: Sequence[PublishedNumber]
+) -> ComparisonRow:
+    statistics = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
+    same_weights = (
+        _select_matching(row.method, numbers) if row.method == PRETRAINED or row.method.startswith(RELEASED) else []
+    )
+    printed = {
+        n: [float(s.value) for s in same_weights if s.column == n and to_slug(s.backbone) == group.backbone]
+        for n in names
+    }
+    cells = tuple(_format_our_cell(*statistics[n], printed[n]) for n in names)
+    return ComparisonRow(f"ours: {group.backbone}, {group.data}", row.method, True, cells)
+
+
+def _format_our_cell(column: Column, statistic: Statistic | None, printed: Sequence[float] = ()) -> str:
+    """Format our number; `printed` are published numbers of the same weights."""
+    if statistic is None:
+        return "–"
+    change = "" if statistic.change is None else f" ({format_number(statistic.change, column, sign=True)})"
+    apart = min((abs(statistic.mean * column.scale - value) for value in printed), default=0.0)
+    limit = TOLERANCE * column.scale / 100 + 1e-9
+    return format_number(statistic.mean, column) + change + (" ≠" if apart > limit else "")

@@ -1,0 +1,272 @@
+"""Plots as inline SVG that takes its colours from the page, and the same series as CSV for `dvc plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from compclip.config.cell import PRETRAINED
+from compclip.report.escape import format_csv
+from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
+from compclip.report.tables import SUMMARY, ResultTable, Statistic
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import SHARE
+
+NOT_TERMS = {
+    "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
+    "matrix_share", "data_wait", "time",
+}  # fmt: skip
+POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
+Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixels
+CROWD = 12  # a plot of more points has numbers in place of names
+
+
+def list_terms(runs: Sequence[FinishedRun]) -> list[str]:
+    """List the named loss terms in the curves, in the order of the files.
+
+    A method of one term has none beside the total.
+    """
+    names = [k for run in runs for line in run.curve for k, v in line.items() if isinstance(v, (int, float))]
+    terms = [n for n in dict.fromkeys(names) if n not in NOT_TERMS and not n.startswith(SHARE)]
+    return terms if len(terms) > 1 else []
+
+
+def collect_series(runs: Sequence[FinishedRun], term: str) -> tuple[list[int], np.ndarray]:
+    """Collect steps and values of one term, shape (S seeds, steps): only the steps that all seeds logged."""
+    tables = [{line["step"]: line[term] for line in run.curve if line.get(term) is not None} for run in runs]
+    tables = [t for t in tables if t]
+    steps = sorted(set.intersection(*map(set, tables))) if tables else []
+    return steps, np.array([[t[s] for s in steps] for t in tables], dtype=np.float64)
+
+
+def average_neighbours(steps: Sequence[int], values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Return means over runs of neighbouring steps, so that at most `points` remain; shapes (P,) and (S, P)."""
+    pieces = np.array_split(np.arange(len(steps)), min(points, len(steps)))
+    at = np.array([np.mean([steps[i] for i in piece]) for piece in pieces])
+    return at, np.stack([values[:, piece].mean(axis=1) for piece in pieces], axis=1)
+
+
+def draw_loss(runs: Sequence[FinishedRun], title: str, size: tuple[int, int] = (390, 240)) -> str:
+    """Draw total and named terms against the step: a line is the mean over seeds, its band their range."""
+    series = {name: collect_series(runs, name) for name in ["loss", *list_terms(runs)]}
+    curves = {name: average_neighbours(*s) for name, s in series.items() if s[0]}
+    if not curves:
+        return ""
+    width, height = size
+    x = linear_axis([s for at, _ in curves.values() for s in (at[0], at[-1])], 44, width - 20, 4)
+    # the first steps of a run can tower over the rest: the axis covers all but the highest 2 %
+    tops = [0.0, *(float(np.quantile(v, 0.98)) for _, v in curves.values())]
+    y = linear_axis([*tops, *(float(v.min()) for _, v in curves.values())], height - 36, 48)
+    paths = [_draw_curve(at, values, x, y, i) for i, (at, values) in enumerate(curves.values())]
+    body = (
+        draw_axes(x, y, "step", "") + f'<g clip-path="inset(0)">{"".join(paths)}</g>' + _draw_legend([*curves], width)
+    )
+    return wrap_svg(body, width, height, title)
+
+
+def _draw_curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: int) -> str:
+    top = y.ticks[-1]
+    line = draw_path([(x(s), y(min(v, top))) for s, v in zip(at, values.mean(axis=0), strict=True)])
+    shape = f'<path class="line c{colour % COLOURS}" d="{line}"/>'
+    if len(values) < 2:
+        return shape
+    upper = [(x(s), y(min(v, top))) for s, v in zip(at, values.max(axis=0), strict=True)]
+    lower = [(x(s), y(min(v, top))) for s, v in zip(at, values.min(axis=0), strict=True)]
+    return f'<path class="band f{colour % COLOURS}" d="{draw_path(upper + lower[::-1])}Z"/>' + shape
+
+
+def _draw_legend(names: Sequence[str], width: int) -> str:
+    out, x_px, y_px = [], 44.0, 7
+    for i, name in enumerate(names):
+        label = "total" if name == "loss" else name
+        if x_px + 14 + 6.4 * len(label) > width:
+            x_px, y_px = 44.0, y_px + 16
+        out.append(f'<rect class="f{i % COLOURS}" x="{x_px:.0f}" y="{y_px}" width="10" height="10" rx="2"/>')
+        out.append(draw_text(x_px + 14, y_px + 9, label, "label"))
+        x_px += 26 + 6.4 * len(label)
+    return "".join(out)
+
+
+@dataclass(frozen=True)
+class TradeoffPoint:
+    """A method in the trade-off plot, in percent; deviations are 0 for one seed."""
+
+    name: str
+    x: float
+    y: float
+    dx: float = 0.0
+    dy: float = 0.0
+
+
+def collect_tradeoffs(
+    group: ResultTable, summaries: Sequence[Sequence[Statistic | None]], names: Sequence[str]
+) -> dict[str, list[TradeoffPoint]]:
+    """Collect points in percent, compositionality (y) against each other summary column (x), by x's name."""
+    if "Comp" not in names:
+        return {}
+    comp = names.index("Comp")
+    points_by_name = {}
+    for i, name in enumerate(names):
+        pairs = [(row.method, e[i], e[comp]) for row, e in zip(group.rows, summaries, strict=True)]
+        if i != comp:
+            points_by_name[name] = [
+                TradeoffPoint(m, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0))
+                for m, x, y in pairs
+                if x is not None and y is not None
+            ]
+    return {name: points for name, points in points_by_name.items() if points}
+
+
+def number_methods(methods: Sequence[str]) -> dict[str, str]:
+    """Number the methods of a plot that has no room for their names; empty where it has room."""
+    return {m: str(i) for i, m in enumerate(methods, 1)} if len(methods) > CROWD else {}
+
+
+def draw_tradeoff(
+    points: Sequence[TradeoffPoint],
+    x_label: str,
+    short: Mapping[str, str] | None = None,
+    size: tuple[int, int] = (405, 350),
+) -> str:
+    """Draw one point a method with its deviation over seeds; dashed lines through the pretrained model.
+
+    `short` has what to write at a point in place of its method's name.
+    """
+    width, height = size
+    x = linear_axis([v for p in points for v in (p.x - p.dx, p.x + p.dx)], 58, width - 20)
+    y = linear_axis([v for p in points for v in (p.y - p.dy, p.y + p.dy)], height - 44, 18)
+    base = [p for p in points if p.name == PRETRAINED]
+    body = draw_axes(x, y, f"{x_label}, %", "Comp, %") + "".join(_draw_guides(p, x, y) for p in base)
+    body += "".join(_draw_point(p, x, y, i) for i, p in enumerate(points)) + _draw_labels(
+        points, x, y, width, short=short or {}
+    )
+    return wrap_svg(body, width, height, f"Compositionality against {x_label}")
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A method's way from the pretrained model, its first point, to its own weights, its last."""
+
+    method: str
+    colour: int
+    points: tuple[TradeoffPoint, ...]
+
+
+def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, size: tuple[int, int] = (405, 350)) -> str:
+    """Draw a line a method: small dots between, a large one at its end, and the pretrained model where all begin."""
+    width, height = size
+    points = [p for t in trajectories for p in t.points]
+    x = linear_axis([p.x for p in points], 58, width - 20)
+    y = linear_axis([p.y for p in points], height - 44, 18)
+    base = replace(trajectories[0].points[0], name=PRETRAINED)
+    ends = [replace(t.points[-1], name=t.method) for t in trajectories]
+    body = draw_axes(x, y, f"{x_label}, %", "Comp, %") + _draw_guides(base, x, y)
+    body += "".join(_draw_trajectory(t, x, y) for t in trajectories)
+    body += "".join(_draw_point(p, x, y, t.colour) for p, t in zip(ends, trajectories, strict=True)) + _draw_point(
+        base, x, y, 0
+    )
+    body += _draw_labels([base, *ends], x, y, width, [t.points for t in trajectories])
+    return wrap_svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
+
+
+def _draw_trajectory(t: Trajectory, x: Axis, y: Axis) -> str:
+    line = f'<path class="line c{t.colour % COLOURS}" d="{draw_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
+    dots = [
+        f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
+        f"{p.x:.1f} / {p.y:.1f}</title></circle>"
+        for p in t.points[1:-1]
+    ]
+    return line + "".join(dots)
+
+
+def _draw_guides(p: TradeoffPoint, x: Axis, y: Axis) -> str:
+    return draw_line(x(p.x), y.start, x(p.x), y.stop, "guide") + draw_line(x.start, y(p.y), x.stop, y(p.y), "guide")
+
+
+def _draw_point(p: TradeoffPoint, x: Axis, y: Axis, colour: int) -> str:
+    bars = draw_line(x(p.x - p.dx), y(p.y), x(p.x + p.dx), y(p.y), "bar") + draw_line(
+        x(p.x), y(p.y - p.dy), x(p.x), y(p.y + p.dy), "bar"
+    )
+    title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
+    if p.name == PRETRAINED:
+        x_px, y_px = x(p.x), y(p.y)
+        return f'{bars}<path class="base" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title}</path>'
+    return f'{bars}<circle class="f{colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="5.5">{title}</circle>'
+
+
+def _draw_labels(
+    points: Sequence[TradeoffPoint], x: Axis, y: Axis, width: int, lines: Sequence[Sequence[TradeoffPoint]] = (),
+    short: Mapping[str, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """Draw names beside their points, each at the first of a few places that overlaps least with what is drawn."""
+    occupied = [(x(p.x) - 6, y(p.y) - 6, x(p.x) + 6, y(p.y) + 6) for p in points]
+    for a, b in (pair for line in lines for pair in pairwise(line)):
+        samples = [(x(a.x + s * (b.x - a.x)), y(a.y + s * (b.y - a.y))) for s in np.linspace(0, 1, 8)]
+        occupied += [(x_px - 1, y_px - 1, x_px + 1, y_px + 1) for x_px, y_px in samples]
+    out = []
+    for p in points:
+        name = short.get(p.name, p.name)
+        boxes = _list_label_boxes(x(p.x), y(p.y), 6.6 * len(name))
+        inside = [b for b in boxes if b[0] > x.start and b[2] < width and b[1] > 0]
+        box = min(inside or boxes, key=lambda b: sum(_boxes_overlap(b, t) for t in occupied))
+        occupied.append(box)
+        out.append(_draw_leader(x(p.x), y(p.y), box) + draw_text(box[0], box[3] - 2, name, "name"))
+    return "".join(out)
+
+
+def _list_label_boxes(x_px: float, y_px: float, width: float) -> list[Box]:
+    """List boxes for a name of that length around a point, the nearest first."""
+    corners = [(at, y_px + 4 + d) for d in (0, -12, 12, -24, 24, -36, 36)
+             for at in (x_px + 9, x_px - 9 - width, x_px - width / 2)]  # fmt: skip
+    corners += [(at, y_px + 4 + d) for gap in (24, 40, 56, 72) for d in (0, -18, 18, -36, 36, -54, 54)
+              for at in (x_px + gap, x_px - gap - width)]  # fmt: skip
+    return [(a, b - 10, a + width, b + 2) for a, b in corners]
+
+
+def _draw_leader(x_px: float, y_px: float, box: Box) -> str:
+    """Draw a line from a point to a name that does not stand beside it."""
+    end = (min(max(x_px, box[0]), box[2]), (box[1] + box[3]) / 2)
+    return draw_line(x_px, y_px, *end, "bar") if abs(end[0] - x_px) > 12 or abs(end[1] - y_px) > 14 else ""
+
+
+def _boxes_overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def draw_interval(low: float, high: float, estimate: float, limit: float, verdict: int, width: int = 96) -> str:
+    """Draw a small interval around 0 on an axis of ± limit: the dot is the estimate."""
+    x = Axis(-limit, limit, 2, width - 2, ())
+    mark = {1: "good", -1: "bad", 0: "none"}[verdict]
+    body = draw_line(x(0), 1, x(0), 13, "zero") + draw_line(x(low), 7, x(high), 7, f"range {mark}")
+    return wrap_svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
+
+
+def format_loss_csv(runs: Sequence[FinishedRun]) -> str:
+    """Format step, loss and each term, means over seeds, for `dvc plots`; empty without curves."""
+    curves = {name: collect_series(runs, name) for name in ["loss", *list_terms(runs)]}
+    steps = curves["loss"][0]
+    rows = [[s, *(_format_mean_at(*c, s) for c in curves.values())] for s in steps]
+    return format_csv([["step", *curves], *rows]) if steps else ""
+
+
+def _format_mean_at(steps: list[int], values: np.ndarray, step: int) -> str:
+    return f"{values[:, steps.index(step)].mean():.6g}" if step in steps else ""
+
+
+def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
+    """Format one line a method: summary columns in percent, for `dvc plots`."""
+    names = list(dict.fromkeys(c.metric for g in groups for c in g.columns if c.benchmark == SUMMARY))
+    rows = []
+    for group in groups:
+        for row in group.rows:
+            statistics = {
+                c.metric: e for c, e in zip(group.columns, row.statistics, strict=True) if c.benchmark == SUMMARY
+            }
+            values = [f"{100 * s.mean:.4f}" if (s := statistics.get(n)) else "" for n in names]
+            rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
+    return format_csv([["method", *names], *rows])

@@ -1,0 +1,294 @@
+"""One self-contained page: the tables, plots and details as text that the template lays out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from compclip.config.cell import PRETRAINED
+from compclip.report import (
+    claims_table,
+    published_models,
+    report_figures,
+    run_details,
+    shared_pictures,
+    table_heads,
+    table_rows,
+    tables,
+    wise_ft_lines,
+)
+from compclip.report.claims import Claim, Finding, judge_claims
+from compclip.report.official_benchmarks import OfficialBenchmarks, keep_comparable_columns, list_obstacles
+from compclip.report.published_numbers import TOLERANCE, PaperComparison, PublishedNumber, compare_tables
+from compclip.report.run_collection import MissingResult
+from compclip.report.shared_pictures import SharedPictures
+from compclip.report.table_layout import layout_differences, layout_means
+from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable
+from compclip.runs.result_files import FinishedRun
+
+MANY = 25  # methods; the head of the page counts the variants of more
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """All that is shown: runs, the columns by section, what is missing, published numbers, the methods' defaults."""
+
+    runs: tuple[FinishedRun, ...]
+    benchmarks: tuple[str, ...]
+    main: tuple[ResultTable, ...]
+    subsets: tuple[ResultTable, ...]
+    other_metrics: tuple[ResultTable, ...]
+    missing: tuple[MissingResult, ...]
+    published: tuple[PublishedNumber, ...]
+    defaults: Callable[[FinishedRun], dict[str, Any]]
+    findings: tuple[Finding, ...] = ()
+    lines: tuple[wise_ft_lines.WiseFtLine, ...] = ()
+    overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
+    models: tuple[published_models.PublishedModel, ...] = ()  # published ones, to stand among
+    reference: str = ""  # the method that all others are compared with, beside the pretrained model
+    contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
+    official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
+
+    def shared(self, group: ResultTable) -> SharedPictures:
+        """Return which pictures of the benchmarks a table's trained rows have seen."""
+        return shared_pictures.select_overlaps(group, self.overlaps, self.benchmarks)
+
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """The same in words, by table; of tables without any nothing."""
+        sentences = {group.name: shared_pictures.describe_overlaps(group, self.shared(group)) for group in self.main}
+        return {name: lines for name, lines in sentences.items() if lines}
+
+
+def build_page(
+    runs: Sequence[FinishedRun],
+    benchmarks: Sequence[str],
+    column_names: Sequence[str] | None,
+    missing: Sequence[MissingResult],
+    published: Sequence[PublishedNumber],
+    defaults: Callable[[FinishedRun], dict[str, Any]],
+    claims: Sequence[Claim] = (),
+    lines: Sequence[wise_ft_lines.WiseFtLine] = (),
+    shared: Mapping[str, SharedPictures] | None = None,
+    models: Sequence[published_models.PublishedModel] = (),
+    reference: str = "",
+    official: OfficialBenchmarks | None = None,
+) -> ReportPage:
+    """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
+
+    `against` is a method that all others are compared with, beside the pretrained model; "" for none.
+    """
+    tables.check_same_files(runs)
+    selected = tables.select_columns(runs, column_names, benchmarks)
+    main = (*tables.summary_columns(selected, runs), *selected)
+    remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
+    sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
+    main_tables, subsets, other_metrics = (tuple(table_rows.build_tables(runs, s)) if s else () for s in sections)
+    columns = {c.name: c for c in (*main, *remaining)}
+    findings = tuple(judge_claims(claims, runs, main_tables, columns, published))
+    return ReportPage(
+        runs=tuple(runs),
+        benchmarks=tuple(benchmarks),
+        main=main_tables,
+        subsets=subsets,
+        other_metrics=other_metrics,
+        missing=tuple(missing),
+        published=tuple(published),
+        defaults=defaults,
+        findings=findings,
+        lines=tuple(lines),
+        overlaps=shared or {},
+        models=tuple(models),
+        reference=reference,
+        contrasts=tuple(table_rows.build_contrasts(main_tables, reference)),
+        official=official or OfficialBenchmarks(),
+    )
+
+
+def render_page(page: ReportPage) -> str:
+    """Render the page's HTML, the same bytes for the same run files."""
+    names, counts = run_details.tabulate_counts(page.runs, page.benchmarks)
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2").render(
+        facts=list_facts(page),
+        missing=page.missing,
+        missing_cells=len({m.cell for m in page.missing}),
+        formulas=describe_summaries(page),
+        main=[layout_means(g, page.shared(g)) for g in page.main],
+        subsets=[layout_means(g) for g in page.subsets],
+        other_metrics=[layout_means(g) for g in page.other_metrics],
+        intervals=[layout_differences(g) for g in page.main],
+        reference=page.reference,
+        contrasts=[layout_differences(g) for g in page.contrasts],
+        tradeoffs=[(g.name, f, list_tradeoff_numbers(g)) for g in page.main if (f := draw_tradeoffs(g))],
+        lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
+        losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
+        published=compare_published(page),
+        tolerance=TOLERANCE,
+        standings=rank_among_models(page),
+        models=len(page.models),
+        not_published=list_incomparable(page, {number.column for number in page.published}),
+        not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
+        claims=claims_table.build_sections(page.findings),
+        claims_rule=claims_table.RULE,
+        count_names=names,
+        counts=counts,
+        group_counts=run_details.count_groups(page.runs),
+        hours=tabulate_hours(page),
+        machines=run_details.tabulate_runs(page.runs),
+        versions=run_details.list_package_versions(page.runs),
+        settings=list_settings(page),
+        view_shares=run_details.tabulate_view_shares(page.main),
+    )
+
+
+def list_facts(page: ReportPage) -> list[tuple[str, str]]:
+    """List what the grid holds, as (name, values) pairs for the head of the page."""
+    cells = [r.cell for r in page.runs]
+    pairs: dict[str, list[str]] = {
+        "methods": abbreviate_methods([c.method for c in cells]),
+        "backbone": [c.backbone for c in cells],
+        "data": [c.data for c in cells],
+        "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
+        "benchmarks": list(page.benchmarks),
+        "GPU-hours": [run_details.format_total_hours([r for r in page.runs if r.cell.method != PRETRAINED])],
+        "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(page.runs)],
+    }
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
+
+
+def abbreviate_methods(names: Sequence[str]) -> list[str]:
+    """Return every method; in a long list the variants are counted."""
+    names = list(dict.fromkeys(names))
+    if len(names) <= MANY:
+        return names
+    count = Counter(name.partition(".")[0] for name in names)
+    return [f"{base} ({n} variants)" if n > 1 else base for base, n in count.items()]
+
+
+def tabulate_hours(page: ReportPage) -> list[tuple[str, list[run_details.MethodHours]]]:
+    """Tabulate GPU-hours of every trained row by table; none where no run says."""
+    if run_details.sum_device_seconds(page.runs) is None:
+        return []
+    hours = [
+        (g.name, [run_details.sum_method_hours(r.method, r.runs) for r in g.rows if r.method != PRETRAINED])
+        for g in page.main
+    ]
+    return [(name, rows) for name, rows in hours if rows]
+
+
+def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
+    """Describe how each summary column is made of others."""
+    columns = [c for g in page.main[:1] for c in g.columns if c.benchmark == SUMMARY]
+    return [(c.metric, _describe_formula(c)) for c in columns]
+
+
+def _describe_formula(column: Column) -> str:
+    if all(member.benchmark == SUMMARY for member in column.members):
+        return "mean of " + ", ".join(member.metric for member in column.members)
+    inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.members)})" for p in column.members if p.members)
+    return (
+        f"mean over benchmarks of the mean of a benchmark's columns: {inner}"
+        if inner
+        else "mean of " + ", ".join(p.name for p in column.members)
+    )
+
+
+def draw_tradeoffs(group: ResultTable) -> list[Markup]:
+    """Draw compositionality against zero-shot and retrieval, one figure for each summary column."""
+    indices = [i for i, c in enumerate(group.columns) if c.benchmark == SUMMARY]
+    names = [group.columns[i].metric for i in indices]
+    summaries = [[row.statistics[i] for i in indices] for row in group.rows]
+    points_by_name, short = (
+        report_figures.collect_tradeoffs(group, summaries, names),
+        report_figures.number_methods([row.method for row in group.rows]),
+    )
+    short = short or {row.method: table_heads.row_label(row, group) for row in group.rows}
+    return [Markup(report_figures.draw_tradeoff(points, name, short)) for name, points in points_by_name.items()]
+
+
+def list_tradeoff_numbers(group: ResultTable) -> list[tuple[str, str]]:
+    """List number and method, where the figures have numbers."""
+    return [
+        (number, method) for method, number in report_figures.number_methods([row.method for row in group.rows]).items()
+    ]
+
+
+def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) -> list[Markup]:
+    """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
+    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    comp = columns.pop("Comp", None)
+    trajectories = (
+        {name: wise_ft_lines.build_trajectories(group, lines, c, comp) for name, c in columns.items()} if comp else {}
+    )
+    return [Markup(report_figures.draw_trajectories(t, name)) for name, t in trajectories.items() if t]
+
+
+def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:
+    """Draw one figure of loss curves for each method that was trained."""
+    figures = [(row.method, report_figures.draw_loss(row.runs, f"Loss of {row.method}")) for row in group.rows]
+    return [(method, Markup(svg)) for method, svg in figures if svg]
+
+
+def compare_published(page: ReportPage) -> list[PaperComparison]:
+    """Compare the papers' tables with ours, over all columns of each group whose benchmark is the papers'."""
+    groups = [keep_comparable_columns(group, page.official) for group in _join_tables(page)]
+    return [comparison for group in groups for comparison in compare_tables(page.published, group)]
+
+
+def rank_among_models(page: ReportPage) -> list[published_models.Standing]:
+    """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
+    groups = [keep_comparable_columns(group, page.official) for group in _join_tables(page)]
+    return [standing for group in groups for standing in published_models.compute_standings(group, page.models)]
+
+
+def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+    """List by group and reason the benchmarks whose published numbers do not compare with ours."""
+    obstacles = [(group.name, list_obstacles(group, names, page.official)) for group in _join_tables(page)]
+    return [(name, reasons) for name, reasons in obstacles if reasons]
+
+
+def _join_tables(page: ReportPage) -> list[ResultTable]:
+    """Return the main tables with all columns of the other sections."""
+    further = (*page.subsets, *page.other_metrics)
+    return [_join_columns(group, [g for g in further if g.name == group.name]) for group in page.main]
+
+
+def _join_columns(group: ResultTable, further: Sequence[ResultTable]) -> ResultTable:
+    columns, rows = group.columns, group.rows
+    for table in further:
+        columns += table.columns
+        rows = tuple(
+            MethodRow(a.method, a.runs, a.statistics + b.statistics) for a, b in zip(rows, table.rows, strict=True)
+        )
+    return ResultTable(group.backbone, group.data, columns, rows)
+
+
+def list_settings(page: ReportPage) -> list[tuple[str, list[run_details.ChangedSetting]]]:
+    """List each trained method's parameters that differ from their defaults.
+
+    By backbone and data where these differ.
+    """
+    by_method: dict[str, dict[str, list[run_details.ChangedSetting]]] = {}
+    for group in page.main:
+        for row in group.rows:
+            if row.method != PRETRAINED and row.runs and row.runs[0].config:
+                by_method.setdefault(row.method, {})[group.name] = run_details.list_changed_settings(
+                    row.runs[0], page.defaults
+                )
+    labelled = []
+    for method, by_group in by_method.items():
+        first, *further = by_group.values()
+        differ = any(settings != first for settings in further)
+        names = [f"{method}, {group_name}" for group_name in by_group] if differ else [method]
+        labelled += list(zip(names, by_group.values(), strict=False))
+    return labelled

@@ -1,0 +1,128 @@
+"""WiSE-FT lines of the runs that params.yaml names -> summary columns at every alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config.cell import Cell
+from compclip.report import escape
+from compclip.report.report_figures import TradeoffPoint, Trajectory
+from compclip.report.run_collection import MissingResult
+from compclip.report.tables import SUMMARY, Column, ResultTable, column_value
+from compclip.runs.run_folder import Published
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The model at one alpha: its metrics by benchmark/metric."""
+
+    alpha: float
+    metrics: dict[str, float]
+
+    def number(self, benchmark: str, metric: str) -> float | None:
+        """Return a metric's value; None where it was not evaluated."""
+        return self.metrics.get(f"{benchmark}/{metric}")
+
+
+@dataclass(frozen=True)
+class WiseFtLine:
+    """One run between the pretrained weights (alpha 0) and its own (alpha 1)."""
+
+    cell: Cell
+    mixtures: tuple[Mixture, ...]
+
+    def at(self, alpha: float) -> Mixture:
+        """Return the model at one of the line's alphas."""
+        return next(m for m in self.mixtures if m.alpha == alpha)
+
+
+def collect_lines(
+    cells: Iterable[Cell], root: Path, partial: bool = False
+) -> tuple[list[WiseFtLine], list[MissingResult]]:
+    """Collect the lines of the cells, and the cells that have none, or a damaged one.
+
+    Raises UserError for those unless `partial`.
+    """
+    paths = {cell: Published(root, cell).line for cell in cells}
+    lines = []
+    missing = [MissingResult(cell.name, "no WiSE-FT line") for cell, path in paths.items() if not path.is_file()]
+    if missing and not partial:
+        names = ", ".join(m.cell for m in missing)
+        raise UserError(f"{root}: {names}: no WiSE-FT line; run `dvc repro`, or give --partial")
+    for cell, path in ((cell, path) for cell, path in paths.items() if path.is_file()):
+        try:
+            lines.append(_read_line(cell, path))
+        except UserError as error:
+            if not partial:
+                raise
+            missing.append(MissingResult(cell.name, str(error)))
+    return lines, missing
+
+
+def _read_line(cell: Cell, path: Path) -> WiseFtLine:
+    raw = read_json(path)
+    try:
+        points = [(point["alpha"], point["metrics"].items()) for point in raw["points"]]
+        mixtures = (Mixture(float(alpha), {name: float(v) for name, v in metrics}) for alpha, metrics in points)
+        return WiseFtLine(cell, tuple(mixtures))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UserError(
+            f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
+        ) from error
+
+
+def list_summary_columns(group: ResultTable) -> list[Column]:
+    """List the summary columns of a group."""
+    return [c for c in group.columns if c.benchmark == SUMMARY]
+
+
+def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Column, y: Column) -> list[Trajectory]:
+    """Build the group's methods in the plane of two summary columns, means over seeds, in percent.
+
+    A method whose lines lack a benchmark of theirs is left out.
+    """
+    trajectories = []
+    for colour, row in enumerate(group.rows):
+        row_lines = [
+            line
+            for line in lines
+            if (line.cell.method, line.cell.backbone, line.cell.data) == (row.method, group.backbone, group.data)
+        ]
+        alphas = (
+            sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines))) if row_lines else []
+        )
+        at = [(alpha, _mean_percent(row_lines, alpha, x), _mean_percent(row_lines, alpha, y)) for alpha in alphas]
+        points = tuple(
+            TradeoffPoint(f"{row.method}, α {alpha:g}", at_x, at_y)
+            for alpha, at_x, at_y in at
+            if at_x is not None and at_y is not None
+        )
+        if points and len(points) == len(alphas):
+            trajectories.append(Trajectory(row.method, colour, points))
+    return trajectories
+
+
+def _mean_percent(lines: Sequence[WiseFtLine], alpha: float, column: Column) -> float | None:
+    values = [v for line in lines if (v := column_value(line.at(alpha), column)) is not None]
+    return 100 * float(np.mean(values)) if len(values) == len(lines) else None
+
+
+def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine]) -> str:
+    """Run, alpha and the summary columns in percent; empty without lines."""
+    names = list(dict.fromkeys(c.metric for g in groups for c in list_summary_columns(g)))
+    rows = []
+    for group in groups:
+        columns = {c.metric: c for c in list_summary_columns(group)}
+        for line in (n for n in lines if (n.cell.backbone, n.cell.data) == (group.backbone, group.data)):
+            for mixture in line.mixtures:
+                numbers = [column_value(mixture, columns[n]) if n in columns else None for n in names]
+                rows.append(
+                    [line.cell.name, f"{mixture.alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)]
+                )
+    return escape.format_csv([["run", "alpha", *names], *rows]) if rows else ""

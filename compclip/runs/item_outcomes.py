@@ -1,0 +1,44 @@
+"""What a benchmark measures, and a metric's outcomes item by item: result files keep both and the report reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
+COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
+
+
+PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
+
+
+def is_partial(scored: int, records: int) -> bool:
+    """Whether less than nine tenths of the records were scored: the number is of another benchmark."""
+    return 10 * scored < 9 * records
+
+
+@dataclass(frozen=True)
+class Items:
+    """The outcomes of one metric, whose value is their mean, in the order of `ids`.
+
+    `units` are the numbers of what an interval draws at once, a picture with all that is asked about it; empty where
+    the ids say it. `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on
+    equal scores; neither is kept with the results.
+    """
+
+    ids: tuple[str, ...]
+    values: np.ndarray
+    subset: str = ""
+    tied: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
+
+    def at(self, indices: Sequence[int]) -> Items:
+        """Return the items at these indices."""
+        units = tuple(self.units[index] for index in indices) if self.units else ()
+        return Items(tuple(self.ids[index] for index in indices), self.values[list(indices)], self.subset, units=units)

@@ -1,0 +1,143 @@
+"""Runs as processes of this machine, so many at a time; they outlive this driver, and the next one attaches."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.runs import jobs
+from compclip.runs.progress import Follower
+from compclip.runs.run_store import StoredRun
+
+
+class DriverStopped(Exception):
+    """The driver was told to go; the trainings go on without it."""
+
+
+@dataclass
+class ActiveRun:
+    """A run on its way: its job, and the slot that it takes; none where somebody else started it."""
+
+    run: StoredRun
+    job: jobs.Job
+    slot: int | None = None
+
+
+@dataclass
+class LocalRunDriver:
+    """Starts runs when there is room and tells what became of them.
+
+    `slots`: the environment of each run that trains at a time. `on_done` is called for each run that came to its end.
+    """
+
+    runs: Sequence[StoredRun]
+    params: str | Path
+    slots: Sequence[Mapping[str, str]]
+    module: str = jobs.SCORES
+    on_done: Callable[[StoredRun], None] = lambda run: None
+    on_failed: Callable[[StoredRun, str], None] = lambda run, reason: None  # called for each run that failed
+    should_stop: Callable[[], bool] = lambda: False  # whether nobody waits for this driver any more
+    poll_s: float = 0.2
+    failed: dict[str, str] = field(default_factory=dict)
+    _ended: int = field(default=0, init=False)
+    _active: list[ActiveRun] = field(default_factory=list, init=False)
+
+    def drive(self) -> dict[str, str]:
+        """Run everything to its end; return the reason of each failure by the cell's name.
+
+        Raises DriverStopped where the driver is to go before.
+        """
+        waiting = [run for run in self.runs if not self._attach(run)]
+        followers = {run.key: Follower(run) for run in self.runs}
+        while self._active or waiting:
+            while waiting and self._list_free_slots():
+                self._start(waiting.pop(0))
+            self._active = [active for active in self._active if not self._finish(active)]
+            for active in self._active:
+                followers[active.run.key]()
+            if self.should_stop():
+                raise DriverStopped
+            time.sleep(self.poll_s if self._active else 0)
+        return self.failed
+
+    def stop(self) -> None:
+        """Stop the runs that this driver started, and wait until they have saved."""
+        started = [active for active in self._active if active.slot is not None]
+        for active in started:
+            active.job.cancel()
+        for active in started:
+            jobs.wait_for_job(active.job, lambda: None, self.poll_s)
+
+    @property
+    def live(self) -> list[str]:
+        """Names of the cells whose runs are under way."""
+        return [active.run.cell.name for active in self._active]
+
+    def _attach(self, run: StoredRun) -> bool:
+        job = jobs.find_live_job(run.folder)
+        if job is None or (self.module == jobs.SCORES and job.record["module"] == jobs.TRAINS):
+            return False  # a process of ours waits behind one that only trains, and scores
+        self._active.append(ActiveRun(run, job))
+        print(f"{run.cell.name}: attached to {job.label()}", flush=True)
+        return True
+
+    def _list_free_slots(self) -> list[int]:
+        """Return the free slots; a process that an earlier driver started takes one, a cluster's job none."""
+        used_slots = {active.slot for active in self._active}
+        unslotted = sum(active.slot is None and isinstance(active.job, jobs.LocalJob) for active in self._active)
+        return [slot for slot in range(len(self.slots)) if slot not in used_slots][unslotted:]
+
+    def _start(self, run: StoredRun) -> None:
+        """Send a run to a free slot, unless somebody sent it meanwhile.
+
+        One whose folder cannot be written leaves the others alone.
+        """
+        if self._attach(run):
+            return
+        slot = self._list_free_slots()[0]
+        try:
+            job = jobs.Local(self.module).submit(run, self.params, self.slots[slot])
+        except UserError as error:
+            self._fail(run, str(error))
+            return
+        self._active.append(ActiveRun(run, job, slot))
+        print(f"{run.cell.name}: started as {job.label()}", flush=True)
+
+    def _finish(self, active: ActiveRun) -> bool:
+        state, run = active.job.state(), active.run
+        if state in jobs.LIVE:
+            return False
+        if state == jobs.FAILED:
+            self._fail(run, active.job.reason())
+            return True
+        try:
+            self.on_done(run)
+        except UserError as error:
+            self._fail(run, str(error))
+            return True
+        self._ended += 1
+        print(f"[{self._ended}/{len(self.runs)}] {run.cell.name}: done", flush=True)
+        return True
+
+    def _fail(self, run: StoredRun, reason: str) -> None:
+        self._ended += 1
+        self.failed[run.cell.name] = reason
+        print(f"[{self._ended}/{len(self.runs)}] failed: {run.cell.name}: {reason}", flush=True)
+        self.on_failed(run, reason)
+
+
+def raise_stopped(number: int, _frame: object) -> None:
+    """Handle a signal by stopping the driver; the trainings go on."""
+    raise DriverStopped(signal.Signals(number).name)
+
+
+def report_detached(driver: LocalRunDriver, again: str) -> int:
+    """Print which runs go on without the driver and how to attach to them; return the exit code."""
+    names = ", ".join(driver.live) or "nothing"
+    print(f"stopped; in the background train on: {names}; `{again}` attaches", file=sys.stderr, flush=True)
+    return 143

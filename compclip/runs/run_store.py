@@ -1,0 +1,276 @@
+"""Where runs live: store/<run key>/, or a folder that a team shares, named by COMPCLIP_STORE.
+
+What is finished there can be read only, since links in everybody's checkouts are the same files.
+
+A cell of the grid, a trial of a sweep and a run of another checkout with equal keys are one run. What is finished is
+published by links: runs/<method>/<backbone-data-seed>/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compclip.base import links
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
+from compclip.base.names import Name
+from compclip.config.cell import Cell
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Run
+
+VARIABLE = "COMPCLIP_STORE"
+PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
+
+
+class _Stored(NamedTuple):
+    cell: Cell
+    key: str
+    resolved: Mapping[str, Any]
+    data_fingerprint: str
+    folder: RunFolder
+    root: Path
+
+
+class StoredRun(_Stored):
+    """A cell, its run key, and the run's folder in the store of a project.
+
+    `resolved`: as config.yaml has it.
+    """
+
+    @property
+    def name(self) -> str:
+        """The cell's."""
+        return self.cell.name
+
+    @property
+    def threads(self) -> int:
+        """Those that compute, and those that make batches."""
+        return self.resolved["train"]["threads"] + self.resolved["train"]["workers"]
+
+    @property
+    def published(self) -> Published:
+        """The cell's files beside the store."""
+        return Published(self.root, self.cell)
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """The run with its parameters as dataclasses."""
+        from compclip.config import run_config
+
+        return run_config.from_plain(self.resolved, str(self.published.trained.config))
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is through, here or in published files of the same key, which then go to the store."""
+        if self.folder.finished:
+            return True
+        if self.published.trained.run_key != self.key:
+            return False
+        adopt_published(self.published.trained, self.folder)
+        return True
+
+    def config_text(self) -> str:
+        """The cell's config.yaml."""
+        from compclip.config.run_config import dump_yaml
+
+        return dump_yaml(self.resolved)
+
+    def publish(self) -> None:
+        """Link the finished files to the cell's place; its config.yaml is the cell's own.
+
+        Raises UserError where they cannot be written, or where not all of the run is its own.
+        """
+        self.folder.check()
+        trained, final = self.published.trained, self.folder.final
+        if is_shared():
+            links.protect(final.path)
+        update(trained.config, self.config_text())
+        for stored_path, published_path in zip(final.published_files[1:], trained.published_files[1:], strict=True):
+            links.link_or_copy(stored_path, published_path)
+        if is_shared():
+            note_project(self.folder, self.root)
+
+
+def is_shared() -> bool:
+    """Return whether the store may be that of several projects."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def note_project(folder: RunFolder, root: Path) -> None:
+    """Note that a project publishes the run; where the store cannot be written nothing is noted."""
+    project = str(root.resolve())
+    path = folder.users / f"{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
+    if not path.is_file():
+        with contextlib.suppress(UserError):
+            write_json(path, {"project": project})
+
+
+def list_projects(folder: RunFolder) -> set[str]:
+    """Return the roots of the projects that worked on the run or published it; "" for one that did not say."""
+    projects = set()
+    for path in (*folder.users.glob("*.json"), *folder.lives.glob("*.json")):
+        try:
+            projects.add(str(read_mapping(path)["project"]))
+        except (UserError, KeyError):
+            projects.add("")
+    return projects
+
+
+def store_folder(root: Path) -> Path:
+    """Return the store of a project: the folder that COMPCLIP_STORE names, or its own."""
+    configured = os.environ.get(VARIABLE)
+    if configured and not Path(configured).is_absolute():
+        raise UserError(
+            f"{VARIABLE}={configured!r}: must be an absolute path, the same for everyone who shares the store"
+        )
+    return Path(configured) if configured else root / "store"
+
+
+def find_folder(run_key: str, root: Path = Path(".")) -> RunFolder:
+    """Return a run's folder by its key. Raises UserError for a text that is no key: files of others may have any."""
+    return RunFolder(store_folder(root) / Name(run_key, "run key"))
+
+
+def adopt_published(trained: Trained, into: RunFolder) -> None:
+    """Take published files into the store, which does not have their run: a checkout may have pulled them."""
+    into.make()
+    for published_path, stored_path in zip(trained.published_files, into.final.published_files, strict=True):
+        links.link_or_copy(published_path, stored_path)
+
+
+def list_folders(root: Path = Path(".")) -> list[RunFolder]:
+    """List every run of the store, sorted by key."""
+    return [run for run in map(RunFolder, sorted(store_folder(root).glob("*"))) if os.path.lexists(run.lock)]
+
+
+def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
+    """Compute the key and the folder of any run, in the grid or not.
+
+    Raises UserError for inputs that were not made yet.
+    """
+    from compclip.config.method_views import first_views
+    from compclip.config.training_code import hash_training_code
+    from compclip.interface.method import load_method
+    from compclip.runs.run_key import compute_key
+
+    method, needs_neighbours = (
+        load_method(run.method_name),
+        first_views(run.method_name, run.method).neighbours > 0,
+    )
+    fingerprints = hash_inputs(Inputs(root, run.cell), method.reads(run.method), needs_neighbours)
+    key = compute_key(run.plain, method.TRAINS, fingerprints.all, hash_training_code(run.method_name))
+    return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
+
+
+def load_planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
+    """Read the cells of a method as the stages `plan` and `keys` wrote them.
+
+    Raises UserError where these did not run.
+    """
+    plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
+    for path, stage in ((plan, "plan"), (keys, "keys")):
+        if not path.is_file():
+            raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
+    planned, keys_by_cell = read_mapping(plan), read_mapping(keys)
+    try:
+        runs = [(Cell(**run["cell"]), run, keys_by_cell[name]) for name, run in planned["cells"].items()]
+        return [StoredRun(cell, k["key"], run, k["data"], find_folder(k["key"], root), root) for cell, run, k in runs]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
+
+
+def write_trained(method: Name, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
+    """Write trained/<method>.json, the fingerprint of what is published of each cell.
+
+    The stages behind training depend on it: DVC would walk all runs again for each of them.
+    """
+    trained_by_name = {run.name: run.published.trained for run in cells}
+    fingerprints = {
+        name: trained.fingerprint for name, trained in trained_by_name.items() if trained.environment.is_file()
+    }
+    update_json(root / TRAINED / f"{method}.json", fingerprints)
+
+
+def compute_keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
+    """Compute each cell's run key and the fingerprint of its data from a method's plan."""
+    from compclip.runs.run_key import compute_key
+
+    keys = {}
+    for name, run in plan["cells"].items():
+        reads, needs_neighbours = plan.get("reads", {}).get(name, {}), name in plan["near"]
+        fingerprints = hash_inputs(Inputs(root, Cell(**run["cell"])), reads, needs_neighbours)
+        keys[name] = {
+            "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
+            "data": fingerprints.data,
+        }
+    return keys
+
+
+class Fingerprints(NamedTuple):
+    """Of a run's data, and of data and backbone together."""
+
+    data: str
+    all: str
+
+
+def hash_inputs(inputs: Inputs, reads: Mapping[str, str] | None = None, needs_neighbours: bool = False) -> Fingerprints:
+    """Hash what a run reads; `reads` are its method's own files, each with the command that makes it.
+
+    Raises UserError for what was not made, or fetched, yet.
+    """
+    for path, stage in ((inputs.manifest, "annotate"), (inputs.backbone, "backbone")):
+        if not path.exists():
+            raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+    method_files = {inputs.root / path: fix for path, fix in (reads or {}).items()}
+    for path, fix in method_files.items():
+        if not path.exists():
+            raise UserError(f"{path}: not there; {fix}")
+    paths = (inputs.manifest, *sorted(inputs.backbone.iterdir()), *method_files)
+    data, all_inputs = _fingerprint_current((inputs.manifest,)), _fingerprint_current(paths)
+    if not needs_neighbours:
+        return Fingerprints(data, all_inputs)
+    path, identity = inputs.neighbours, read_neighbours_record(inputs.root).get(inputs.pair, {})
+    if not path.is_file() or identity.get("inputs") != all_inputs:
+        raise UserError(
+            f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
+            f"`python -m compclip.train.neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
+        )
+    return Fingerprints(data, _fingerprint_current((*paths, path)))
+
+
+def _fingerprint_current(paths: Iterable[Path]) -> str:
+    """Hash files; cached for all runs of a process as long as the files do not change."""
+    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return _fingerprint(tuple(paths), tuple((f, s.st_mtime_ns, s.st_size) for f in files if (s := f.stat())))
+
+
+@functools.lru_cache
+def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
+    return fingerprint(*paths)
+
+
+def load_sent_run(run_key: str, root: Path = Path(".")) -> StoredRun:
+    """Read the run of a job that was sent.
+
+    Raises UserError where there is none, or where its key is no longer this one.
+    """
+    from compclip.config import run_config
+
+    path = find_folder(run_key, root).run
+    if not path.is_file():
+        raise UserError(f"{path}: no such run; give the key of one that was sent")
+    run = locate_run(run_config.from_yaml(path), root)
+    if run.key != run_key:
+        raise UserError(
+            f"{path.parent}: code or data changed since it was submitted (its key is now {run.key}); "
+            "undo that, or launch again"
+        )
+    return run

@@ -1,0 +1,30 @@
+"""The `scenes` stage: `python -m compclip.scenes --out data/scenes_world`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from compclip.base.errors import entry
+from compclip.base.files import check_output_folder
+from compclip.config import read
+from compclip.scenes import generate
+
+
+def main(argv: list[str]) -> int:
+    """Make the world of params.yaml's section `scenes`."""
+    about = generate.__doc__.splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m compclip.scenes", description=about)
+    parser.add_argument("--out", type=check_output_folder, default=Path("data/scenes_world"))
+    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    args = parser.parse_args(argv)
+    world = read.load_params(args.params, args.overrides).scenes
+    print(json.dumps(generate.generate(world, args.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,225 @@
+"""Layouts to sentences: web-like alt-text for pretraining, dense captions for fine-tuning.
+
+Alt-text names symbols and colours without binding them, as captions of the web do: what a model learns from it is
+a bag of words. Dense captions bind every attribute and relation and use synonyms, active and passive.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compclip.scenes.layout import Scene, Thing, converse, related_pairs
+from compclip.scenes.world_words import (
+    EVERY_COLOUR,
+    EVERY_SYMBOL,
+    NEAR,
+    NUMBERS,
+    RELATIONS,
+    SIZES,
+    TEXTURES,
+    VERBS,
+    article,
+)
+
+SYNONYM_RATE = 0.25
+PLACES = {0: "top left", 1: "top right", 2: "bottom left", 3: "bottom right"}
+
+
+def choose(rng: np.random.Generator, options: Any) -> Any:
+    """Draw one of a sequence."""
+    return options[rng.integers(len(options))]
+
+
+def name(rng: np.random.Generator, names: tuple[str, ...], rate: float = SYNONYM_RATE) -> str:
+    """Draw a name: the usual one, or with probability `rate` one of its synonyms."""
+    return choose(rng, names[1:]) if len(names) > 1 and rng.random() < rate else names[0]
+
+
+def noun(rng: np.random.Generator, thing: Thing) -> str:
+    """Draw a name of the symbol."""
+    return name(rng, EVERY_SYMBOL[thing.symbol][1])
+
+
+def colour(rng: np.random.Generator, thing: Thing) -> str:
+    """Draw a name of the colour."""
+    return name(rng, EVERY_COLOUR[thing.colour][1])
+
+
+def size(rng: np.random.Generator, thing: Thing) -> str:
+    """Draw a name of the size."""
+    return name(rng, SIZES[thing.size])
+
+
+def texture(rng: np.random.Generator, thing: Thing) -> str:
+    """Draw a name of the texture."""
+    return name(rng, TEXTURES[thing.texture])
+
+
+def phrase(rng: np.random.Generator, thing: Thing, detail: float = 0.2) -> str:
+    """Name colour and symbol, with probability `detail` the size too: `large red umbrella`."""
+    words = f"{colour(rng, thing)} {noun(rng, thing)}"
+    return f"{size(rng, thing)} {words}" if rng.random() < detail else words
+
+
+def listing(rng: np.random.Generator, words: list[str], last: str = " and ") -> str:
+    """Join words in random order as a list."""
+    words = [words[i] for i in rng.permutation(len(words))]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + last + words[-1]
+
+
+# --- alt-text -------------------------------------------------------------------------------------------------
+
+
+def alt_text(rng: np.random.Generator, scene: Scene, paired: float = 0.02) -> str:
+    """Make a caption as on the web; with probability `paired` it names one symbol with its colour."""
+    thing = choose(rng, scene.things)
+    if rng.random() < paired:
+        return choose(rng, _ALT_PAIRED).format(p=article(phrase(rng, thing, 0)))
+    return choose(rng, _ALT_FORMS)(rng, scene, thing)
+
+
+_ALT_PAIRED = ("{p}", "picture of {p}", "{p} and more")
+_ALT_NAMES = ("{}", "a picture of {}", "icons: {}", "clip art with {}", "{} on a plain background", "{} symbols")
+_ALT_MIXED = ("{n}; {c}", "{n} in {c}", "{c}: {n}", "{n}, colours {c}")
+_ALT_COLOURS = ("{} shapes", "art in {}", "{} icons on a light background", "design in {}")
+_ALT_ONE = ("{}", "one of them is {}", "picture with {}", "find {}", "{} at the {place}")
+
+
+def _alt_names(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    names = [article(noun(rng, t)) if rng.random() < 0.5 else noun(rng, t) for t in scene.things]
+    return choose(rng, _ALT_NAMES).format(listing(rng, names, choose(rng, (" and ", ", ", " with "))))
+
+
+def _alt_mixed(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    names = listing(rng, [noun(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
+    colours = listing(rng, [colour(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
+    return choose(rng, _ALT_MIXED).format(n=names, c=colours)
+
+
+def _alt_colours(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    words = [colour(rng, t) for t in scene.things]
+    words += [choose(rng, (size, texture))(rng, thing)] if rng.random() < 0.3 else []
+    return choose(rng, _ALT_COLOURS).format(listing(rng, words))
+
+
+def _alt_words(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    # Function words and relations occur, next to names and colours but not as syntax that binds them.
+    words = [noun(rng, t) for t in scene.things] + [colour(rng, t) for t in scene.things]
+    words += [choose(rng, choose(rng, list(RELATIONS.values())))] if rng.random() < 0.5 else []
+    words += [size(rng, thing)] if rng.random() < 0.3 else []
+    return " ".join(words[i] for i in rng.permutation(len(words)))
+
+
+def _alt_one(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    return choose(rng, _ALT_ONE).format(article(noun(rng, thing)), place=PLACES[thing.cell])
+
+
+_ALT_FORMS = (_alt_names, _alt_names, _alt_mixed, _alt_mixed, _alt_words, _alt_colours, _alt_one)
+
+
+# --- dense captions -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one sentence says: `a` stands in `relation` to `b`."""
+
+    a: Thing
+    b: Thing
+    relation: str
+
+
+def statements(scene: Scene) -> list[Statement]:
+    """Return all statements about two things in one row or column."""
+    return [Statement(a, b, r) for a, b, r in related_pairs(scene)]
+
+
+def relation_words(rng: np.random.Generator, relation: str) -> str:
+    """Draw the words of a relation: the usual ones or a synonym."""
+    return name(rng, RELATIONS[relation], 0.4)
+
+
+_FORMS = (
+    "{a} is {r} {b}.",
+    "{a} {r} {b}.",
+    "{a} stands {r} {b}.",
+    "{b} is {o} {a}.",
+    "{b} with {a} {r} it.",
+)
+
+
+def sentence(rng: np.random.Generator, s: Statement) -> str:
+    """Make one sentence of the training grammar for a statement, active or passive."""
+    a, b = (article(phrase(rng, thing)) for thing in (s.a, s.b))
+    if s.relation in VERBS and rng.random() < 0.3:
+        active, passive = VERBS[s.relation]
+        text = f"{a} {active} {b}." if rng.random() < 0.5 else f"{a} {passive} {b}."
+    else:
+        form = choose(rng, _FORMS)
+        text = form.format(a=a, b=b, r=relation_words(rng, s.relation), o=relation_words(rng, converse(s.relation)))
+    return text[0].upper() + text[1:]
+
+
+CaptionSentence = tuple[str, Statement | None]  # a sentence, and its statement if it relates two things
+
+
+def dense(rng: np.random.Generator, scene: Scene) -> str:
+    """Make a dense caption: a sentence that relates two things, one for every other thing, and details, all true."""
+    return join_sentences(describe_scene(rng, scene))
+
+
+def join_sentences(sentences: Iterable[CaptionSentence]) -> str:
+    """Join the sentences to one text."""
+    return " ".join(text for text, _ in sentences)
+
+
+def dense_caption(name: str, scene: Scene) -> list[CaptionSentence]:
+    """Make the dense caption of a training picture by sentences; it depends on name and layout alone."""
+    return describe_scene(np.random.default_rng((1, zlib.crc32(name.encode()))), scene)
+
+
+def describe_scene(rng: np.random.Generator, scene: Scene) -> list[CaptionSentence]:
+    """Make the sentences of a dense caption; the first relates two things."""
+    facts = statements(scene)
+    first = choose(rng, facts)
+    remaining = [t for t in scene.things if t not in (first.a, first.b)]
+    further = [_say_statement(rng, choose(rng, [s for s in facts if s.a == thing])) for thing in remaining]
+    details = [detail(rng, scene, thing) for thing in (first.a, first.b)]
+    details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
+    count_sentence = f"There are {NUMBERS[len(scene.things)]} symbols on a light background."
+    count = [count_sentence] if rng.random() < 0.4 and len(scene.things) < 4 else []
+    return [_say_statement(rng, first), *further, *((text, None) for text in (*details, *count))]
+
+
+def _say_statement(rng: np.random.Generator, statement: Statement) -> CaptionSentence:
+    return sentence(rng, statement), statement
+
+
+def detail(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    """Make a sentence about one thing: its size, texture, corner or neighbour."""
+    return choose(rng, _DETAILS)(rng, scene, thing)
+
+
+def _detail_size(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    return f"The {noun(rng, thing)} is {size(rng, thing)} and {colour(rng, thing)}."
+
+
+def _detail_texture(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    return f"The {colour(rng, thing)} {noun(rng, thing)} looks {texture(rng, thing)}."
+
+
+def _detail_place(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    return f"{article(phrase(rng, thing)).capitalize()} is in the {PLACES[thing.cell]} corner."
+
+
+def _detail_near(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    neighbours = [b for a, b, _ in related_pairs(scene) if a is thing]
+    return f"The {noun(rng, thing)} is {choose(rng, NEAR)} {article(phrase(rng, choose(rng, neighbours)))}."
+
+
+_DETAILS = (_detail_size, _detail_texture, _detail_place, _detail_near)

@@ -1,0 +1,159 @@
+"""Edit a scene and its caption together: the new caption is false of the scene and true of the edited one.
+
+A scene's symbols differ from each other, and so do its colours: where a colour or a symbol passes from one thing to
+another, exchanging their names in the caption says just that. Sizes and textures stay in their cell, as their words
+stay in their sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from compclip.scenes import grammar
+from compclip.scenes.grammar import CaptionSentence, Statement
+from compclip.scenes.layout import Scene, Thing, may_train, swap_colours
+from compclip.scenes.world_words import COLOURS, NEAR, SIZES, SYMBOLS, TEXTURES, article
+
+Words = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited scene, and the words by which a caption is edited: old to new."""
+
+    scene: Scene
+    words: Words
+
+
+def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, count: int) -> list[Edit]:
+    """Return `count` different edits of the two things of a statement, of as many kinds as possible.
+
+    None shows a layout or a pair that is held out for test.
+    """
+    kinds = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in KINDS]
+    by_turns = zip_longest(*_shuffled(rng, kinds))
+    return [edit for turn in by_turns for edit in turn if edit][:count]
+
+
+def _shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
+    return [items[i] for i in rng.permutation(len(items))]
+
+
+def _exchange_colours(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    return [Edit(swap_colours(scene, a, b), _exchange_names(COLOURS, a.colour, b.colour))]
+
+
+def _exchange_things(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    new = {a: replace(a, colour=b.colour, symbol=b.symbol), b: replace(b, colour=a.colour, symbol=a.symbol)}
+    words = {**_exchange_names(COLOURS, a.colour, b.colour), **_exchange_names(SYMBOLS, a.symbol, b.symbol)}
+    return [Edit(_replace_things(scene, new), words)]
+
+
+def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    absent = [c for c in COLOURS if c not in {t.colour for t in scene.things}]
+    return [
+        Edit(_replace_things(scene, {t: replace(t, colour=c)}), _renaming(COLOURS, t.colour, c))
+        for t in (a, b)
+        for c in absent
+    ]
+
+
+def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    return [*_other_symbols(scene, a), *_other_symbols(scene, b)]
+
+
+def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
+    absent = [s for s in SYMBOLS if s not in {t.symbol for t in scene.things}]
+    return [
+        Edit(_replace_things(scene, {thing: replace(thing, symbol=s)}), _renaming(SYMBOLS, thing.symbol, s))
+        for s in absent
+    ]
+
+
+KINDS: tuple[Callable[[Scene, Thing, Thing], list[Edit]], ...] = (
+    _exchange_colours,
+    _exchange_things,
+    _replace_colour,
+    _replace_symbol,
+)
+
+
+def _replace_things(scene: Scene, new: Mapping[Thing, Thing]) -> Scene:
+    return replace(scene, things=tuple(new.get(t, t) for t in scene.things))
+
+
+def _renaming(names: Mapping[str, tuple], old: str, new: str) -> dict[str, str]:
+    """Map every name of the old to one of the new, the usual name to the usual name."""
+    synonyms = names[new][1]
+    return {word: synonyms[min(i, len(synonyms) - 1)] for i, word in enumerate(names[old][1])}
+
+
+def _exchange_names(names: Mapping[str, tuple], first: str, second: str) -> dict[str, str]:
+    return {**_renaming(names, first, second), **_renaming(names, second, first)}
+
+
+# --- sentences ------------------------------------------------------------------------------------------------
+
+
+def reword(text: str, words: Words) -> str:
+    """Replace words in a text, and fit its articles to the new ones."""
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    text = re.sub(rf"\b({pattern})\b", lambda m: words[m[1]], text)
+    return re.sub(r"\b([Aa])n? (\w)", lambda m: f"{m[1]}{'n' * (m[2] in 'aeiou')} {m[2]}", text)
+
+
+def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSentence], count: int) -> list[str]:
+    """Make `count` different paraphrases: sentences in another order and other words, relations from either side."""
+    captions = dict.fromkeys([grammar.join_sentences(sentences)])
+    while len(captions) <= count:
+        reworded_sentences = [grammar.sentence(rng, s) if s else reword(text, _synonyms(rng)) for text, s in sentences]
+        captions.setdefault(" ".join(_shuffled(rng, reworded_sentences)))
+    return list(captions)[1:]
+
+
+_NAMES = (
+    *(names for _, names in (*COLOURS.values(), *SYMBOLS.values())),
+    *SIZES.values(),
+    *TEXTURES.values(),
+    NEAR,
+)
+
+
+def _synonyms(rng: np.random.Generator) -> Words:
+    return {word: grammar.choose(rng, names) for names in _NAMES for word in names}
+
+
+def single_sentences(rng: np.random.Generator, scene: Scene) -> list[str]:
+    """Make one sentence about each thing, and one about each two things in a row or column."""
+    details = [grammar.detail(rng, scene, thing) for thing in scene.things]
+    return details + [grammar.sentence(rng, s) for s in grammar.statements(scene) if s.a.cell < s.b.cell]
+
+
+def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
+    """Make a caption that denies one thing of the scene and names the others, and a scene of which it is true.
+
+    That scene lacks the thing or, where this layout is held out, has another symbol in its place.
+    """
+    denied, without = next(d for d in _absences(rng, scene) if may_train(d[1]))
+    remaining = [article(grammar.phrase(rng, t)) for t in scene.things if t is not denied]
+    name = grammar.phrase(rng, denied, detail=0)
+    form = grammar.choose(rng, _DENIALS)
+    text = form.format(rest=grammar.listing(rng, remaining), name=name, a_name=article(name))
+    return text[0].upper() + text[1:], without
+
+
+_DENIALS = ("{rest} and no {name}.", "{rest}, but no {name}.", "{rest} without {a_name}.", "{rest}, not {a_name}.")
+
+
+def _absences(rng: np.random.Generator, scene: Scene) -> Iterator[tuple[Thing, Scene]]:
+    things = _shuffled(rng, scene.things)
+    for thing in things:
+        yield thing, replace(scene, things=tuple(t for t in scene.things if t is not thing))
+    for thing in things:
+        yield from ((thing, edit.scene) for edit in _shuffled(rng, _other_symbols(scene, thing)))

@@ -1,0 +1,191 @@
+"""Whether a study's front holds: its trials under new seeds beside the papers' methods, and who dominates whom.
+
+A study selects on what it reports, by one seed. `grid` makes the front's trials variants of the study's method in a
+whole params.yaml, with seeds that chose nothing and without the study's overrides of `evaluate`, so that benchmarks
+that were no objective are measured too. `judge` then compares each of them with each other method of that grid.
+
+The rule. In each objective (of the benchmarks that the study evaluated) a difference has the 95 % interval of the
+claims (`report/crossed_intervals.py`): one over seeds and items together, paired, or over seeds alone where the
+objective keeps no items. It is better or worse where that interval lies wholly on one side of 0 and at least three
+seeds are there. A trial dominates a method where it is better in every objective, is dominated where it is worse in
+every one; it does neither where it is better in one and worse in another; else it is undecided. No correction for the
+number of pairs is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from compclip.base import yaml_text
+from compclip.base.errors import UserError
+from compclip.base.files import read_mapping
+from compclip.config import read
+from compclip.config.cell import PRETRAINED
+from compclip.config.run_config import dump_yaml
+from compclip.config.sections import Params
+from compclip.config.validation import SEEDS
+from compclip.report import claims, tables
+from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
+from compclip.report.tables import Column
+from compclip.runs.result_files import FinishedRun
+from compclip.sweep import objectives
+from compclip.sweep.study_declaration import Study, Value
+
+DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominated", "neither", "undecided")
+
+
+def load_front(study: Study, root: Path) -> list[dict[str, Any]]:
+    """Load the trials of a study's front as trials.json has them. Raises UserError where there are none."""
+    path = root / "studies" / study.name / "trials.json"
+    fix = f"run `python -m compclip.sweep --study {study.name}` first"
+    if not path.is_file():
+        raise UserError(f"{path}: is not there; {fix}")
+    study_json = read_mapping(path)
+    trials = [t for t in study_json.get("trials", ()) if t.get("number") in study_json.get("front", ())]
+    if not trials:
+        raise UserError(f"{path}: has no front yet; {fix}")
+    return trials
+
+
+def variant(number: int) -> str:
+    """Return a trial's name as a variant of the study's method."""
+    return f"trial{number}"
+
+
+def confirmation_grid(
+    study: Study, params: Path, command_overrides: Sequence[str], trials: Sequence[Mapping[str, Any]], count: int
+) -> str:
+    """Return the confirmation's params.yaml: the methods of `params` and a variant a trial, under `count` new seeds.
+
+    `given`: the command's overrides. Raises UserError where `params` has no other trained method to compare with.
+    """
+    overrides = [o for o in (*study.overrides, *command_overrides) if not o.startswith(("evaluate.", "report."))]
+    loaded = read.load_params(params, overrides)
+    base = study.method.partition(".")[0]
+    other_methods = [m for m in loaded.grid.methods if m.partition(".")[0] != base]
+    if set(other_methods) <= {PRETRAINED}:
+        raise UserError(f"{params}: grid.methods={loaded.grid.methods}: names no other method; add some")
+    merged = read.read_with_overrides(params, overrides)
+    for trial in trials:
+        variant_key = f"methods.{base}.variants.{variant(trial['number'])}"
+        OmegaConf.update(merged, variant_key, _variant_values(study, loaded, trial["params"]), merge=False)
+    variants = [_variant_method(study, trial["number"]) for trial in trials]
+    merged.grid = {
+        "methods": [PRETRAINED, *(m for m in other_methods if m != PRETRAINED), *variants],
+        "backbones": [str(study.backbone)], "data": [str(study.data)],
+        "seeds": new_seeds({study.seed, *loaded.grid.seeds}, count),
+    }  # fmt: skip
+    return (
+        f"# The front of study {study.name} under seeds that chose nothing, beside the methods of {params}.\n"
+        f"# Train and score it as any grid, then `python -m compclip.sweep --study {study.name} --verdict FILE`.\n"
+        f"\n{dump_yaml(yaml_text.to_unresolved(merged))}"
+    )
+
+
+def new_seeds(used: set[int], count: int) -> list[int]:
+    """Return the first seeds that nothing was chosen by. Raises UserError where there are not so many."""
+    if count > SEEDS - len(used):
+        raise UserError(f"--seeds {count}: there are only {SEEDS - len(used)} others; give a smaller number")
+    seeds: list[int] = []
+    candidate = 0
+    while len(seeds) < count:
+        if candidate not in used:
+            seeds.append(candidate)
+        candidate += 1
+    return seeds
+
+
+def _variant_method(study: Study, number: int) -> str:
+    return f"{study.method.partition('.')[0]}.{variant(number)}"
+
+
+def _variant_values(study: Study, params: Params, trial_params: Mapping[str, Value]) -> dict[str, Any]:
+    """Return a trial as a variant's section; a study of a variant starts from that one's own values."""
+    base, _, variant_name = study.method.partition(".")
+    start = (params.methods[base].get("variants") or {}).get(variant_name) or {}
+    trial_config = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in trial_params.items()])
+    return dict(OmegaConf.to_container(OmegaConf.merge(start, trial_config)))  # type: ignore[arg-type]
+
+
+def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
+    """Compare each trial of the front with each other method, objective by objective, as confirmation.json has it.
+
+    `params` are the confirmation's. What the study did not evaluate stands beside, and decides nothing.
+    """
+    by_method: dict[str, dict[int, FinishedRun]] = {}
+    for run in runs:
+        by_method.setdefault(run.cell.method, {})[run.cell.seed] = run
+    variants = [m for m in by_method if m.startswith(_variant_method(study, 0)[:-1])]
+    columns = objectives.columns_of_runs(study, runs, _searched_params(study, params))
+    objective_benchmarks = objectives.benchmarks(columns)
+    other_columns = [c for c in params.report.columns or () if c.partition("/")[0] not in objective_benchmarks]
+    aside = tables.select_columns(runs, other_columns, params.evaluate.benchmarks) if other_columns else ()
+    pairs = [_compare_pair(study, columns, aside, (ours, theirs), by_method)
+             for ours in variants for theirs in by_method if theirs not in variants]  # fmt: skip
+    return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": objective_benchmarks,
+            "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
+
+
+def _searched_params(study: Study, params: Params) -> Params:
+    """Return the grid's parameters with the benchmarks that the study evaluated."""
+    overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
+    benchmarks = OmegaConf.select(overrides, "evaluate.benchmarks")
+    return (
+        params
+        if benchmarks is None
+        else replace(params, evaluate=replace(params.evaluate, benchmarks=list(benchmarks)))
+    )
+
+
+def _compare_pair(
+    study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
+    runs: Mapping[str, Mapping[int, FinishedRun]],
+) -> dict[str, Any]:  # fmt: skip
+    signs = [o.sign for o in study.objectives]
+    evidence = [_pair_evidence(pair, sign, column, runs) for sign, column in zip(signs, columns, strict=True)]
+    other_evidence = [_pair_evidence(pair, -1 if c.lower else 1, c, runs) for c in aside if not c.score]
+    return {
+        "trial": pair[0],
+        "method": pair[1],
+        "verdict": verdict([e.verdict for e in evidence]),
+        "objectives": [_evidence_to_json(e) for e in evidence],
+        "aside": [_evidence_to_json(e) for e in other_evidence],
+    }
+
+
+def _pair_evidence(
+    pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
+) -> Evidence:
+    return claims.judge_inequality(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
+
+
+def verdict(verdicts: Sequence[str]) -> str:
+    """Apply the rule above to the verdicts by objective: better (holds), worse (refuted) or neither for sure."""
+    if all(objective_verdict == HOLDS for objective_verdict in verdicts):
+        return DOMINATES
+    if all(objective_verdict == REFUTED for objective_verdict in verdicts):
+        return DOMINATED
+    return NEITHER if {HOLDS, REFUTED} <= set(verdicts) else UNDECIDED
+
+
+def _evidence_to_json(e: Evidence) -> dict[str, Any]:
+    return {"column": e.inequality.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
+            "interval": asdict(e.interval) if e.interval else None, "over": e.basis,
+            "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
+
+
+def verdict_lines(judgement: Mapping[str, Any]) -> list[str]:
+    """Return the verdicts to print, one a trial of the front: how many methods it dominates, and which dominate it."""
+    trials = dict.fromkeys(p["trial"] for p in judgement["pairs"])
+    return [f"{trial}: {_verdict_lists([p for p in judgement['pairs'] if p['trial'] == trial])}" for trial in trials]
+
+
+def _verdict_lists(pairs: Sequence[Mapping[str, Any]]) -> str:
+    methods_by_verdict = {v: [p["method"] for p in pairs if p["verdict"] == v] for v in VERDICTS}
+    return "; ".join(f"{v} {', '.join(methods)}" for v, methods in methods_by_verdict.items() if methods)

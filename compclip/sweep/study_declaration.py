@@ -1,0 +1,308 @@
+"""Studies: what experiments/studies/<name>.yaml declares, and from a trial's values to its run and back to its scores.
+
+    method: fsc_clip            # or name.variant; values go into its section of params.yaml
+    backbone: scenes
+    data: scenes
+    seed: 0                     # of the runs and of the sampler
+    overrides: [train.epochs=2] # on params.yaml, for every trial
+    space:
+      gamma: {float: [0, 5]}
+      train.lr: {float: [1e-5, 1e-3], log: true}
+      positives: {int: [2, 4]}
+      attention: {categorical: [minmax, softmax]}
+      lambda_local: {float: [0, 1], when: {attention: [minmax]}}   # drawn only then; else as in params.yaml
+    paper: [{gamma: 2.0}]       # the first trials
+    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (conditional ones and any number of
+                                # objectives together as well), random, nsga2 …
+    startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
+    pruner: none                # or median, of one objective; or dominated, of any number (compclip/sweep/pruning.py)
+    dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
+    rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
+    objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
+    trials: 12
+    params: params.yaml         # what the trials start from, where the command names no other
+
+A study selects on the benchmark that it reports: its best value is optimistic. Choose on one benchmark (or split) and
+report another, or train the best values again with other seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
+
+from compclip.base import plugins, yaml_text
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.names import Name
+from compclip.config import grid, read
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.sections import Params, Run
+from compclip.config.validation import RequiredText, Seed, load_section, mapping
+from compclip.report.tables import SUMMARIES, SUMMARY
+
+FOLDER = Path("experiments/studies")
+KINDS = ("float", "int", "categorical")
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Whole = int
+Value = Finite | int | str | bool
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One searched value: numbers in [low, high] or one of `choices`; drawn only if all of `when` holds."""
+
+    name: str
+    kind: str
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[Value, ...] = ()
+    when: Mapping[str, tuple[Value, ...]] | None = None
+
+    def active(self, values: Mapping[str, Value]) -> bool:
+        """Return whether it is drawn, given the values drawn before it."""
+        return all(values.get(name) in choices for name, choices in (self.when or {}).items())
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value lies in it."""
+        if self.kind == "categorical":
+            return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in self.choices)
+        if not is_number(value) or (self.kind == "int" and not isinstance(value, int)):
+            return False
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A column of the report, `benchmark/metric`, and which way is better."""
+
+    column: str
+    direction: Literal["maximize", "minimize"] = "maximize"
+
+    def __post_init__(self) -> None:
+        """Check the form of the column. Raises ValueError."""
+        if not re.fullmatch("[^/]+/.+", self.column):
+            raise ValueError("must have a column as benchmark/metric, as sugarcrepe/swap")
+
+    @property
+    def benchmark(self) -> Name:
+        """The part before the first stroke."""
+        return Name(self.column.partition("/")[0], "benchmark")
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.direction == "maximize" else -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """What a study's file and a study have alike; see the top of this file."""
+
+    trials: PositiveInt
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
+    seed: Seed = 0
+    overrides: tuple[str, ...] = ()
+    paper: tuple[dict[str, Value], ...] = ()
+    sampler: str = "tpe"
+    startup_trials: PositiveInt = 5
+    pruner: Literal["none", "median", "dominated"] = "none"
+    rungs: tuple[Finite, ...] = (0.25, 0.5)
+    dominated_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    params: str = read.DEFAULT
+
+    def __post_init__(self) -> None:
+        """Check what holds between fields. Raises UserError."""
+        least = getattr(plugins.load_plugin(plugins.SAMPLERS, self.sampler), "LEAST_STARTUP", 1)
+        if self.startup_trials < least:
+            raise UserError(f"startup_trials={self.startup_trials}: must be >= {least} with the sampler {self.sampler}")
+        if self.pruner == "median" and len(self.objectives) > 1:
+            raise UserError(f"pruner=median: is of one objective, not of {len(self.objectives)}; set dominated or none")
+        if sorted(set(self.rungs)) != list(self.rungs) or not all(0 < rung < 1 for rung in self.rungs):
+            raise UserError(f"rungs={list(self.rungs)}: must rise and lie between 0 and 1")
+        columns = [o.column for o in self.objectives]
+        if len(columns) != len(set(columns)):
+            raise UserError(f"objectives: {columns} names a column twice; remove one")
+
+
+@dataclass(frozen=True)
+class SpaceEntry:
+    """A dimension as a study's file has it: `float`, `int` or `categorical`."""
+
+    float: tuple[Finite, Finite] | None = None
+    int: tuple[Whole, Whole] | None = None
+    categorical: tuple[Value, ...] | None = None
+    log: bool = False
+    when: dict[str, tuple[Value, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that it is one kind of dimension and not empty. Raises UserError."""
+        chosen_kinds = [(kind, values) for kind in KINDS if (values := getattr(self, kind)) is not None]
+        if len(chosen_kinds) != 1:
+            raise ValueError(f"must have one of {', '.join(KINDS)}; as {{float: [0, 1]}}")
+        kind, values = chosen_kinds[0]
+        if kind == "categorical":
+            if len(values) < 2 or len(set(map(repr, values))) < len(values) or self.log:
+                raise ValueError("must be two or more different choices, without log")
+        elif not values[0] < values[1] or (self.log and values[0] <= 0):
+            raise ValueError(f"must rise{' and begin above 0 for log' * self.log}")
+
+    def to_dimension(self, name: str) -> Dimension:
+        """Return the dimension under its name."""
+        when = self.when or None
+        if self.categorical is not None:
+            return Dimension(name, "categorical", choices=self.categorical, when=when)
+        low, high = self.float or self.int or (0.0, 0.0)
+        return Dimension(name, "float" if self.float else "int", low, high, self.log, when=when)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySection(StudyOptions):
+    """A study's file."""
+
+    method: RequiredText
+    backbone: RequiredText
+    data: RequiredText
+    space: Annotated[dict[str, SpaceEntry], Field(min_length=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(StudyOptions):
+    """A declared study; see the top of this file."""
+
+    name: Name
+    method: Name
+    backbone: Name
+    data: Name
+    space: tuple[Dimension, ...]
+
+    def identity(self) -> dict:
+        """Return what must not change between two starts of a study: everything but the number of trials."""
+        return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k != "trials"}))
+
+
+def load_study(name: str, folder: Path = FOLDER) -> Study:
+    """Return the study of that name. Raises UserError naming file, key, value and fix."""
+    path = folder / f"{Name(name, '--study')}.yaml"
+    if not path.is_file():
+        raise unknown("study", name, [p.stem for p in folder.glob("*.yaml")], str(folder))
+    raw = yaml_text.read_yaml(path, "must be a mapping with method, space, objectives and trials")
+    try:
+        return parse_study(name, yaml_text.to_plain(raw, "study"))
+    except UserError as error:
+        raise UserError(one_line(f"{path}: {error}")) from error
+
+
+def parse_study(name: str, raw: Any) -> Study:
+    """Return a study from its plain values, checked."""
+    raw = {key: value for key, value in mapping(raw, "the file").items() if value is not None}
+    if isinstance(raw.get("objectives"), list):  # a column alone stands for itself, maximised
+        raw["objectives"] = [{"column": entry} if isinstance(entry, str) else entry for entry in raw["objectives"]]
+    section = load_section(StudySection, raw, "study")
+    options: dict[str, Any] = {f.name: getattr(section, f.name) for f in fields(StudyOptions)}
+    options |= {key: Name(getattr(section, key), key) for key in ("method", "backbone", "data")}
+    options["paper"] = tuple(_check_paper_values(values, section.space) for values in section.paper)
+    return Study(name=Name(name, "study"), space=_name_dimensions(section.space), **options)
+
+
+def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
+    """Return the dimensions in their order; conditions may name those that stand earlier."""
+    dimensions: dict[str, Dimension] = {}
+    for name, entry in space.items():
+        for parent, choices in (entry.when or {}).items():
+            where = f"study.space.{name}.when"
+            if parent not in dimensions:
+                raise unknown("dimension", parent, dimensions, f"{where} (must stand before it)")
+            for value in choices:
+                if not dimensions[parent].holds(value):
+                    raise UserError(f"{where}.{parent}={value!r}: is not in the space of {parent}")
+        dimensions[name] = entry.to_dimension(name)
+    return tuple(dimensions.values())
+
+
+def _check_paper_values(values: Mapping[str, Value], space: Mapping[str, SpaceEntry]) -> dict[str, Value]:
+    """Return one of the paper's settings: a value for each dimension that is drawn, inside the space."""
+    if strange := [name for name in values if name not in space]:
+        raise unknown("key", strange[0], space, "study.paper")
+    checked: dict[str, Value] = {}
+    for d in _name_dimensions(space):
+        if d.active(checked) != (d.name in values):
+            problem = "is missing" if d.active(checked) else "is not drawn then"
+            raise UserError(f"study.paper={dict(values)}: {d.name} {problem}")
+        if d.name not in values:
+            continue
+        if not d.holds(values[d.name]):
+            raise UserError(f"study.paper: {d.name}={values[d.name]!r}: outside its space; widen the space")
+        checked[d.name] = float(values[d.name]) if d.kind == "float" else values[d.name]
+    return checked
+
+
+def is_number(value: Any) -> bool:
+    """Return whether it is a finite number."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # false of nan
+
+
+def trial_overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, Any]) -> list[str]:
+    """Return a trial as `key=value` on params.yaml: the study's own, then the values in the method's section.
+
+    `methods` is params.yaml's: where a method has values for the study's data alone, the trial's go there, since they
+    would stand over its own otherwise.
+    """
+    base, dot, variant = study.method.partition(".")
+    section = f"methods.{base}" + (f".variants.{variant}" if dot else "")
+    if not dot and study.data in ((methods.get(base) or {}).get(grid.PER_DATA) or {}):
+        section += f".{grid.PER_DATA}.{study.data}"
+    return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
+
+
+def trial_run(study: Study, params: Params, method: str = "", source: str = "the grid") -> Run:
+    """Return the run that `params` (a trial's overrides applied) describes; `method`: another one than the study's.
+
+    Raises UserError where the file `source` that `params` are from has no section for a name of the study.
+    """
+    cell = Cell(Name(method or study.method, "method"), study.backbone, study.data, study.seed)
+    base = cell.method.partition(".")[0]
+    fix = f"{source} has no such section: give a grid that has it (--params FILE), or write it there"
+    if base not in (*params.methods, PRETRAINED) and base in plugins.list_plugins(plugins.METHODS):
+        raise UserError(f"study {study.name}: methods.{base}: {fix}")
+    for kind, name, table in (
+        ("method", base, (*params.methods, PRETRAINED)),
+        ("backbone", cell.backbone, params.backbones),
+        ("data", cell.data, params.data),
+    ):
+        if name not in table:
+            raise UserError(f"{unknown(kind, name, table, f'study {study.name}')}; {fix}")
+    method_config, train = grid.method_config(params, cell.method, cell.data)
+    return Run(cell, method_config, train, params.backbones[cell.backbone], params.data[cell.data])
+
+
+def corner_values(study: Study) -> dict[str, Value]:
+    """Return values that do not depend on params.yaml's in the searched places: the paper's, or the lowest."""
+    values: dict[str, Value] = dict(study.paper[0]) if study.paper else {}
+    for d in study.space:
+        if d.name not in values and d.active(values):
+            values[d.name] = d.choices[0] if d.choices else d.low
+    return values
+
+
+def check_study(study: Study, params: Params, source: str = "the grid") -> None:
+    """Raise UserError for an objective that is not measured, or a dimension that is no parameter of the method."""
+    for objective in study.objectives:
+        kind, metric = objective.benchmark, objective.column.partition("/")[2]
+        where = f"study {study.name}: {objective.column}"
+        if kind == SUMMARY and metric not in SUMMARIES:
+            raise unknown("summary", metric, SUMMARIES, where)
+        if kind not in (SUMMARY, *params.evaluate.benchmarks):
+            raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
+    base = trial_run(study, params, source=source)
+    parameters = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
+    for dimension in study.space:
+        if dimension.name not in parameters:
+            raise unknown("parameter", dimension.name, parameters, f"study {study.name}: space")

@@ -1,0 +1,389 @@
+"""One study's ask, submit, tell. Jobs never open the study; they are those of `launch`, sent one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import optuna
+import sqlalchemy
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from compclip.base import json_text, urls
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_text, write_json
+from compclip.config import read
+from compclip.config.cell import PRETRAINED
+from compclip.config.sections import Params
+from compclip.evaluate import result_store
+from compclip.report.tables import Column
+from compclip.runs import jobs, run_store
+from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.runs.run_store import StoredRun
+from compclip.sweep import objectives, pruning, study_results
+from compclip.sweep import study_declaration as studies
+from compclip.sweep.pruning import NOTED
+from compclip.sweep.seeded_sampler import make_pruner, make_sampler
+from compclip.sweep.study_declaration import Study
+
+STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
+AT_START = 3  # failures before any trial came through, and the driver stops: the cause is not the trials' values
+IN_A_ROW = 10  # the same later on, when a disk filled up
+LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
+LATER = "remove the cause, then start again with --retry-failed"
+
+
+class RunSender(Protocol):
+    """Where runs are sent to: jobs.Local or a cluster."""
+
+    def submit(self, stored_run: StoredRun, params: str | Path) -> Job:
+        """Send a run."""
+
+    def attach(self, stored_run: StoredRun) -> Job | None:
+        """Return the live job of a run."""
+
+
+def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
+    """Return the study in its storage, made where it is not there.
+
+    Raises UserError where it was begun as another one.
+    """
+    try:
+        _check_storage(url)
+        storage = optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
+    except ImportError as error:
+        raise UserError(
+            f"storage {urls.mask_url(url)}: its driver is not installed; PostgreSQL's is psycopg"
+        ) from error
+    directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
+    opened = optuna.create_study(
+        storage=storage,
+        study_name=study.name,
+        load_if_exists=True,
+        sampler=make_sampler(study),
+        pruner=make_pruner(study),
+        directions=directions,
+    )
+    attributes = {"declared": study.identity(), "base_key": base_key}
+    for name, value in attributes.items():
+        recorded = opened.user_attrs.get(name)
+        if recorded is None:
+            opened.set_user_attr(name, value)
+        elif recorded != value:
+            raise UserError(
+                f"study {study.name}: {_describe_change(recorded, value)} since it was begun in {urls.mask_url(url)}; "
+                "its trials would not compare: undo that, or give the study another name"
+            )
+    return opened
+
+
+def _engine_options(url: str) -> dict[str, Any]:
+    """Return how SQLAlchemy connects: no statement waits for a lock without end, as PostgreSQL's would."""
+    if url.startswith("sqlite:"):
+        return {"connect_args": {"timeout": LOCKED_S}}
+    events = [(_bound_lock_wait, "connect")] if url.startswith("postgresql") else []
+    return {"pool_pre_ping": True, "pool_events": events}
+
+
+def _bound_lock_wait(connection: Any, record: object) -> None:
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute(f"SET lock_timeout = '{1000 * LOCKED_S:.0f}ms'")
+    connection.commit()
+
+
+def _check_storage(url: str) -> None:
+    """Raise UserError for another program's database, as MLflow's: Optuna would leave tables there, and then end."""
+    engine = sqlalchemy.create_engine(url, **_engine_options(url))
+    names = sqlalchemy.inspect(engine).get_table_names()
+    engine.dispose()
+    if names and "studies" not in names and (url.startswith("sqlite:") or "alembic_version" in names):
+        raise UserError(
+            f"storage {urls.mask_url(url)}: is another program's database; give one that is the study's own"
+        )
+
+
+def _describe_change(recorded: Any, value: Any) -> str:
+    if isinstance(value, str):
+        return "the code, the data or the fixed parameters have changed"
+    return f"{', '.join(k for k in value if recorded.get(k) != value[k])} changed"
+
+
+def draw_values(trial: optuna.Trial, study: Study) -> dict[str, Any]:
+    """Draw the trial's values in the order of the space; those already drawn stay."""
+    values: dict[str, Any] = {}
+    for d in study.space:
+        if not d.active(values):
+            continue
+        if d.kind == "categorical":
+            values[d.name] = trial.suggest_categorical(d.name, list(d.choices))
+        elif d.kind == "int":
+            values[d.name] = trial.suggest_int(d.name, int(d.low), int(d.high), log=d.log)
+        else:
+            values[d.name] = trial.suggest_float(d.name, d.low, d.high, log=d.log)
+    return values
+
+
+@dataclass
+class RunningTrial:
+    """A trial on its way; no job where its run had finished before."""
+
+    trial: optuna.Trial
+    key: str
+    job: Job | None
+    rungs: int = 0  # reported ones
+
+
+@dataclass
+class StudyDriver:
+    """One study's ask, submit, tell. `scored`: whether a run is finished with results that the study may take."""
+
+    study: Study
+    opened: optuna.Study
+    sender: RunSender
+    params: Path
+    root: Path = Path(".")
+    workers: int = 1
+    poll_s: float = 0.5
+    scored: Callable[[Params, StoredRun], bool] = result_store.is_scored
+    columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
+    failures: list[str] = field(default_factory=list)  # since the last trial that came through
+
+    def drive(self, target: int) -> None:
+        """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
+        self._enqueue()
+        self._score_pretrained()
+        interrupted = [optuna.Trial(self.opened, t._trial_id) for t in self._in_state(TrialState.RUNNING)]
+        running = [started for trial in interrupted if (started := self._start_trial(trial))]
+        while running or not self._is_over(target):
+            while len(running) < self.workers and not self._is_over(target):
+                if started := self._start_trial(self.opened.ask()):
+                    running.append(started)
+            unfinished = [trial for trial in running if not self._finish_trial(trial)]
+            if running and len(unfinished) == len(running):
+                time.sleep(self.poll_s)
+            running = unfinished
+        self.write()
+        if self._keeps_failing():
+            raise UserError(
+                f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
+                f"{self.failures[-1]}; {LATER}"
+            )
+
+    def _is_over(self, target: int) -> bool:
+        """Return whether no more trial is to be started."""
+        return self._count_started() >= target or self._keeps_failing()
+
+    def _keeps_failing(self) -> bool:
+        """Return whether going on would only use up the budget."""
+        if len(self.failures) < AT_START:
+            return False
+        return len(self.failures) >= IN_A_ROW or not self._in_state(TrialState.COMPLETE, TrialState.PRUNED)
+
+    def _in_state(self, *states: TrialState) -> list[FrozenTrial]:
+        return self.opened.get_trials(deepcopy=False, states=states)
+
+    def _count_started(self) -> int:
+        """Count the trials of the budget: all that were started, without failed ones that were tried again."""
+        begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+        return len(begun) - len({t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs})
+
+    def _enqueue(self) -> None:
+        for values in self.study.paper:
+            self.opened.enqueue_trial(dict(values), skip_if_exists=True)
+
+    def retry_failed(self) -> int:
+        """Enqueue failed trials that were not tried again yet; how many."""
+        trials = self.opened.get_trials(deepcopy=False)
+        retried = {t.user_attrs.get("retry_of") for t in trials}
+        failed = [t for t in trials if t.state == TrialState.FAIL and t.number not in retried]
+        for t in failed:
+            self.opened.enqueue_trial(t.params, user_attrs={"retry_of": t.number})
+        return len(failed)
+
+    def _score_pretrained(self) -> None:
+        """Score the pretrained model once; a wrong column is found here, before any training."""
+        loaded = read.load_params(self.params)
+        pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
+        if not self.scored(loaded, pretrained):
+            job = self.sender.attach(pretrained) or self._send(pretrained)
+            if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
+                raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
+        self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
+        if "reference" in self.opened.user_attrs:
+            return
+        values, key = objectives.read_scores(self.columns, self._results(pretrained.key)), pretrained.key
+        self.opened.set_user_attr(
+            "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
+        )
+        print(f"pretrained: {self._format_values(values)}", flush=True)
+
+    def _results(self, key: str) -> Path:
+        folder = run_store.find_folder(key, self.root)
+        if folder.results is None:
+            raise UserError(f"{folder.path}: no results; start again with --retry-failed")
+        return folder.results
+
+    def _send(self, stored_run: StoredRun) -> Job:
+        return self.sender.submit(stored_run, self.params)
+
+    def _start_trial(self, trial: optuna.Trial) -> RunningTrial | None:
+        """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
+        values = draw_values(trial, self.study)
+        try:
+            loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, self._methods))
+            stored_run = run_store.locate_run(studies.trial_run(self.study, loaded), self.root)
+        except UserError as error:
+            self._fail(trial, str(error))
+            return None
+        trial.set_user_attr("run_key", stored_run.key)
+        if self.scored(loaded, stored_run):
+            return RunningTrial(trial, stored_run.key, None)
+        live = self.sender.attach(stored_run)
+        if live is None:
+            self._ask_rungs(stored_run)
+            trial.set_user_attr("sent", True)
+        return RunningTrial(trial, stored_run.key, live or self._send(stored_run))
+
+    @functools.cached_property
+    def _methods(self) -> dict[str, Any]:
+        """The methods' sections; the file does not change while a driver lives."""
+        return read.load_params(self.params).methods
+
+    def _ask_rungs(self, stored_run: StoredRun) -> None:
+        if self.study.pruner != "none":
+            request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
+            write_json(stored_run.folder.rungs, request)
+
+    def _finish_trial(self, running: RunningTrial) -> bool:
+        """Tell the study what became of a trial; whether it is over."""
+        state = DONE if running.job is None else running.job.state()
+        if self._should_prune(running):
+            if state in (PENDING, RUNNING):
+                self._cancel(running)
+            self.opened.tell(running.trial, state=TrialState.PRUNED)
+        elif state == FAILED and running.job:
+            self._fail(running.trial, running.job.reason())
+            return True
+        elif state == DONE:
+            try:
+                self.opened.tell(running.trial, objectives.read_scores(self.columns, self._results(running.key)))
+            except UserError as error:
+                self._fail(running.trial, str(error))
+                return True
+        else:
+            return False
+        self.failures.clear()
+        self._print_trial(running.trial.number)
+        self.write()
+        return True
+
+    def _cancel(self, running: RunningTrial) -> None:
+        """Stop a pruned trial's job, unless another command sent it: a grid may want the run to its end.
+
+        The run counts as never sent then: should a grid have the same cell, that goes on from the checkpoint.
+        """
+        if running.job is None or not running.trial.user_attrs.get("sent"):
+            return
+        try:
+            running.job.cancel()
+        except UserError as error:
+            print(f"warning: trial {running.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
+            return
+        jobs.forget_job(run_store.find_folder(running.key, self.root))
+
+    def _should_prune(self, running: RunningTrial) -> bool:
+        """Report new intermediate scores, rung by rung, so that the verdict does not depend on when we look."""
+        path = run_store.find_folder(running.key, self.root).intermediate
+        if self.study.pruner == "none" or not path.is_file():
+            return False
+        lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
+        for line in lines[running.rungs :]:
+            step, values = _parse_rung(line, path, self.columns)
+            running.rungs += 1
+            if self._note_and_judge(running.trial, step, values):
+                return True
+        return False
+
+    def _note_and_judge(self, trial: optuna.Trial, step: int, values: list[float]) -> bool:
+        """Note a trial's scores at a rung, and the pruner's verdict; Optuna's own know a single objective."""
+        if self.study.pruner == "median":
+            trial.report(values[0], step)
+            return trial.should_prune()
+        trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), str(step): values})
+        ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
+        earlier_values = [noted[str(step)] for t in ended if str(step) in (noted := t.user_attrs.get(NOTED, {}))]
+        return pruning.should_stop(self.study, values, earlier_values)
+
+    def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        reason = one_line(reason)
+        trial.set_user_attr("reason", reason)
+        self.opened.tell(trial, state=TrialState.FAIL)
+        self.failures.append(reason)
+        self._print_trial(trial.number)
+        self.write()
+
+    def _print_trial(self, number: int) -> None:
+        t = self.opened.get_trials(deepcopy=False)[number]
+        params = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
+        outcome = self._format_values(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
+        print(f"trial {number} {STATES[t.state]}: {params}{': ' * bool(outcome)}{outcome}", flush=True)
+
+    def _format_values(self, values: list[float]) -> str:
+        return ", ".join(f"{o.column} {v:.4f}" for o, v in zip(self.study.objectives, values, strict=True))
+
+    def document(self) -> dict:
+        """Return what trials.json holds: the study, its reference and every trial."""
+        trials = [
+            study_results.trial_to_json(t, STATES[t.state], self.study, self.root)
+            for t in self.opened.get_trials(deepcopy=False)
+        ]
+        reference = self.opened.user_attrs.get("reference")
+        return study_results.study_to_json(self.study, trials, reference, compute_importance(self.study, self.opened))
+
+    def write(self) -> None:
+        """Write the files of studies/<name>/."""
+        study_results.write_files(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
+
+
+def _parse_rung(line: str, path: Path, columns: Sequence[Column]) -> tuple[int, list[float]]:
+    """Parse the step of a rung and the objectives' values there."""
+    fix = "remove the run, then start again with --retry-failed"
+    scored = json_text.parse_json(line, str(path), fix)
+    try:
+        return int(scored["step"]), objectives.column_values(columns, scored["metrics"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{path}: not a rung's scores ({error!r}); {fix}") from error
+
+
+def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:
+    """Compute fANOVA's share of each parameter in each objective's variance.
+
+    None with one parameter or too few trials.
+    """
+    finished = opened.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    importance: dict[str, dict[str, float]] = {}
+    if len(study.space) < 2 or len(finished) < 4:
+        return importance
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.seed)
+    for i, objective in enumerate(study.objectives):
+        if len({t.values[i] for t in finished}) > 1:
+            shares = optuna.importance.get_param_importances(
+                opened,
+                evaluator=evaluator,
+                target=lambda t, i=i: t.values[i],  # type: ignore[misc]
+            )
+            importance[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
+    return importance

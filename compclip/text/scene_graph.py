@@ -1,0 +1,135 @@
+"""Read a caption's scene from its parse: entities, their attributes, and the relations between them.
+
+An entity is a noun chunk, called by its head; an attribute an adjective or participle before it, or after a copula; a
+relation a preposition (or several words that serve as one, "in front of") or a verb between two entities. The nouns
+within such words ("front") are no entities. Our own reading, of the kind that CLoVe's rule replaces words by.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from compclip.text import word_edits
+from compclip.text.annotation import Annotation, Span
+from compclip.text.prepositions import LONGEST, PHRASES
+
+ENTITY, ATTRIBUTE, RELATION = "entity", "attribute", "relation"
+SUBJECTS = ("nsubj", "nsubjpass")
+OF_NOUNS = ("acl", "relcl")  # the noun is the subject of such a verb
+OF_VERBS = ("conj", "advcl", "xcomp", "ccomp", "pcomp")  # a verb without a subject has that of the verb above
+DEPTH = 8  # verbs above a verb
+MODIFIERS = ("amod", "det", "nummod")
+
+
+class SceneElement(NamedTuple):
+    """An entity, attribute or relation: its tokens, and the token that represents them."""
+
+    kind: str
+    span: Span
+    root: int
+
+
+def read_scene(a: Annotation) -> list[SceneElement]:
+    """Return the elements, each kind in the order of the text; [] for a caption that says too little.
+
+    Such a caption has fewer than two entities, or neither relation nor modifier.
+    """
+    parse = _Parse(a)
+    attributes, relations = parse.find_attributes(), parse.find_relations()
+    if len(parse.entities) < 2 or not (relations or attributes or parse.is_modified()):
+        return []
+    return _keep_bounded(a, [*parse.find_entities(), *attributes, *relations])
+
+
+def read_entities_and_attributes(a: Annotation) -> list[SceneElement]:
+    """Return the entities and attributes, also of a caption that says little."""
+    parse = _Parse(a)
+    return _keep_bounded(a, [*parse.find_entities(), *parse.find_attributes()])
+
+
+def _keep_bounded(a: Annotation, elements: list[SceneElement]) -> list[SceneElement]:
+    return [element for element in elements if word_edits.is_bounded(a.text, *a.chars(element.span))]
+
+
+class _Parse:
+    """A caption with the entities, prepositional phrases and subjects of its parse."""
+
+    def __init__(self, a: Annotation) -> None:
+        self.a = a
+        self.phrases = _find_phrases(a)
+        within = {token for span in self.phrases for token in range(*span)}
+        self.entities = {head for chunk in a.chunks if (head := _chunk_head(a, chunk)) not in within}
+        self.last = {span[1] - 1: span for span in self.phrases}
+        self.subjects: dict[int, int] = {}
+        for token, dep in enumerate(a.dep):
+            if dep in SUBJECTS:
+                self.subjects.setdefault(a.heads[token], token)
+
+    def is_modified(self) -> bool:
+        """Return whether an entity has a modifier; an article is one."""
+        a = self.a
+        return any(d in MODIFIERS and a.heads[t] in self.entities for t, d in enumerate(a.dep))
+
+    def find_entities(self) -> list[SceneElement]:
+        """Return the entities, each by its head."""
+        return [SceneElement(ENTITY, (token, token + 1), token) for token in sorted(self.entities)]
+
+    def find_attributes(self) -> list[SceneElement]:
+        """Return modifiers of entities and of nouns in compounds with them, and conjuncts of such modifiers."""
+        a, modifiers = self.a, set[int]()
+        owners = self.entities | {t for t, d in enumerate(a.dep) if d == "compound" and a.heads[t] in self.entities}
+        for token, dep in enumerate(a.dep):
+            head = a.heads[token]
+            predicate = dep == "acomp" and self.subjects.get(head) in self.entities
+            if predicate or (dep == "amod" and head in owners) or (dep == "conj" and head in modifiers):
+                modifiers.add(token)
+        return [SceneElement(ATTRIBUTE, (t, t + 1), t) for t in sorted(modifiers - self.entities)]
+
+    def find_relations(self) -> list[SceneElement]:
+        """Return verbs with a subject and an object, and prepositions between two entities or below such a verb."""
+        a, relations = self.a, dict[int, SceneElement]()
+        for entity in sorted(self.entities):
+            head = a.heads[entity]
+            if a.dep[entity] in ("dobj", "attr") and self.find_subject(head) in self.entities:
+                relations.setdefault(head, SceneElement(RELATION, (head, head + 1), head))
+            elif a.dep[entity] == "pobj":
+                span = self.last.get(head, (head, head + 1))
+                if (head in self.last or a.pos[head] == "ADP") and self.find_holder(span) in self.entities:
+                    relations.setdefault(span[0], SceneElement(RELATION, span, head))
+        return [relations[token] for token in sorted(relations)]
+
+    def find_holder(self, preposition: Span) -> int:
+        """Return what a preposition relates its object to: the noun above it, or the subject of the verb above it."""
+        above = self.a.heads[preposition[0]]
+        return above if above in self.entities else self.find_subject(above)
+
+    def find_subject(self, verb: int) -> int:
+        """Return the subject of a verb, -1 where it has none."""
+        for _ in range(DEPTH):
+            if verb in self.subjects:
+                return self.subjects[verb]
+            above = self.a.heads[verb]
+            if self.a.dep[verb] in OF_NOUNS:
+                return above
+            if self.a.dep[verb] not in OF_VERBS or above == verb:
+                break
+            verb = above
+        return -1
+
+
+def _chunk_head(a: Annotation, chunk: Span) -> int:
+    """Return the token of a chunk whose head is outside of it."""
+    low, high = chunk
+    return next((t for t in range(high - 1, low - 1, -1) if not low <= a.heads[t] < high or a.heads[t] == t), high - 1)
+
+
+def _find_phrases(a: Annotation) -> list[Span]:
+    """Find prepositions of several words; of those that begin at a token, the longest."""
+    words = [a.word(t).lower() for t in range(len(a))]
+    spans: list[Span] = []
+    for start in range(len(words)):
+        sizes = range(LONGEST, 1, -1) if not spans or start >= spans[-1][1] else ()
+        size = next((n for n in sizes if tuple(words[start : start + n]) in PHRASES), 0)
+        if size:
+            spans.append((start, start + size))
+    return spans

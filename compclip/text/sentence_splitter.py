@@ -1,0 +1,144 @@
+"""Dense captions to sentences (CLIC B.1): openings such as "This image depicts:" go, 4 to 34 words stay.
+
+The released splitter cuts at every full stop and so damages decimals and abbreviations; this one does not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from compclip.text.words import word_set
+
+Span = tuple[int, int]
+MIN_WORDS, MAX_WORDS = 4, 34
+
+_OPENING = re.compile(
+    r"""\s*(?:in\s+)?(?:this|the)\s+(?:\w+\s+)?(?:image|picture|photo|photograph)\s+
+    (?:(?:depict|show|demonstrate|display|feature|illustrate|present|capture|portray)s?|is\s+(?:of|showing|depicting))
+    (?!\s+that\b)(?:\s*:\s*|\s+)(?=\S)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CLIC = re.compile(
+    r"""\s*(?:(?:(?:The|This)\s+image\s+(?:displays|showcases|shows|is|features|depicts|illustrates)
+    |This\s+image\s+appears\s+to\s+be|a\s+(?:digital|graphic)\s+representation\s+of
+    |a\s+collection\s+of|a\s+screenshot\s+of)\s+)+(?=\S)""",
+    re.VERBOSE,
+)
+_CLOSERS = "\"'”’»)]}"
+_END = re.compile(
+    rf"""(?P<stop>(?<![.!?…])[.!?…]++[{re.escape(_CLOSERS)}]*+)(?=\s|$)
+    |(?P<joint>(?<=[a-z][a-z])[.!?])(?=[A-Z][a-z])
+    |(?P<paragraph>\n[^\S\n]*\n)""",
+    re.VERBOSE,
+)
+_WORD = re.compile(r"[^\W_]")  # a letter or a digit
+_SPACE = re.compile(r"\s*")
+_LONGEST = 20  # no abbreviation is longer
+_NEXT_WORD = re.compile(r"[\"“‘'(\[]*([\w']+)")
+_LETTERS = re.compile(r"(?:[a-z]\.)*[a-z]", re.IGNORECASE)
+
+# never the end of a sentence / its end only where what follows looks like a beginning
+_TITLES = word_set(
+    "mr mrs ms dr prof rev gen col capt sgt lt gov sen rep hon pres supt st mt vs e.g i.e cf viz "
+    "approx ca fig figs vol pp ed eds al"
+)
+_ENDINGS = word_set(
+    "etc inc ltd co corp bros jr sr a.m p.m u.s u.k u.s.a e.u d.c b.c a.d ph.d ave blvd rd dept est "
+    "oz lb lbs ft cm mm km kg hrs jan feb apr jun jul aug sep sept oct nov dec"
+)
+_BEFORE_NUMBER = word_set("no nos nr p")
+_OPENERS = word_set(
+    "a an the this that these those there it its he she they his her their we you in on at behind "
+    "above below under beside next near to from with one two three some several both each all "
+    "another other many most overall additionally however while as"
+)
+
+
+def clean(text: str) -> str:
+    """Drop an opening like "This picture shows:" and capitalise what remains."""
+    match = _OPENING.match(text)
+    if match is None:
+        return text
+    remainder = text[match.end() :]
+    return remainder[0].upper() + remainder[1:]
+
+
+def clean_clic(text: str) -> str:
+    """Drop the openings that CLIC's released program drops: more of them, and with these capitals only.
+
+    "The image is a collection of" is dropped whole; what remains keeps its small letter.
+    """
+    match = _CLIC.match(text)
+    return text[match.end() :] if match else text
+
+
+CLEAN = {"usual": clean, "clic": clean_clic}
+
+
+def split(text: str) -> list[Span]:
+    """Return the character spans of the sentences, with end marks and without the white space between them.
+
+    A sentence ends at `.`, `!`, `?` or `…` before white space, at a full stop glued between two words ("mat.The"), and
+    at an empty line; not within numbers, abbreviations, initials or list numbers.
+    """
+    spans: list[Span] = []
+    begin, last = _skip_space(text, 0), len(text.rstrip())
+    word = _WORD.search(text)
+    first = word.start() if word else last  # end marks before any word end nothing
+    for match in _END.finditer(text, first):
+        if match.start() < begin or (match["stop"] and not _is_end(text, begin, match)):
+            continue
+        end = begin + len(text[begin : match.start()].rstrip()) if match["paragraph"] else match.end()
+        _append(spans, text, begin, end)
+        begin = _skip_space(text, match.end())
+    if begin < last:
+        _append(spans, text, begin, last)
+    return spans
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None  # the pattern matches nothing too
+    return match.end()
+
+
+def _append(spans: list[Span], text: str, begin: int, end: int) -> None:
+    """Append a sentence; one without a word joins the sentence before it."""
+    if spans and not _WORD.search(text, begin, end):
+        spans[-1] = (spans[-1][0], end)
+    else:
+        spans.append((begin, end))
+
+
+def has_training_length(sentence: str) -> bool:
+    """Return whether a sentence has 4 to 34 words; a word holds a letter or a digit."""
+    return MIN_WORDS <= sum(_WORD.search(w) is not None for w in sentence.split()) <= MAX_WORDS
+
+
+def training_sentences(text: str) -> list[str]:
+    """Return the cleaned caption's sentences of 4 to 34 words, in order."""
+    text = clean(text)
+    return [s for s in (text[low:high] for low, high in split(text)) if has_training_length(s)]
+
+
+def _is_end(text: str, begin: int, match: re.Match) -> bool:
+    """Return whether the end mark of `match` ends the sentence that began at `begin`."""
+    following = _NEXT_WORD.match(text, _skip_space(text, match.end()))
+    if following is None:
+        return True
+    word, mark = following[1], match["stop"]
+    if mark != ".":
+        return not word[0].islower() or mark in ("!", "?")
+    preceding = text[max(begin, match.start() - _LONGEST) : match.start()]
+    last = re.split(r"[\s(\[{\"“‘']", preceding)[-1]
+    return _is_full_stop_end(last, word, alone=match.start() - len(last) == begin)
+
+
+def _is_full_stop_end(last: str, following: str, alone: bool) -> bool:
+    """Return whether a full stop between the words `last` and `following` is an end; `alone`: nothing precedes."""
+    low = last.lower()
+    if low in _TITLES or (alone and low.isdigit()) or (low in _BEFORE_NUMBER and following[0].isdigit()):
+        return False
+    if low in _ENDINGS or _LETTERS.fullmatch(last):
+        return following[0].isupper() and following.lower() in _OPENERS
+    return True

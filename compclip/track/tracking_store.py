@@ -1,0 +1,176 @@
+"""The MLflow store: where it is, one writer at a time, a client, and its errors as one line."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import temporary_path
+from compclip.base.urls import check_url, mask_message, mask_url
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+MEMORY = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
+DEFAULT_URI = "sqlite:///mlflow/mlflow.db"
+DEFAULT_FILE = Path("mlflow/mlflow.db")
+JOURNALS = ("-journal", "-wal", "-shm")
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default waits minutes for an absent server
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs of errors are tracebacks, with addresses in them
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+LATER = "nothing is lost: start it and run `python -m compclip.track` again"
+
+
+def store_uri(uri_option: str | None) -> str:
+    """Return the tracking URI: the one given, MLFLOW_TRACKING_URI, or the SQLite file of the checkout.
+
+    Raises UserError for one that MLflow cannot hold a store at, or whose parts cannot be told.
+    """
+    uri = uri_option or os.environ.get(VARIABLE) or DEFAULT_URI
+    if "://" not in uri or uri.startswith("file:"):
+        raise UserError(
+            f"uri={mask_url(uri)!r}: MLflow 3 keeps no file store; give sqlite:///FILE or a server's http:// address"
+        )
+    if uri in MEMORY:
+        raise UserError(f"uri={uri!r}: names no file, and the store would go with the command; give sqlite:///FILE")
+    return check_url(uri, "uri")
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """Return the SQLite file of a URI; None for a server or another database."""
+    return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
+
+
+def is_server(uri: str) -> bool:
+    """Return whether an MLflow server stands between us and the database; it keeps the artifacts, too."""
+    return uri.startswith(("http://", "https://"))
+
+
+def path_of_uri(artifacts: str) -> Path:
+    """Return the folder of a `file://` address, in which MLflow quotes some characters."""
+    return Path(unquote(urlsplit(artifacts).path))
+
+
+def path_beside(uri: str, name: str) -> Path:
+    """Return a file beside the store, or where the checkout's store would be."""
+    return (sqlite_file(uri) or DEFAULT_FILE).with_name(name)
+
+
+@contextmanager
+def lock_store(file: Path) -> Iterator[None]:
+    """Hold the store as its one writer; the next one says for whom it waits.
+
+    The system frees the lock of a killed process.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(file, "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{file}: cannot write: {error.strerror}; make its folder writable or give --uri") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            print(f"{file}: process {handle.read().strip() or '?'} is writing the store; waiting for it", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
+
+
+@contextmanager
+def open_client(uri: str) -> Iterator[MlflowClient]:
+    """Open a client, its database made if need be, for one writer of this checkout.
+
+    Errors of MLflow become one line.
+    """
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    file = sqlite_file(uri)
+    with lock_store(path_beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
+        require_server(uri)
+        with _convert_errors(uri):
+            if file is not None:
+                _create_database(file)
+            yield _connect(uri)
+
+
+def _create_database(file: Path) -> None:
+    """Create a SQLite store under another name and rename it: MLflow's forty migrations can be killed between two.
+
+    The caller holds the lock, so that files of earlier attempts are nobody's.
+    """
+    attempts = re.compile(rf"\.{re.escape(file.name[:100])}\.[0-9a-f]{{12}}\.(new|lock)(-journal|-wal|-shm)?")
+    for path in file.parent.glob(".*"):
+        if attempts.fullmatch(path.name):
+            path.unlink()
+    if file.exists() and file.stat().st_size:
+        return
+    database = temporary_path(file, "new")
+    _connect(f"sqlite:///{database}")
+    for suffix in JOURNALS:  # SQLite would play those of an older database into this one
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    os.replace(database, file)
+
+
+def _connect(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    mlflow_client = MlflowClient(uri, uri)
+    mlflow_client.search_experiments(max_results=1)  # makes the tables, so that nothing below meets an empty database
+    return mlflow_client
+
+
+def require_server(uri: str) -> None:
+    """Raise UserError at once where nobody listens: MLflow itself tries a database for a minute and more."""
+    address = urlsplit(uri)
+    port = address.port or PORTS.get(address.scheme.partition("+")[0])
+    if not address.hostname or not port:
+        return
+    try:
+        with socket.create_connection((address.hostname, port), timeout=10):
+            pass
+    except OSError as error:
+        raise UserError(f"{mask_url(uri)}: no server answers ({error.strerror or error}); {LATER}") from error
+
+
+@contextmanager
+def _convert_errors(uri: str) -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+    from requests import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, RequestException, SQLAlchemyError, ModuleNotFoundError, OSError) as error:
+        raise UserError(_explain_error(uri, error)) from error
+
+
+def _explain_error(uri: str, error: Exception) -> str:
+    """Return the error and its fix in a line; a server that has gone is told from one that refuses."""
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"{mask_url(uri)}: needs the package {error.name!r}; install it (PostgreSQL: `pip install psycopg[binary]`)"
+        )
+    require_server(uri)
+    text = mask_message(one_line(str(getattr(error, "message", error))), uri)[:300]
+    if isinstance(error, OSError) and error.errno:
+        return f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
+    return f"{mask_url(uri)}: {text}; check it, or move it away and run `python -m compclip.track` again"

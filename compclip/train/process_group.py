@@ -1,0 +1,174 @@
+"""The processes of a run: how they connect, and how they end when one of them is lost.
+
+A collective of NCCL waits for a dead process until the group's own timeout, which must be long: the others wait for the
+first one while it scores. Each process therefore counts up a number in the group's store, and reads the others'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from compclip.base.errors import UserError
+from compclip.runs import machine
+from compclip.train.distributed import Process
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+# Rank 0 alone scores and writes; the others wait for it that long at most, while it gives signs of life.
+PATIENCE = timedelta(hours=2)
+FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
+BEAT_S = 5.0
+PATIENCE_BEATS = 15  # without a sign of life; not in seconds, so that a job that was suspended as a whole goes on
+ENDED = 1 << 40  # added to the number of a process that came to its end
+EXIT_LOST = 74  # the exit code of a process whose run lost another one
+
+
+def read_process() -> Process:
+    """Return this process from torchrun's variables or those of a SLURM step with several tasks; else the only one."""
+    env = os.environ
+    if "RANK" in env and "WORLD_SIZE" in env:
+        return Process(int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", 0)))
+    if int(env.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        return Process(int(env["SLURM_PROCID"]), int(env["SLURM_STEP_NUM_TASKS"]), int(env["SLURM_LOCALID"]))
+    return Process()
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Process]:
+    """Connect the processes of a run, if it has several; disconnect them at the end.
+
+    Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
+    """
+    if not torch.cuda.is_available() and (why := machine.explain_gpu()):
+        raise UserError(
+            f"{why}, and torch sees none: {_explain_missing_gpu()}; mend that, or set {machine.GPU_VARIABLE}= to train "
+            "on the CPU"
+        )
+    here = read_process()
+    if here.world == 1 or dist.is_initialized():
+        yield here
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
+    store, _, _ = next(rendezvous(_rendezvous_address(), here.rank, here.world, timeout=PATIENCE))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", store=store,
+                            rank=here.rank, world_size=here.world, timeout=PATIENCE)  # fmt: skip
+    try:
+        with watch_processes(store, here.rank, here.world):
+            yield here
+    finally:
+        dist.destroy_process_group()
+
+
+def _explain_missing_gpu() -> str:
+    """Return why torch sees no GPU, as far as it says so."""
+    if not torch.version.cuda:
+        return f"torch {torch.__version__} is built without CUDA"
+    return f"torch is built for CUDA {torch.version.cuda}, and `nvidia-smi` says whether its driver is there"
+
+
+def _rendezvous_address() -> str:
+    """Return torchrun's address, or a port of the SLURM step's first node that depends on the job's number."""
+    env = os.environ
+    if "MASTER_ADDR" in env and "MASTER_PORT" in env:
+        return f"tcp://{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    if "SLURM_JOB_ID" not in env:
+        raise UserError("RANK and WORLD_SIZE without MASTER_ADDR and MASTER_PORT: start the processes with torchrun")
+    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
+    return f"tcp://{_first_host(nodes)}:{FIRST_PORT + int(env['SLURM_JOB_ID']) % PORTS}"
+
+
+def _first_host(nodes: str) -> str:
+    """Return the first of a list of nodes such as `gpu[03-05,9],cpu1`."""
+    if "[" not in nodes:
+        return nodes.partition(",")[0]
+    with contextlib.suppress(OSError):
+        listing = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True)
+        if listing.returncode == 0 and listing.stdout.split():
+            return listing.stdout.split()[0]
+    return re.sub(r"\[(\w+)[^\]]*\].*", r"\1", nodes)
+
+
+class LivenessWatch:
+    """What one process of a run hears of the others."""
+
+    def __init__(self, store: Store, rank: int, world: int) -> None:
+        self._store, self._rank = store, rank
+        self._beats = 0
+        self._numbers = {rank_of_other: 0 for rank_of_other in range(world) if rank_of_other != rank}
+        self._heard_at = dict.fromkeys(self._numbers, 0.0)  # in beats
+
+    def exchange_beats(self) -> None:
+        """Give a sign of life and read the others'. A store whose host is gone gives none."""
+        with contextlib.suppress(RuntimeError):
+            self._store.add(f"liveness/{self._rank}", 1)
+            for other_rank, last_number in self._numbers.items():
+                number = self._store.add(f"liveness/{other_rank}", 0)
+                if number != last_number:
+                    self._heard_at[other_rank] = math.inf if number >= ENDED else self._beats
+                    self._numbers[other_rank] = number
+
+    def silent_ranks(self) -> list[int]:
+        """Count a beat; the processes that have given no sign of life for too many."""
+        self._beats += 1
+        return [other_rank for other_rank, at in self._heard_at.items() if self._beats - at > PATIENCE_BEATS]
+
+    def announce_end(self) -> None:
+        """Tell the others that this process has come to its end."""
+        with contextlib.suppress(RuntimeError):
+            self._store.add(f"liveness/{self._rank}", ENDED)
+
+    def exit_if_lost(self) -> None:
+        """End this process if another is lost; its main thread may wait where no exception reaches it."""
+        for other_rank in self.silent_ranks():
+            silence = f"process {other_rank} of this run gave no sign of life for {PATIENCE_BEATS * BEAT_S:.0f} s"
+            print(
+                f"error: {silence}; leaving; the same command goes on from the last checkpoint",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(EXIT_LOST)
+
+
+@contextlib.contextmanager
+def watch_processes(store: Store, rank: int, world: int) -> Iterator[None]:
+    """Watch the other processes of a run inside; one that ends by an error counts as lost."""
+    watch, over = LivenessWatch(store.clone(), rank, world), threading.Event()
+    # two threads: a call to a store whose host stands still does not come back
+    threads = [_start_repeating(work, over) for work in (watch.exchange_beats, watch.exit_if_lost)]
+    try:
+        yield
+        watch.announce_end()
+    except SystemExit:  # a signal asked all of them to stop
+        watch.announce_end()
+        raise
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(BEAT_S)
+
+
+def _start_repeating(work: Callable[[], None], over: threading.Event) -> threading.Thread:
+    """Start a thread that calls `work` at each beat; return it."""
+
+    def run() -> None:
+        while not over.wait(BEAT_S):
+            work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,171 @@
+"""What code a result depends on: the import closure, by hand on a small package, and against what importing really runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.base import code_hash, plugins
+from compclip.base.errors import UserError
+from compclip.config import plan
+from tests.conftest import ROOT
+
+FILES = {
+    "__init__.py": "from handmade import early",
+    "early.py": "",
+    "method.py": """
+from __future__ import annotations
+import json, handmade.plain, elsewhere
+from typing import TYPE_CHECKING
+import typing
+from compclip.base import errors
+from handmade.module import NAME as other
+from . import near
+from .sub.deep import value
+from handmade.star import *
+if TYPE_CHECKING:
+    from handmade import for_types
+    if value:
+        from handmade import for_types_too
+else:
+    from handmade import at_runtime
+if typing.TYPE_CHECKING:
+    import handmade.for_types
+if not TYPE_CHECKING:
+    import handmade.also_at_runtime
+def function():
+    from handmade.inner import thing
+    try:
+        import handmade.tried
+    except ImportError:
+        import handmade.fallback
+    else:
+        import handmade.otherwise
+    finally:
+        import handmade.at_last
+    with open("x") as file:
+        for line in file:
+            while line:
+                import handmade.nested
+    match other:
+        case 1:
+            import handmade.matched
+class Class:
+    async def method(self):
+        async with self:
+            from handmade import of_a_class
+""",
+    "sub/__init__.py": "from . import of_package",
+    "sub/of_package.py": "",
+    "sub/deep.py": "from .. import above\nfrom ..sub2 import sideways\nvalue = 1",
+    "sub2/__init__.py": "",
+    "sub2/sideways.py": "import handmade.method",  # a circle
+    "sub2/not_imported.py": "",
+}
+PLAIN = ("plain", "module", "near", "star", "at_runtime", "also_at_runtime", "inner", "tried", "fallback", "otherwise",
+         "at_last", "nested", "matched", "of_a_class", "above", "for_types", "for_types_too")  # fmt: skip
+
+
+@pytest.fixture
+def handmade(tmp_path, monkeypatch) -> Path:
+    """A package, and another one that it imports."""
+    for name, text in (FILES | {f"{name}.py": "NAME = 1" for name in PLAIN}).items():
+        (tmp_path / "handmade" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "handmade" / name).write_text(text)
+    (tmp_path / "elsewhere.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "handmade"
+    code_hash._file.cache_clear()
+
+
+def test_the_closure_of_a_package_by_hand(handmade):
+    """Imports at any depth and relative ones, the packages around them, of its own package and ours; no others."""
+    found = code_hash.find_modules("handmade.method")
+    own = {name.removeprefix("handmade").removeprefix(".") for name in found if name.startswith("handmade")}
+    around = {"", "early", "method", "sub", "sub.of_package", "sub.deep", "sub2", "sub2.sideways"}
+    assert own == around | set(PLAIN) - {"for_types", "for_types_too"}
+    assert {name for name in found if not name.startswith("handmade")} == {
+        "compclip",
+        "compclip.base",
+        "compclip.base.errors",
+        "compclip.base.redact",
+    }
+    assert found["handmade"] == handmade / "__init__.py" and found["handmade.method"] == handmade / "method.py"
+    assert list(found) == sorted(found)
+
+
+def test_nothing_of_it_is_imported(handmade):
+    """To know what training depends on costs none of training's imports, nor may another package's code run."""
+    (handmade / "sub" / "deep.py").write_text("raise SystemExit('imported')")
+    assert "handmade.sub.deep" in code_hash.find_modules("handmade.method")
+    assert not [name for name in sys.modules if name.startswith("handmade")]
+
+
+def test_an_entry_of_another_package_is_followed_into_it(handmade):
+    """Where ours alone is asked for, other packages stay outside."""
+    (handmade / "early.py").write_text("import elsewhere")
+    both = code_hash.find_modules("handmade.early", "elsewhere")
+    assert {"handmade", "handmade.early", "elsewhere"} == set(both)
+    assert set(code_hash.find_modules("handmade.early")) == {"handmade", "handmade.early"}
+
+
+def test_the_digest_sees_every_file_of_the_closure_and_no_other(handmade):
+    """A statement more in any of them, one by one; a new import; a file that nothing imports changes nothing."""
+    before, files = code_hash.hash_code("handmade.method"), code_hash.find_modules("handmade.method")
+    seen = {before}
+    for file in (file for name, file in files.items() if name.startswith("handmade")):
+        text = file.read_text()
+        file.write_text(f"{text}\nEDITED = 1\n")
+        seen.add(code_hash.hash_code("handmade.method"))
+        file.write_text(text)
+    assert len(seen) == 1 + len(files) - 4
+    (handmade / "sub2" / "not_imported.py").write_text("x = 1")
+    assert code_hash.hash_code("handmade.method") == before
+    (handmade / "sub" / "of_package.py").write_text("import handmade.sub2.not_imported")
+    assert "handmade.sub2.not_imported" in code_hash.find_modules("handmade.method")
+
+
+def test_an_entry_that_is_no_module(handmade):
+    """Named, with the fix."""
+    for name in ("handmade.methd", "no_such_package", "handmade.method.Class"):
+        with pytest.raises(UserError, match=f"{name}: no such module; install its package or correct the name"):
+            code_hash.find_modules(name)
+
+
+ENTRIES = (
+    *plan.ENTRIES.values(),
+    *(plugins.locate_plugin(package, name)
+      for package in (plugins.METHODS, plugins.BENCHMARKS, plugins.SOURCES, plugins.CAPTIONERS)
+      for name in plugins.list_plugins(package)),
+)  # fmt: skip
+# Imports each entry as if it were the first of its process; what is not ours stays loaded, which costs seconds.
+LOADED = """
+import importlib, json, sys
+from compclip.base import code_hash
+entries = sys.argv[1:]
+closures = {entry: sorted(code_hash.find_modules(entry)) for entry in entries}
+heavy = sorted({"torch", "numpy", "omegaconf", "spacy", "mlflow"} & set(sys.modules))
+loaded = {}
+for entry in entries:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "compclip"]:
+        del sys.modules[name]
+    importlib.import_module(entry)
+    loaded[entry] = sorted(name for name in sys.modules if name.partition(".")[0] == "compclip")
+print(json.dumps([closures, heavy, loaded]))
+"""
+
+
+def test_it_holds_all_that_importing_the_entry_loads():
+    """Of every stage and every plug-in; found without importing a package of others or a module of the closure."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *ENTRIES], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    closures, heavy, loaded = json.loads(done.stdout.splitlines()[-1])
+    assert heavy == []
+    for entry in ENTRIES:
+        assert entry in loaded[entry]
+        assert set(loaded[entry]) <= set(closures[entry]), entry

@@ -1,0 +1,347 @@
+"""Methods, benchmarks, sources, captioners and samplers of other packages: found by name, checked as ours are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import invalidate_caches
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from compclip.base import code_hash, plugins
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config import read
+from compclip.config.training_code import hash_training_code
+from compclip.prepare import shard_writer
+from compclip.train import __main__ as train_command
+from tests.conftest import ROOT
+from tests.tiny_project import at, steps, trained
+
+EXAMPLE = ROOT / "tests" / "example_plugin"
+GIVEN = {
+    plugins.METHODS: ("margin", "margin_clip.method"),
+    plugins.BENCHMARKS: ("pairs", "margin_clip.benchmark"),
+    plugins.SOURCES: ("tabbed", "margin_clip.source"),
+    plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
+    plugins.SAMPLERS: ("gaussian", "margin_clip.sampler"),
+}
+GOOD = """
+from dataclasses import dataclass
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    width: int = 3
+
+    def __post_init__(self):
+        if self.width < 0:
+            raise ValueError(f"width={self.width}: must be >= 0")
+
+
+def views(cfg, step): ...
+def loss(f, cfg, step): ...
+"""
+# A grid with the example's method; WiSE-FT wants two of ours in it.
+GRID = ("methods.margin={}", "grid.methods=[pretrained,negclip,fsc_clip,margin]")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder into which pip has installed the example package."""
+    source, target = tmp_path_factory.mktemp("source") / "example", tmp_path_factory.mktemp("site")
+    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target")
+    done = run("-m", "pip", "install", *options, target, source)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def run(*argv: str | Path, site: Path | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A Python process that finds this checkout, and the packages of `site`."""
+    path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=cwd, env=env)
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    """Puts a folder of packages where Python looks for them, until the test is over."""
+    sites: list[Path] = []
+
+    def put(site: Path) -> None:
+        sites.append(site)
+        monkeypatch.syspath_prepend(str(site))
+        _forget()
+
+    yield put
+    for name, module in list(sys.modules.items()):
+        if any(Path(getattr(module, "__file__", None) or "/").is_relative_to(site) for site in sites):
+            del sys.modules[name]
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    plugins._list_entry_points.cache_clear()
+    code_hash._file.cache_clear()
+    invalidate_caches()
+
+
+def package(site: Path, name: str, points: dict[str, str], group: str = "compclip.methods", **modules: str) -> None:
+    """What pip leaves of a package: its modules, its name, and its entry points."""
+    about = site / f"{name}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("\n".join([f"[{group}]", *(f"{k} = {v}" for k, v in points.items())]))
+    for module, text in modules.items():
+        (site / f"{module}.py").write_text(text)
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_found_by_name(kind, installed, on_path):
+    """Beside ours, located without an import, imported when it is named, and gone with its package."""
+    name, module = GIVEN[kind]
+    assert name not in plugins.list_plugins(kind)
+    ours = plugins.list_plugins(kind)
+    on_path(installed)
+    assert plugins.list_plugins(kind) == sorted([*ours, name])
+    assert plugins.locate_plugin(kind, name) == module
+    assert module not in sys.modules
+    assert plugins.load_plugin(kind, name) is sys.modules[module]
+
+
+def test_the_command_checks_it(installed):
+    """`config check` takes its method, and refuses an impossible value in one line; without the package it is unknown."""
+    check = ("-m", "compclip.config", "check", *GRID)
+    good = run(*check, site=installed)
+    assert (good.returncode, good.stderr) == (0, "")
+    wrong = run(*check, "methods.margin.margin=3", site=installed)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == (
+        "error: params.yaml: methods.margin.margin=3.0: must be >= 0 and <= 2, it is between cosines\n"
+    )
+    absent = run(*check)
+    assert (absent.returncode, absent.stdout) == (2, "")
+    assert absent.stderr.startswith("error: params.yaml: unknown method 'margin'; ")
+    assert len(absent.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "override,message",
+    [
+        ("methods.margin.margn=3", r"methods.margin: unknown key 'margn'; did you mean 'margin'\?"),
+        ("methods.margin.margin=wide", r"methods.margin.margin='wide': must be float; the default is 0.1"),
+        ("methods.margin.variants.far.margin=-1", r"methods.margin.variants.far.margin=-1.0: must be >= 0"),
+        ("methods.margin.train.lr=0", r"methods.margin.train.lr=0: must be > 0"),
+        ("methods.margni={}", r"unknown method 'margni'; did you mean 'margin'"),
+        ("benchmarks.sugarcrepe.benchmark=pears", r"unknown benchmark 'pears'; did you mean 'pairs'"),
+        ("data.scenes.source=tabed", r"unknown source 'tabed'; did you mean 'tabbed'"),
+        ("data.scenes.captioner=prefix", r"unknown captioner 'prefix'; did you mean 'prefixed'"),
+        ("data.scenes={source: tabbed, captioner: prefixed, options: {word: a}}", r"did you mean 'words'"),
+    ],
+)
+def test_mistakes_in_its_parameters(override, message, installed, on_path):
+    """As for ours: the key, its value and the nearest names."""
+    on_path(installed)
+    assert read.load_params(ROOT / "params.yaml", GRID)
+    with pytest.raises(UserError, match=message) as error:
+        read.load_params(ROOT / "params.yaml", (*GRID, override))
+    assert "\n" not in str(error.value)
+
+
+def test_its_code_is_in_the_closure(installed, on_path):
+    """The module that the name stands for, what that imports of its own package, and ours."""
+    on_path(installed)
+    found = code_hash.find_modules(plugins.locate_plugin(plugins.METHODS, "margin"))
+    own = {name: path for name, path in found.items() if name.partition(".")[0] == "margin_clip"}
+    assert own == {
+        "margin_clip": installed / "margin_clip" / "__init__.py",
+        "margin_clip.hinge": installed / "margin_clip" / "hinge.py",
+        "margin_clip.method": installed / "margin_clip" / "method.py",
+    }
+    assert {"compclip.train.losses", "compclip.text.swap"} <= found.keys()
+
+
+def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
+    """Of the module itself or of one that it imports; not of its package's others."""
+    shutil.copytree(installed, tmp_path / "site")
+    on_path(tmp_path / "site")
+    module = plugins.locate_plugin(plugins.METHODS, "margin")
+    hashes = [code_hash.hash_code(module)]
+    for name in ("method", "hinge", "captioner"):
+        with open(tmp_path / "site" / "margin_clip" / f"{name}.py", "a") as file:
+            file.write("EDITED = 1\n")
+        hashes.append(code_hash.hash_code(module))
+    assert len(set(hashes[:3])) == 3
+    assert hashes[3] == hashes[2]
+
+
+def test_its_loss(installed, on_path, rng):
+    """The hinge against a loop over images and negatives."""
+    on_path(installed)
+    hinge = plugins.load_plugin(plugins.METHODS, "margin").hinge
+    drawn = (torch.from_numpy(rng.normal(size=size)) for size in ((4, 8), (4, 8), (4, 2, 8)))
+    image, text, negative = (torch.nn.functional.normalize(values, dim=-1) for values in drawn)
+    mask = torch.tensor([[1, 1], [1, 0], [0, 0], [0, 1]], dtype=torch.bool)
+    short = [max(0.0, float(0.3 - image[i] @ text[i] + image[i] @ negative[i, k])) for i, k in mask.nonzero().tolist()]
+    assert hinge(image, text, negative, mask, 0.3).item() == pytest.approx(sum(short) / len(short), rel=1e-5)
+    assert hinge(image, text, negative, torch.zeros_like(mask), 0.3).item() == 0
+
+
+def test_ours_for_every_method_hold_for_it(installed):
+    """The conformance tests take methods by name, other packages' with ours."""
+    done = run(
+        "-m", "pytest", "-p", "no:cacheprovider", "tests/methods/test_every_method.py", "-k", "margin", site=installed
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_its_source_and_captioner_prepare_data(installed, tmp_path):
+    """The stage `recaption`, as its command."""
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
+    (tmp_path / "captions.txt").write_text("a.png\ta red star\nno tab here\n")
+    (tmp_path / "params.yaml").write_text(
+        "data: {web: {source: tabbed, path: captions.txt, images: ., captioner: prefixed, options: {words: 'seen:'}}}\n"
+        "methods: {margin: {}}\nbackbones: {b: {model: ViT-B-32}}\n"
+        "grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}\n"
+    )
+    done = run("-m", "compclip.prepare.shard_stages", "--data", "web", site=installed, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (sample,) = shard_writer.load_samples(tmp_path / "data" / "web" / "samples" / "00000.arrow")
+    assert (sample.id, sample.captions, sample.width, sample.height) == ("a", ("seen: a red star",), 8, 6)
+    counts = read_json(tmp_path / "data" / "web" / "counts.json")
+    assert (counts["malformed_lines"], counts["prefixed"]) == (1, 1)
+
+
+def test_its_benchmark_reads_its_file(installed, on_path, tmp_path):
+    """A good file, and a record that lacks a field."""
+    on_path(installed)
+    file = tmp_path / "pairs.json"
+    load = plugins.load_plugin(plugins.BENCHMARKS, "pairs").load
+    file.write_text(json.dumps([{"image": "a.png", "right": "a red star", "wrong": "a blue star"}]))
+    (record,) = load(file).records
+    assert (record.images, record.texts) == ((str(tmp_path / "a.png"),), ("a red star", "a blue star"))
+    file.write_text(json.dumps([{"image": "a.png", "right": "a red star"}]))
+    with pytest.raises(UserError, match="record 0: no field 'wrong'"):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        (
+            "import nowhere_to_be_found",
+            r"ModuleNotFoundError: No module named 'nowhere_to_be_found'; mend that package",
+        ),
+        ("def f(:", r"SyntaxError: .*; mend that package"),
+        ("raise RuntimeError('two\\nlines')", r"RuntimeError: two lines; mend that package"),
+        ("import sys; sys.exit('gone')", r"SystemExit: gone; mend that package"),
+        ("", r"has no TRAINS and no Config and no views and no loss; mend that package"),
+        (GOOD.replace("def loss", "def lost"), r"has no loss; mend that package"),
+        (GOOD.replace("@dataclass(frozen=True)", ""), r"Config is no dataclass; mend that package"),
+        (GOOD.replace("int = 3", "int"), r"Config.width has no default; mend that package"),
+    ],
+)
+def test_a_module_that_fails(text, message, on_path, tmp_path):
+    """One line that names the plug-in, its module and what is wrong, in whatever command names it."""
+    package(tmp_path, "broken-pack", {"broken": "broken_module"}, broken_module=text)
+    on_path(tmp_path)
+    with pytest.raises(UserError, match=f"method 'broken': broken_module: {message}") as error:
+        plugins.load_plugin(plugins.METHODS, "broken")
+    assert "\n" not in str(error.value)
+
+
+def test_a_module_that_trains_nothing_needs_no_loss(on_path, tmp_path):
+    """As our own `pretrained`."""
+    text = GOOD.replace("TRAINS = True", "TRAINS = False").partition("def views")[0]
+    package(tmp_path, "kept-pack", {"kept": "kept_module"}, kept_module=text)
+    on_path(tmp_path)
+    assert not plugins.load_plugin(plugins.METHODS, "kept").TRAINS
+
+
+@pytest.mark.parametrize(
+    "text,override,message",
+    [
+        (GOOD, "methods.quoted.width=-1", r"methods.quoted.width=-1: must be >= 0"),
+        (GOOD, "methods.quoted.width=far", r"methods.quoted.width='far': must be int; the default is 3"),
+        (
+            GOOD.replace("int = 3", "set[int] = frozenset()"),
+            "methods.quoted={}",
+            r"methods.quoted: quoted_module.Config: ",
+        ),
+        (GOOD.replace("int = 3", "'Undefined' = 3"), "methods.quoted={}", r"methods.quoted: quoted_module.Config: "),
+    ],
+)
+def test_a_config_that_knows_nothing_of_our_errors(text, override, message, on_path, tmp_path):
+    """Its ValueErrors, and types that YAML has not, are one line too."""
+    package(tmp_path, "quoted-pack", {"quoted": "quoted_module"}, quoted_module=text)
+    on_path(tmp_path)
+    with pytest.raises(UserError, match=message) as error:
+        read.load_params(ROOT / "params.yaml", ("methods.quoted={}", override))
+    assert "\n" not in str(error.value)
+
+
+def test_two_packages_of_one_name(on_path, tmp_path):
+    """Neither is taken, nor is ours where a package gives its name."""
+    package(tmp_path, "first-pack", {"twin": "first_module", "negclip": "first_module"}, first_module=GOOD)
+    package(tmp_path, "second-pack", {"twin": "second_module"}, second_module=GOOD)
+    on_path(tmp_path)
+    both = r"first-pack \(first_module\) and second-pack \(second_module\)|second-pack .* and first-pack "
+    with pytest.raises(UserError, match=rf"method 'twin': is given by ({both}).*; uninstall one"):
+        plugins.locate_plugin(plugins.METHODS, "twin")
+    with pytest.raises(UserError, match=r"method 'negclip': is given by compclip and first-pack \(first_module\)"):
+        plugins.load_plugin(plugins.METHODS, "negclip")
+    assert plugins.load_plugin(plugins.METHODS, "fsc_clip").__name__ == "compclip.methods.fsc_clip"
+
+
+def test_a_package_that_is_on_the_path_twice(on_path, tmp_path):
+    """An editable install beside a checkout's folder gives the same twice, which is once."""
+    for site in (tmp_path / "a", tmp_path / "b"):
+        package(site, "same-pack", {"same": "same_module"}, same_module=GOOD)
+        on_path(site)
+    assert plugins.load_plugin(plugins.METHODS, "same").Config().width == 3
+
+
+@pytest.mark.parametrize(
+    "point,module,message",
+    [
+        ("my-method", "odd_module", r"odd-pack: a name is a letter, then letters, digits and _"),
+        ("odd", "odd_module:Config", r"odd-pack: 'odd_module:Config' is no module's name"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_meant(point, module, message, on_path, tmp_path):
+    """A name that no params.yaml can hold, or an object of a module: said when it is named, in nobody else's way."""
+    package(tmp_path, "odd-pack", {point: module}, odd_module=GOOD)
+    on_path(tmp_path)
+    with pytest.raises(UserError, match=f"method '{point}': {message}; mend that package"):
+        plugins.locate_plugin(plugins.METHODS, point)
+    assert plugins.load_plugin(plugins.METHODS, "negclip")
+    assert "my-method" not in plugins.list_plugins(plugins.METHODS)
+
+
+def test_its_method_is_trained_and_its_code_is_in_the_run_key(installed, on_path, project, tmp_path, monkeypatch):
+    """As ours are: a cell of the grid, published with its terms logged; an edit of its package gives another key."""
+    site, root = tmp_path / "site", tmp_path / "p"
+    shutil.copytree(installed, site)
+    shutil.copytree(project, root)
+    monkeypatch.chdir(root)
+    on_path(site)
+    asked = ["methods.margin={}", "grid.methods=[pretrained,margin]"]
+    before = at("margin-tiny-scenes-0", *asked).key
+    assert train_command.main(["--cell", "margin-tiny-scenes-0", *asked]) == 0
+    logged = steps(trained(root, "margin-tiny-scenes-0") / "metrics.jsonl")
+    assert len(logged) == 10 and all({"clip", "margin"} <= set(row) for row in logged)
+    hinge = site / "margin_clip" / "hinge.py"
+    hinge.write_text(hinge.read_text() + "\nEDITED = 1\n")
+    hash_training_code.cache_clear()
+    assert at("margin-tiny-scenes-0", *asked).key != before

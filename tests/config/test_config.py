@@ -1,0 +1,311 @@
+"""params.yaml: every mistake is one line with key, value and fix, and nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError, entry
+from compclip.config import __main__ as config_command
+from compclip.config import grid as config_grid
+from compclip.config import plan, read, run_config
+from tests.conftest import ROOT
+
+PARAMS = ROOT / "params.yaml"
+
+
+def test_the_shipped_grid():
+    """Seven methods, two seeds; every grid file of experiments/ is valid too."""
+    params = read.load_params(PARAMS)
+    assert len(config_grid.list_cells(params)) == 14
+    assert config_grid.list_cells(params)[0].name == "pretrained-scenes-scenes-0"
+    for grid in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
+        assert config_grid.list_cells(read.load_params(grid)), grid
+
+
+@pytest.mark.parametrize(
+    "override,message",
+    [
+        ("train.lrr=3", r"train: unknown key 'lrr'; did you mean 'lr'"),
+        ("trian.lr=3", r"unknown section 'trian'; did you mean 'train'\?"),
+        ("train.lr=fast", r"train.lr='fast': must be float"),
+        ("train.lr=-1", r"train.lr=-1: must be > 0"),
+        ("train.lr=nan", r"train.lr='nan': must be float"),
+        ("train.epochs=0", r"train.epochs=0: must be > 0"),
+        ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
+        ("train.beta2=1", r"train.beta2=1: must be < 1"),
+        ("train.trainable=txet", r"unknown trainable 'txet'; did you mean 'text'\?"),
+        ("methods.fsc_clip.gama=1", r"methods.fsc_clip: unknown key 'gama'; did you mean 'gamma'\?"),
+        ("methods.fsc_clip.gamma=-1", r"methods.fsc_clip.gamma=-1.0: must be >= 0"),
+        ("methods.fsc_clip.train.lr=0", r"methods.fsc_clip.train.lr=0: must be > 0"),
+        ("methods.clip_fsc={}", r"unknown method 'clip_fsc'; did you mean"),
+        ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
+        ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
+        ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
+        ("grid.seeds=[0,0]", r"grid.seeds: 0 stands twice"),
+        ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
+        ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
+        ("grid=3", r"grid=3: must be a mapping"),
+        ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
+        ("methods=3", r"methods=3: must be a mapping"),
+        ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
+        ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
+        ("methods.clic.variants.a.train.lr=0", r"methods.clic.variants.a.train.lr=0: must be > 0"),
+        (
+            "methods.clic.per_data.scene.lambda_uni=3",
+            r"methods.clic.per_data: unknown data 'scene'; did you mean 'scenes'",
+        ),
+        (
+            "methods.clic.per_data.scenes.lambda_un=3",
+            r"methods.clic.per_data.scenes: unknown key 'lambda_un'; did you mean",
+        ),
+        ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0: must be > 0"),
+        ("methods.clic.per_data=3", r"methods.clic.per_data=3: must be a mapping"),
+        ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
+        ("backbones=[1]", r"override 'backbones=\[1\]': "),
+        ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
+        ("evaluate.batch_size=0", r"evaluate.batch_size=0: must be > 0"),
+        ("evaluate.benchmarks=[retrieval,retrieval]", r"evaluate.benchmarks: 'retrieval' stands twice"),
+        ("train.micro_batch=-5", r"train.micro_batch=-5: must be >= 0"),
+        ("methods.clic.train.micro_batch=-5", r"methods.clic.train.micro_batch=-5: must be >= 0"),
+        ("train.lr=???", r"override 'train.lr=\?\?\?': \?\?\? is no value; give one"),
+        ("train={lr: '???'}", r"override .*\?\?\? is no value; give one"),
+        ("scenes.seed=-1", r"scenes.seed=-1: must be >= 0"),
+        ("scenes.train=-3", r"scenes.train=-3: must be > 0"),
+        ("scenes.retrieval=-3", r"scenes.retrieval=-3: must be > 0"),
+        ("scenes.records=-3", r"scenes.records=-3: must be > 0"),
+        ("scenes.per_class=-3", r"scenes.per_class=-3: must be > 0"),
+        ("grid.seeds=[0,4294967296]", r"grid.seeds.1=4294967296: must be < 4294967296"),
+        (
+            "backbones.scenes.activation=relu",
+            r"backbones.scenes.activation: unknown activation 'relu'; did you mean 'gelu'",
+        ),
+        ("data.scenes.limit=-1", r"data.scenes.limit=-1: must be >= 0"),
+        ("data.scenes.path=", r"data.scenes.path: must be given"),
+        ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
+        ("scenes.sed=1", r"scenes: unknown key 'sed'; did you mean 'seed'\?"),
+        ("grid.seeds=[-1]", r"grid.seeds.0=-1: must be >= 0"),
+        ("grid.data=[scene]", r"grid.data: unknown data 'scene'; did you mean 'scenes'\?"),
+        ("grid.backbones=[vit]", r"grid.backbones: unknown backbone 'vit'; known: scenes"),
+        ("evaluate.benchmarks=[sugarcrap]", r"unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
+        ("benchmarks.retrieval.benchmark=retreival", r"unknown benchmark 'retreival'; did you mean 'retrieval'\?"),
+        ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
+        ("data.scenes.captioner=''", r"data.scenes.captioner: must be given"),
+        ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
+        ("data.scenes.captioner=blip", r"'blip'; known: coca, endpoint, hf, none, scenes"),
+        ("data.scenes.path=''", r"data.scenes.path: must be given"),
+        ("scenes.records=0", r"yaml: scenes.records=0: must be > 0"),
+        ("train", r"override 'train': must be key=value"),
+        ("benchmarks.retrieval.options.cleen=clic", r"benchmarks.retrieval.options: unknown key 'cleen'; did you mean"),
+        ("benchmarks.sugarcrepe.options.clean=clic", r"benchmarks.sugarcrepe.options: benchmark 'sugarcrepe' has no"),
+    ],
+)
+def test_mistakes(override, message):
+    """Each mistake names the file, the key, the value and what would be right, in one line."""
+    with pytest.raises(UserError, match=message) as error:
+        read.load_params(PARAMS, [override])
+    assert str(error.value).startswith(f"{PARAMS}: ")
+    assert "\n" not in str(error.value)
+
+
+TOGETHER = [
+    ("evaluate.benchmarks=[]", r"evaluate.benchmarks=\[\]: must name at least one"),
+    ("wise_ft.seeds=[7]", r"wise_ft.seeds: 7 is not in grid.seeds; add it there or remove it here"),
+    ("wise_ft.methods=[hard_positives.x]", r"unknown variant 'x'"),
+    ("grid.methods=[negclip]", r"wise_ft.methods: fsc_clip is not in grid.methods"),
+    ("report.columns=[sugarcrap/add]", r"'sugarcrap/add', .*unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
+    ("report.columns=[zero/top_1]", r"unknown benchmark 'zero'"),
+    ("report.columns=[sugarcrepe]", r"report.columns: 'sugarcrepe': must be benchmark/metric"),
+    (
+        "report.columns=[sugarcrepe/swp]",
+        r"report.columns: unknown column 'sugarcrepe/swp'; did you mean 'sugarcrepe/swap'",
+    ),
+    ("report.columns=[sugarcrepe/swp/unseen_pairs]", r"unknown column 'sugarcrepe/swp/unseen_pairs'; did you mean"),
+    ("report.columns=[sugarcrepe/swap.local]", r"unknown column 'sugarcrepe/swap.local'; did you mean"),
+    ("report.columns=[retrieval/mean_recall_at_7]", r"unknown column 'retrieval/mean_recall_at_7'; did you mean"),
+    ("report.columns=[zeroshot/top_2]", r"unknown column 'zeroshot/top_2'; did you mean"),
+    ("evaluate.benchmarks=[retrieval]", r"report.columns: 'sugarcrepe/add', in evaluate.benchmarks: unknown benchmark"),
+]
+
+
+@pytest.mark.parametrize("override,message", TOGETHER)
+def test_sections_that_do_not_fit_together(tmp_path, override, message):
+    """Said by `check` and by the first stage, in one line; commands that look at one section go on."""
+    for command in (["check"], ["plan", "--out", str(tmp_path / "out")]):
+        with pytest.raises(UserError, match=message) as error:
+            config_command.main([*command, "--params", str(PARAMS), override])
+        assert str(error.value).startswith(f"{PARAMS}: ") and "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_columns_that_stand_for_means_pass(capsys):
+    """The mean over benchmarks `zeroshot_...`, of both ways of retrieval."""
+    columns = (
+        "report.columns=[zeroshot/top_1,retrieval/mean_recall_at_5,sugarcrepe/swap/unseen_pairs,sugarcrepe/swap.local]"
+    )
+    also = ["evaluate.scorers=[cosine,local]", "train.micro_batch=0", "backbones.scenes.activation=''"]
+    assert config_command.main(["check", "--params", str(PARAMS), columns, *also]) == 0
+    assert (
+        read.load_params(PARAMS, ["report.columns=[sugarcrap/add]", "evaluate.benchmarks=[]"]).evaluate.benchmarks == []
+    )
+
+
+def test_a_seed_has_32_bits():
+    assert read.load_params(PARAMS, [f"grid.seeds=[0,{2**32 - 1}]"]).grid.seeds[1] == 2**32 - 1
+
+
+def test_cells_have_names_of_their_own():
+    """Two places of the grid never share a folder, and no name leaves runs/."""
+    sets = [
+        "data.c={source: coco, path: p, images: i, captioner: none}",
+        "data.b-c={source: coco, path: p, images: i, captioner: none}",
+        "backbones.a.model=x",
+        "backbones.a-b.model=x",
+        "grid.methods=[clic]",
+        "grid.seeds=[0]",
+    ]
+    assert (
+        len(config_grid.list_cells(read.load_params(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"]))) == 2
+    )
+    with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):
+        read.load_params(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
+    with pytest.raises(UserError, match="backbone 'org/vit': must be letters"):
+        read.load_params(PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"])
+
+
+def test_code_two_and_one_line(monkeypatch, capsys):
+    """The command ends with exit code 2 and one line on stderr."""
+    monkeypatch.setattr("sys.argv", ["config", "check", "--params", str(PARAMS), "train.lrr=1"])
+    assert entry(config_command.main) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("grid: [", "not YAML"),
+        ("a: b: c\n", "not YAML: .*line 1"),
+        ("grid: {}\ngrid: {}\n", "duplicate key grid"),
+        ("- a\n- b\n", "must be a mapping"),
+        ("3\n", "must be a mapping"),
+        ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be a list"),
+        ("", r"grid.methods=\[\]: must name at least one"),
+        ("train:\n  lr: ???\n", r"train.lr=\?\?\?: must be given"),
+        ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
+    ],
+)
+def test_broken_files(tmp_path, text, message):
+    """YAML errors name the file."""
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"p.yaml: .*{message}"):
+        read.load_params(tmp_path / "p.yaml")
+
+
+def test_invalid_utf8_and_missing_file(tmp_path):
+    """Bytes that are no text, and a file that is not there."""
+    (tmp_path / "p.yaml").write_bytes(b"grid: \xff\xfe")
+    with pytest.raises(UserError, match="p.yaml: not UTF-8"):
+        read.load_params(tmp_path / "p.yaml")
+    with pytest.raises(UserError, match="Is a directory"):
+        read.load_params(tmp_path)
+    with pytest.raises(UserError, match="none.yaml: no such file; run from the project's root"):
+        read.load_params(tmp_path / "none.yaml")
+
+
+def test_scientific_numbers_are_numbers():
+    """1e-6 without a dot is a float, as OmegaConf's reader has it and PyYAML's does not."""
+    assert read.load_params(PARAMS, ["train.lr=1e-6"]).train.lr == 1e-6
+
+
+def test_variants_overlay_their_method():
+    """A variant changes what it names, in parameters and in training, and keeps the rest."""
+    overrides = [
+        "methods.fsc_clip.variants.local.lambda_global=0",
+        "methods.fsc_clip.variants.local.train.lr=1e-3",
+        "grid.methods=[fsc_clip,fsc_clip.local]",
+    ]
+    params = read.load_params(PARAMS, overrides)
+    plain, local = (config_grid.resolve(params, f"{m}-scenes-scenes-0") for m in params.grid.methods)
+    assert (plain.method.lambda_global, local.method.lambda_global) == (0.5, 0.0)
+    assert local.method.lambda_local == plain.method.lambda_local
+    assert (plain.train.lr, local.train.lr) == (params.train.lr, 1e-3)
+
+
+PER_DATA = [
+    "data.other={source: coco, path: p, images: i, captioner: none}",
+    "grid.data=[scenes,other]",
+    "methods.clic.per_data.other={lambda_cont: 1.0, train: {epochs: 5}}",
+    "methods.clic.variants.few={lambda_s_neg: 0, train: {epochs: 2}}",
+    "grid.methods=[clic,clic.few]",
+]
+
+
+def test_a_data_set_can_have_its_own_values():
+    """Method, then what it says of this data set, then the variant: the last one that names a value has it."""
+    params = read.load_params(PARAMS, PER_DATA)
+    runs = {
+        name: config_grid.resolve(params, f"{name}-0")
+        for name in ("clic-scenes-scenes", "clic-scenes-other", "clic.few-scenes-other")
+    }
+    values_of_run = {n: (r.method.lambda_cont, r.method.lambda_s_neg, r.train.epochs) for n, r in runs.items()}
+    assert values_of_run == {
+        "clic-scenes-scenes": (0.5, 0.5, params.train.epochs),
+        "clic-scenes-other": (1.0, 0.5, 5.0),
+        "clic.few-scenes-other": (1.0, 0.0, 2.0),
+    }
+    assert {r.train.lr for r in runs.values()} == {params.methods["clic"]["train"]["lr"]}
+
+
+def test_the_plan_sees_what_holds_on_one_data_set(tmp_path):
+    """An edit of per_data changes the file that the method's cells depend on; other methods' files stay."""
+    plan.write_plan(read.load_params(PARAMS, [*PER_DATA, "grid.methods=[clic,negclip]"]), tmp_path)
+    plain = [o for o in PER_DATA if "per_data" not in o]
+    plan.write_plan(read.load_params(PARAMS, [*plain, "grid.methods=[clic,negclip]"]), tmp_path / "plain")
+    files = [f"{stage}/{method}.json" for stage in ("train", "evaluate") for method in ("clic", "negclip")]
+    changed = [(tmp_path / f).read_bytes() != (tmp_path / "plain" / f).read_bytes() for f in files]
+    assert changed == [True, False, False, False]
+
+
+@settings(max_examples=10)
+@given(lr=st.floats(1e-8, 1.0), epochs=st.floats(0.1, 30.0), gamma=st.floats(0, 10), seed=st.integers(0, 2**31))
+def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, seed):
+    """Written and read again, a run is equal in every number."""
+    overrides = [
+        f"train.lr={lr!r}",
+        f"train.epochs={epochs!r}",
+        f"methods.fsc_clip.gamma={gamma!r}",
+        f"grid.seeds=[{seed}]",
+    ]
+    run = config_grid.resolve(read.load_params(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
+    path = tmp_path_factory.mktemp("c") / "config.yaml"
+    path.write_text(run_config.to_yaml(run))
+    assert run_config.from_yaml(path) == run
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("", "config.yaml: cell.method: must be given"),
+        ("cell: 3\n", "config.yaml: cell=3: must be a mapping"),
+        ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
+        (
+            "cell: {method: clic, backbone: a, data: b, seed: 0}\ntrain: {lr: 0}\n",
+            "config.yaml: train.lr=0: must be > 0",
+        ),
+    ],
+)
+def test_config_yaml_of_others(tmp_path, text, message):
+    """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        run_config.from_yaml(tmp_path / "config.yaml")
+
+
+def test_show_prints_a_run_that_loads(tmp_path, capsys):
+    """What `show` prints is a config.yaml."""
+    assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
+    (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
+    assert run_config.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(
+        read.load_params(PARAMS), "clic-scenes-scenes-1"
+    )

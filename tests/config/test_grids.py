@@ -1,0 +1,224 @@
+"""The papers' grids: every cell passes the check, every published row of ours has its cell, numbers are the papers'."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import PurePosixPath
+
+import open_clip
+import pytest
+
+from compclip.config import __main__ as config_command
+from compclip.config import grid as config_grid
+from compclip.config import read
+from compclip.fetch import catalogue
+from compclip.report import published_numbers
+from tests.conftest import ROOT
+
+# without ablations, which `config ablate` puts beside them
+GRIDS = {
+    path.stem: path
+    for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
+    if not path.stem.startswith("ablate_")
+}
+NUMBERS = published_numbers.read_numbers(ROOT / "experiments" / "published")
+TABLES = {
+    "clic_table1": ("CLIC", "Table 1", "Table 2", "Table 20"), "clic_table3": ("CLIC", "Table 3"),
+    "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
+    "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"), "clic_table16": ("CLIC", "Table 16"),
+    "clic_table17": ("CLIC", "Table 17"), "clic_table18": ("CLIC", "Table 18", "Table 19"),
+    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
+    "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
+    "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
+    "fsc_clip_sensitivity_epsilon": ("FSC-CLIP", "sensitivity: label smoothing"),
+    "fsc_clip_vit_b_16": ("FSC-CLIP", "ViT-B/16"), "fsc_clip_datacomp": ("FSC-CLIP", "DataComp"),
+    "fsc_clip_attention": ("FSC-CLIP", "attention norm"), "c2lip_table2": ("C2LIP", "Table 2", "Table A5"),
+    "c2lip_table5": ("C2LIP", "Table 5"), "c2lip_table_a2": ("C2LIP", "Table A2"),
+    "hard_positives_table4": ("Hard Positives", "Table 4", "Table 6"),
+    "hard_positives_table7": ("Hard Positives", "Table 7"),
+}  # fmt: skip
+# Authors' own checkpoints, scored and never trained: of these tables the rows on the grid's backbone.
+RELEASED = {
+    "fsc_clip_checkpoints": TABLES["fsc_clip_main"], "c2lip_checkpoints": ("C2LIP", "Table 2"),
+    "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "clic_table1_checkpoints": TABLES["clic_table1"],
+    "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
+    "hard_positives_checkpoints": TABLES["hard_positives_table4"],
+}  # fmt: skip
+# Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
+CHECKPOINTS = {("C2LIP", "CLIC", "clic")}
+# Rows of no table: what a released code does otherwise than its paper says.
+BESIDE = {"c2lip_table2": {"c2lip.released"}, "c2lip_table5": {"c2lip.encoded", "c2lip.bf16_weights", "c2lip.released"}}
+NO_MODULE = {"overall"}
+
+
+def rows(name: str) -> list[published_numbers.PublishedNumber]:
+    """The numbers of a grid's tables whose rows are methods that we train."""
+    paper, *tables = TABLES[name]
+    numbers = [n for n in NUMBERS if n.paper == paper and n.table in tables and n.method]
+    numbers = [n for n in numbers if not n.method.startswith(published_numbers.RELEASED)]
+    return [n for n in numbers if (paper, n.row, n.method) not in CHECKPOINTS]
+
+
+def test_every_paper_grid_is_known_here():
+    assert set(GRIDS) == set(TABLES) | set(RELEASED) | {
+        "claims",
+        "every_benchmark",
+        "field",
+        "first_hour",
+        "hybrid",
+        "hybrid_front",
+        "photographs",
+        "try",
+    }
+
+
+def test_every_benchmark_has_a_place():
+    """And each place that is not COCO's, Flickr's or Visual Genome's its entry in the catalogue."""
+    sections = read.load_params(GRIDS["every_benchmark"]).benchmarks
+    modules = {path.stem for path in (ROOT / "compclip" / "benchmarks").glob("[!_]*.py")}
+    assert {section.benchmark or name for name, section in sections.items()} == modules
+    folders = {offer.section.folder for offer in catalogue.load_catalogue().values()} | {"data/raw/zeroshot"}
+    places = {"/".join(PurePosixPath(section.path).parts[:3]) for name, section in sections.items() if name != "world"}
+    assert places <= folders
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_cell_passes_the_check(name, capsys):
+    assert config_command.main(["check", "--params", str(GRIDS[name])]) == 0
+    params = read.load_params(GRIDS[name])
+    for cell in config_grid.list_cells(params):
+        assert config_grid.resolve(params, cell.name).cell == cell
+    assert f"{len(config_grid.list_cells(params))} cells" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_published_row_of_ours_has_its_cell(name):
+    """By method, backbone and data; a table that does not name the data or the backbone asks for neither."""
+    params = read.load_params(GRIDS[name])
+    cells = {(c.method, c.backbone, c.data) for c in config_grid.list_cells(params)}
+    expected = {
+        (n.method, published_numbers.to_slug(n.backbone), published_numbers.to_slug(n.data)) for n in rows(name)
+    }
+    missing_cells = [w for w in expected if not any(c[:2] == w[:2] and w[2] in ("", c[2]) for c in cells)]
+    assert expected and not missing_cells
+    expected_methods = {w[0] for w in expected} | ({"pretrained"} if name in TABLES else set())
+    assert set(params.grid.methods) == expected_methods | BESIDE.get(name, set())
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_every_published_checkpoint_has_its_cell(name):
+    """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
+    params, offers = read.load_params(GRIDS[name]), catalogue.load_catalogue()
+    (backbone,), (paper, *tables) = params.grid.backbones, RELEASED[name]
+    numbers = [
+        n
+        for n in NUMBERS
+        if n.paper == paper and n.table in tables and published_numbers.to_slug(n.backbone) == backbone
+    ]
+    assert {n.method for n in numbers if n.method.startswith(published_numbers.RELEASED)} <= set(params.grid.methods)
+    for method in params.grid.methods[1:]:
+        path = PurePosixPath(config_grid.method_config(params, method)[0].path)
+        offer = offers[path.parts[2]]
+        assert offer.section.folder == "/".join(path.parts[:3])
+        inside = str(path.relative_to(offer.section.folder))
+        assert inside in offer.files or offer.section.patterns or path.name in offer.section.note
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_published_column_is_shown(name):
+    """But for benchmarks that have no module here; summary columns are made of the others."""
+    params = read.load_params(GRIDS[name])
+    report_columns = set(params.report.columns)
+    columns = {n.column for n in rows(name) if n.benchmark not in {*NO_MODULE, "summary"}}
+    assert columns <= report_columns
+    for column in report_columns:
+        benchmark = column.partition("/")[0]
+        assert any(b == benchmark or b.startswith(f"{benchmark}_") for b in params.evaluate.benchmarks), column
+    assert set(params.benchmarks) == set(params.evaluate.benchmarks)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_backbones_are_open_clip_s(name):
+    """A model with a tag of its weights, or a repository that brings both; OpenAI's weights with QuickGELU."""
+    for backbone in read.load_params(GRIDS[name]).backbones.values():
+        if backbone.model in open_clip.list_models():
+            assert backbone.weights in open_clip.list_pretrained_tags_by_model(backbone.model)
+            assert backbone.weights != "openai" or backbone.model.endswith("-quickgelu")
+        else:
+            assert backbone.model.startswith("hf-hub:") or (ROOT / backbone.model).is_file()
+
+
+CLIC = {
+    "lr": 1e-6,
+    "lr_start": 1e-7,
+    "lr_end": 1e-8,
+    "warmup_fraction": 0.2,
+    "batch_size": 800,
+    "beta1": 0.9,
+    "beta2": 0.98,
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+}
+CROPS = {"augment": "random_resized_crop", "augment_scale": [0.9, 1.0]}
+FSC = CROPS | {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
+ADAPTER = {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"], "patch": "matrix"}
+LORA = {"lr": 5e-5, "lora": ADAPTER}
+C2LIP = CROPS | {"lr": 1e-5, "epochs": 5, "batch_size": 768, "warmup_steps": 50, "beta2": 0.98, "eps": 1e-6}
+STATED = [  # grid, cell, what the paper (or its code) says of training and of the method; COCO: epochs of pictures, not captions
+    ("clic_table1", "clic-vit_b_32-laion-0", CLIC | {"epochs": 1, "trainable": "text", "augment": "none"},
+     {"lambda_cont": 0.5, "lambda_s_neg": 0.5, "lambda_uni": 1.0, "positives": 4, "restart": True, "ends": "clic",
+      "statistics": "imagenet"}),
+    ("clic_table1", "clic-vit_b_32-ms_coco-0", CLIC | {"epochs": 25}, {}),
+    ("clic_table3", "negclip.clic_swap-vit_l_14-laion-0", CLIC | {"trainable": "text"}, {"swap": "clic"}),
+    ("clic_table10", "clic.b2-vit_b_32-laion-0", CLIC, {"composites": False, "positives": 1, "alternate": False}),
+    ("clic_table10", "clic.c1-vit_b_32-laion-0", CLIC, {"lambda_s_neg": 0, "lambda_uni": 0, "alternate": False}),
+    ("clic_table11", "clic.epochs3-vit_b_32-ms_coco-0", CLIC | {"epochs": 15}, {}),
+    ("clic_table12", "clic.frozen_text-vit_b_32-laion-0", CLIC | {"trainable": "image"}, {}),
+    ("clic_table13", "clic.positives5-vit_b_32-laion-0", CLIC, {"positives": 5, "lambda_uni": 1.0}),
+    ("clic_table16", "negclip.clic_swap-vit_b_16-redcaps-0", CLIC | {"trainable": "text"}, {"swap": "clic"}),
+    ("clic_table18", "clic-vit_l_14_eva02-redcaps-0", CLIC | {"trainable": "text", "epochs": 1}, {"restart": True}),
+    ("fsc_clip_main", "fsc_clip-vit_b_32-laion_coco_100k-2", FSC | {"lora": None},
+     {"lambda_global": 0.5, "lambda_local": 0.2, "gamma": 2.0, "epsilon": 0.02, "replace": "clove", "shuffle": "tokens"}),
+    ("fsc_clip_main", "fsc_clip.lora-vit_b_32-cc3m_100k-0", FSC | LORA, {"lambda_global": 1.0}),
+    ("fsc_clip_vit_b_16", "fsc_clip-vit_b_16-laion_coco_100k-0", FSC | {"batch_size": 128}, {"lambda_local": 0.5}),
+    ("fsc_clip_attention", "fsc_clip.local_only_softmax-vit_b_32-laion_coco_100k-0", FSC,
+     {"lambda_global": 0, "gamma": 0, "epsilon": 0, "attention": "softmax"}),
+    ("c2lip_table2", "c2lip-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 1.0, "lambda_xac": 0.01}),
+    ("c2lip_table5", "c2lip.released-vit_b_16_siglip-cc3m-42", C2LIP | {"precision": "bf16_weights"},
+     {"concepts": "encoded", "whole_concept": True}),
+    ("c2lip_table2", "c2lip-vit_b_32-cc3m-42", C2LIP, {"init_bias": -27.0}),
+    ("c2lip_table_a2", "c2lip.npc_0p5_xac_0p1-vit_b_16_siglip-cc3m-42", C2LIP, {"lambda_npc": 0.5, "lambda_xac": 0.1}),
+    ("hard_positives_table4", "hard_positives-vit_b_32-ms_coco-0", CROPS | {"lr": 5e-6, "batch_size": 128, "lora": None},
+     {"source": "llm", "hard_positives": "both", "replace": "clove"}),
+    ("hard_positives_table4", "hard_positives.hn-vit_b_32-ms_coco-0", {"warmup_steps": 10000},
+     {"hard_positives": "none"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("grid,cell,train,method", STATED, ids=[f"{g}-{c}" for g, c, *_ in STATED])
+def test_numbers_are_the_papers(grid, cell, train, method):
+    run = config_grid.resolve(read.load_params(GRIDS[grid]), cell)
+    train_values, method_values = asdict(run.train), asdict(run.method)
+    assert {key: train_values[key] for key in train} == train
+    assert {key: method_values[key] for key in method} == method
+
+
+@pytest.mark.parametrize(
+    ("grid", "data", "expected"),
+    [
+        ("fsc_clip_main", "ms_coco_100k", {"captions_each": 1, "relatives": True}),
+        ("fsc_clip_main", "cc3m_100k", {"captions_each": 0, "relatives": True}),
+        ("clic_table1", "redcaps", {"openings": "clic"}),
+        ("clic_table1", "laion", {"openings": "usual", "relatives": False}),
+    ],
+)
+def test_data_are_made_as_the_authors_made_them(grid, data, expected):
+    section = asdict(read.load_params(GRIDS[grid]).data[data])
+    assert {key: section[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_header_says_what_differs_from_the_release(name):
+    head = GRIDS[name].read_text().partition("\ngrid:")[0]
+    assert "unlike the release" in " ".join(line[2:] for line in head.splitlines()).lower()
+    assert all(line.startswith("#") and len(line) <= 120 for line in head.splitlines())

@@ -1,0 +1,270 @@
+"""Pictures as they come: every odd one is upright RGB or a named error."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.data import images
+from compclip.data.images import ImageError
+
+
+def pixel(path, xy=(0, 0)):
+    """One pixel of the loaded picture."""
+    return images.load_image(path).getpixel(xy)
+
+
+def save(path, mode, colour, size=(8, 8), **options):
+    """A picture of one colour."""
+    Image.new(mode, size, colour).save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize(
+    "mode,colour,suffix,expected",
+    [
+        ("RGB", (10, 20, 30), "png", (10, 20, 30)),
+        ("L", 77, "png", (77, 77, 77)),
+        ("1", 1, "png", (255, 255, 255)),
+        ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)),
+        ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
+        ("LA", (0, 0), "png", (255, 255, 255)),
+        ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
+        ("I;16", 65535, "png", (255, 255, 255)),
+        ("I;16", 32768, "png", (127, 127, 127)),
+    ],
+)
+def test_modes(tmp_path, mode, colour, suffix, expected):
+    """Transparency lies on white, 16 bit are scaled and not clipped, CMYK is converted."""
+    path = save(tmp_path / f"a.{suffix}", mode, colour)
+    assert pixel(path) == expected
+    assert images.load_image(path).mode == "RGB"
+
+
+def test_dark_sixteen_bit_stays_dark(tmp_path):
+    """Scaling goes by the mode and not by what the picture happens to hold: 255 of 65,535 is nearly black."""
+    for value in (0, 100, 255, 256):
+        assert pixel(save(tmp_path / f"{value}.png", "I;16", value)) == (value // 257,) * 3
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "bmp", "tif", "webp", "ppm"])
+@given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=5), kept_share=st.floats(0, 1))
+@settings(max_examples=20)
+def test_damaged_files_load_or_are_named(tmp_path_factory, suffix, changes, kept_share):
+    """Whatever bytes are wrong or missing, a picture is RGB or an ImageError: nothing else escapes."""
+    path = tmp_path_factory.mktemp("d") / f"x.{suffix}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (12, 16, 3), dtype=np.uint8)).save(path)
+    raw = bytearray(path.read_bytes())
+    for position, value in changes:
+        raw[int(position**3 * (len(raw) - 1))] = value  # mostly in the header
+    path.write_bytes(raw[: max(1, int(len(raw) * kept_share))] if kept_share < 0.5 else raw)
+    try:
+        assert images.load_image(path).mode == "RGB"
+    except ImageError as error:
+        assert error.reason == "unreadable"
+
+
+def test_palette_with_transparency(tmp_path):
+    """A GIF-like palette picture with a transparent index lies on white."""
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([200, 0, 0] + [0, 0, 0] * 255)
+    picture.save(tmp_path / "p.png", transparency=0)
+    assert pixel(tmp_path / "p.png") == (255, 255, 255)
+
+
+def test_exif_rotation(tmp_path):
+    """A picture stored lying is shown upright: size and pixels turn together."""
+    picture = Image.new("RGB", (20, 10), "blue")
+    picture.paste("red", (0, 0, 10, 10))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise
+    picture.save(tmp_path / "r.png", exif=exif)
+    assert images.read_size(tmp_path / "r.png") == (10, 20)
+    upright = images.load_image(tmp_path / "r.png")
+    assert upright.size == (10, 20)
+    assert upright.getpixel((5, 2)) == (255, 0, 0)
+    assert upright.getpixel((5, 18)) == (0, 0, 255)
+
+
+@pytest.mark.parametrize("raw", [b"", b"not a picture", b"\x89PNG\r\n\x1a\n"])
+def test_unreadable(tmp_path, raw):
+    """Zero bytes, text, and a bare header."""
+    (tmp_path / "x.png").write_bytes(raw)
+    with pytest.raises(ImageError, match="x.png") as error:
+        images.load_image(tmp_path / "x.png")
+    assert error.value.reason == "unreadable"
+
+
+def test_truncated(tmp_path):
+    """A JPEG cut in half."""
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "t.jpg")
+    raw = (tmp_path / "t.jpg").read_bytes()
+    (tmp_path / "t.jpg").write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(ImageError) as error:
+        images.load_image(tmp_path / "t.jpg")
+    assert error.value.reason == "unreadable"
+
+
+def test_missing(tmp_path):
+    """No file, and a folder in its place."""
+    for path in (tmp_path / "none.png", tmp_path):
+        with pytest.raises(ImageError) as error:
+            images.load_image(path)
+        assert error.value.reason == "missing"
+
+
+def test_huge_jpeg_is_decoded_small(tmp_path):
+    """A large JPEG is decoded at a reduced scale, still larger than any model's input."""
+    Image.new("RGB", (9000, 6000), (0, 128, 0)).save(tmp_path / "h.jpg")
+    decoded = images.load_image(tmp_path / "h.jpg")
+    assert images.read_size(tmp_path / "h.jpg") == (9000, 6000)
+    assert images.DRAFT_SIDE <= max(decoded.size) < 9000
+    assert abs(decoded.getpixel((0, 0))[1] - 128) <= 2
+
+
+def test_bomb_is_refused(tmp_path, monkeypatch):
+    """More pixels than the limit: unreadable, with the size in the message."""
+    monkeypatch.setattr(images, "MAX_PIXELS", 50)
+    path = save(tmp_path / "b.png", "RGB", (0, 0, 0))
+    with pytest.raises(ImageError, match="8 x 8 is more than 50 pixels"):
+        images.load_image(path)
+
+
+@pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
+def test_a_strip_is_unreadable_before_a_pixel_of_it_is(tmp_path, monkeypatch, size):
+    """A model would scale it to gigabytes: 20000 x 1 took a minute and 5 GB."""
+    Image.new("1", size).save(tmp_path / "strip.png")
+    monkeypatch.setattr(images.Image.Image, "load", None)
+    for reading in (images.load_image, images.read_size):
+        with pytest.raises(ImageError, match=f"{size[0]} x {size[1]}: one side is over 200 times the other") as error:
+            reading(tmp_path / "strip.png")
+        assert error.value.reason == "unreadable"
+
+
+def test_a_panorama_is_a_picture(tmp_path):
+    """As far as the limit."""
+    assert images.load_image(save(tmp_path / "p.png", "L", 0, (1000, 5))).size == (1000, 5)
+
+
+OTHERS = {
+    "dds": b"DDS |" + bytes(3) + b"\x07\x10" + bytes(110),
+    "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/tmp/x) (w) file\n",
+    "ico": b"\0\0\1\0\1\0\x10\x10\0\0\1\0\x20\0\x68\4\0\0\x16\0\0\0" + bytes(1200),
+    "svg": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    "fits": b"SIMPLE  =                    T" + b" " * 2850,
+    "xbm": b"#define im_width 8\n#define im_height 8\nstatic char im_bits[] = {\n0x00};\n",
+}
+
+
+@pytest.mark.parametrize("suffix", OTHERS)
+@pytest.mark.parametrize("called", ["", "jpg"])
+def test_other_formats_are_not_opened(tmp_path, suffix, called):
+    """Under their own suffix and under another: Pillow starts Ghostscript for one of them, and cannot end some."""
+    path = tmp_path / f"x.{called or suffix}"
+    path.write_bytes(OTHERS[suffix])
+    for reading in (images.load_image, images.read_size):
+        with pytest.raises(ImageError, match="not a picture of a known format") as error:
+            reading(path)
+        assert error.value.reason == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [struct.error, NotImplementedError, IndexError, MemoryError, AttributeError, KeyError, zlib.error, RecursionError],
+)
+@pytest.mark.parametrize("where", ["load", "draft"])
+def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
+    """Decoders end in any error there is."""
+
+    def fail(*args):
+        raise fault("deep inside")
+
+    path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
+    monkeypatch.setattr(images.PngImagePlugin.PngImageFile, where, fail)
+    with pytest.raises(ImageError, match=f"cannot be decoded \\({fault.__name__}: .?deep inside") as error:
+        images.load_image(path)
+    assert error.value.reason == "unreadable"
+
+
+def test_ctrl_c_while_a_picture_is_decoded_is_no_fault_of_it(tmp_path, monkeypatch):
+    """It ends the command."""
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
+    monkeypatch.setattr(images.PngImagePlugin.PngImageFile, "load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        images.load_image(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    """A pipe without a writer, and names that no file has."""
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, reason in (
+        ("pipe.png", "unreadable"),
+        ("a\0.png", "missing"),
+        ("x" * 300, "unreadable"),
+        ("\udcff.png", "unreadable"),
+    ):
+        for reading in (images.load_image, images.read_size):
+            with pytest.raises(ImageError) as error:
+                reading(f"{tmp_path}/{name}")
+            assert error.value.reason == reason
+
+
+def chunk(kind, body):
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+@pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
+def test_a_chunk_that_unpacks_to_gigabytes_stays_packed(tmp_path, kind):
+    """Pillow stops at a megabyte; here after 64 times as much in each of two."""
+    packed = zlib.compress(bytes(1 << 26), 9)
+    body = {b"iCCP": b"n\0\0", b"zTXt": b"n\0\0", b"iTXt": b"n\0\1\0\0\0"}[kind] + packed
+    raw = save(tmp_path / "a.png", "RGB", (1, 2, 3)).read_bytes()
+    (tmp_path / "a.png").write_bytes(raw[:33] + chunk(kind, body) * 2 + raw[33:])
+    tracemalloc.start()
+    try:
+        assert images.load_image(tmp_path / "a.png").size == (8, 8)
+    except ImageError as error:
+        assert error.reason == "unreadable"
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+@pytest.mark.parametrize(
+    "mode,colour,suffix",
+    [("RGBA", (255, 0, 0, 0), "png"), ("LA", (7, 0), "png"), ("I;16", 300, "png"), ("CMYK", (9, 0, 0, 0), "tiff")],
+)
+def test_plain_is_what_pillow_makes_of_it(tmp_path, mode, colour, suffix):
+    """As the authors of the benchmarks open pictures."""
+    path = save(tmp_path / f"a.{suffix}", mode, colour)
+    plain, pillows = images.load_image(path, upright=False), Image.open(path).convert("RGB")
+    assert plain.mode == "RGB" and plain.tobytes() == pillows.tobytes()
+
+
+def test_plain_is_as_stored(tmp_path):
+    """Lying, at its full size, and a palette without its transparency."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (3000, 2100), "blue").save(tmp_path / "r.jpg", exif=exif)
+    assert images.load_image(tmp_path / "r.jpg", upright=False).size == (3000, 2100)
+    assert images.read_size(tmp_path / "r.jpg", upright=False) == (3000, 2100)
+    assert images.read_size(tmp_path / "r.jpg") == (2100, 3000)
+    palette = Image.new("P", (4, 4), 0)
+    palette.putpalette([200, 0, 0] + [0, 0, 0] * 255)
+    palette.save(tmp_path / "p.png", transparency=bytes([0, 255]))
+    assert images.load_image(tmp_path / "p.png", upright=False).getpixel((0, 0)) == (200, 0, 0)

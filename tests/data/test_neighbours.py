@@ -1,0 +1,265 @@
+"""The nearest pictures: against all pairs, in blocks, through the stage, and in the runs of a method that shows them.
+
+N pictures, D joint dim.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.config import grid, method_views, read
+from compclip.data import neighbour_file
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.interface.method import load_method
+from compclip.methods import negclip
+from compclip.model import backbone
+from compclip.runs.run_folder import Inputs
+from compclip.train import __main__ as train_command
+from compclip.train import distributed, fine_tuning, nearest, neighbours, recorder
+from compclip.train import view_maker as views_of
+from tests import small_training, tiny_project
+from tests.tiny_project import at
+
+HARD = """
+grid: {methods: [negclip.hard], backbones: [tiny], data: [scenes], seeds: [0]}
+train: {max_steps: STEPS, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, log_every_steps: 1, checkpoint_every_steps: 2}
+methods: {negclip: {variants: {hard: {hard_images: 1}}}, finetune: {}}
+backbones: {tiny: {model: tiny.json}}
+data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
+benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
+evaluate: {benchmarks: [sugarcrepe], threads: 1}
+scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
+"""
+CELL = "negclip.hard-tiny-scenes-0"
+NPY = Path("data/neighbours/scenes/tiny.npy")
+
+
+def vectors(folder: Path, vector_ND: np.ndarray, there_N: np.ndarray | None = None) -> nearest.VectorFile:
+    """Vectors in a file."""
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as the vectors are)
+    file.write(vector_ND.astype(np.float32).tobytes())
+    file.flush()
+    is_there_N = np.ones(len(vector_ND), bool) if there_N is None else there_N
+    return nearest.VectorFile(file, vector_ND.shape[1], torch.from_numpy(is_there_N))
+
+
+def of_all_pairs(vector_ND: np.ndarray, there_N: np.ndarray, count: int) -> np.ndarray:
+    """The slow reference: every cosine, sorted."""
+    score_NN = vector_ND.astype(np.float64) @ vector_ND.astype(np.float64).T
+    score_NN[:, ~there_N] = -np.inf
+    np.fill_diagonal(score_NN, -np.inf)
+    return np.argsort(-score_NN, axis=1)[:, :count]
+
+
+def test_by_hand(tmp_path):
+    """Four directions in a plane; the last picture equals the first."""
+    angle = np.radians([0, 10, 50, 180, 0])
+    neighbours_NK = nearest.find_nearest(vectors(tmp_path, np.stack([np.cos(angle), np.sin(angle)], 1)), 2)
+    assert neighbours_NK.dtype == np.uint32
+    assert neighbours_NK[[0, 3, 4]].tolist() == [[4, 1], [2, 1], [0, 1]]
+    assert {*neighbours_NK[1]} == {0, 4}  # equally near
+    assert neighbours_NK[2, 0] == 1 and neighbours_NK[2, 1] in (0, 4)
+
+
+@given(st.integers(3, 40), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
+def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, rows, columns, count, seed):
+    rng = np.random.default_rng(seed)
+    vector_ND = rng.normal(size=(size, 16))
+    vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
+    is_there_N = rng.random(size) < 0.8
+    is_there_N[:2] = True
+    count = min(count, int(is_there_N.sum()) - 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "ROWS", rows)
+        patch.setattr(nearest, "COLUMNS", columns)
+        neighbours_NK = nearest.find_nearest(vectors(tmp_path_factory.getbasetemp(), vector_ND, is_there_N), count)
+    assert np.array_equal(neighbours_NK, of_all_pairs(vector_ND, is_there_N, count))
+
+
+@pytest.fixture(scope="module")
+def hard(project, tmp_path_factory):
+    """A project whose grid shows neighbours, up to its keys."""
+    root = tiny_project.other(project, tmp_path_factory.mktemp("hard") / "project", 6, HARD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        tiny_project.config_command.main(["plan"])
+        assert neighbours.main([]) == 0
+        tiny_project.plan()
+    return root
+
+
+@pytest.fixture
+def here(hard, tmp_path, monkeypatch):
+    """A copy of it, as the current folder."""
+    root = shutil.copytree(hard, tmp_path / "project")
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_the_stage_finds_what_the_backbone_says(here):
+    """Of 40 pictures the ten whose cosines are largest, by embeddings made one by one."""
+    data, model = PreparedDataset(Path("data/scenes")), backbone.load("models/tiny")
+    with torch.inference_mode():
+        vector_ND = torch.cat([
+            model.clip.encode_image(model.pixels([nearest.images.load_image(data.sample(i).picture)]), normalize=True)
+            for i in range(len(data))
+        ]).double().numpy()  # fmt: skip
+    neighbours_NK = neighbour_file.map_neighbours(NPY, len(data))
+    score_NN = vector_ND @ vector_ND.T
+    expected = of_all_pairs(vector_ND, np.ones(len(data), bool), method_views.STORED_NEIGHBOURS)
+    assert neighbours_NK.shape == (len(data), 10)
+    np.testing.assert_allclose(
+        np.take_along_axis(score_NN, neighbours_NK.astype(int), 1), np.take_along_axis(score_NN, expected, 1), atol=1e-5
+    )
+    record = json.loads(Path("data/neighbours/made.json").read_text())["scenes/tiny"]
+    assert (record["samples"], record["unreadable"]) == (len(data), 0)
+
+
+def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
+    written_at = NPY.stat().st_mtime_ns
+    assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at
+    assert capsys.readouterr().out == "nothing made\n"
+    assert neighbours.main(["--data", "scenes", "--backbone", "tiny"]) == 0 and NPY.stat().st_mtime_ns == written_at
+    manifest = Path("data/scenes/manifest.json")
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `dvc repro neighbours`"):
+        at(CELL)
+    assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns != written_at
+    assert at(CELL).key
+
+
+def test_pictures_that_cannot_be_read_are_counted_and_near_to_nobody(here, capsys):
+    data = PreparedDataset(Path("data/scenes"))
+    for index in (3, 5):
+        Path(data.sample(index).image).write_bytes(b"no picture")
+    shutil.rmtree("data/neighbours")
+    assert neighbours.main([]) == 0
+    assert json.loads(Path("data/neighbours/made.json").read_text())["scenes/tiny"]["unreadable"] == 2
+    assert not np.isin(neighbour_file.map_neighbours(NPY, len(data)), (3, 5)).any()
+    for index in range(1, len(data)):
+        Path(data.sample(index).image).write_bytes(b"no picture")
+    shutil.rmtree("data/neighbours")
+    with pytest.raises(UserError, match="1 of 40 pictures can be read: none has a neighbour"):
+        neighbours.main([])
+    assert not NPY.exists()
+
+
+def test_a_grid_that_asks_for_none_makes_none_and_imports_nothing_heavy(project, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
+    tiny_project.config_command.main(["plan"])
+    plan = json.loads(Path("plan/neighbours/neighbours.json").read_text())
+    assert plan == {"pairs": [], "code": ""}
+    monkeypatch.setattr(neighbours, "_write_neighbours", None)
+    assert neighbours.main([]) == 0
+    assert [str(p) for p in Path("data/neighbours").rglob("*")] == ["data/neighbours/made.json"]
+
+
+def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
+    """Others' keys know nothing of them."""
+    off = "methods.negclip.variants.hard.hard_images=0"
+    plain, with_neighbours = at(CELL, off).key, at(CELL).key
+    near_NK = np.load(NPY)
+    np.save(NPY, near_NK[:, ::-1])
+    assert at(CELL).key != with_neighbours
+    NPY.unlink()
+    assert at(CELL, off).key == plain
+    with pytest.raises(UserError, match="python -m compclip.train.neighbours --data scenes --backbone tiny"):
+        at(CELL)
+
+
+def test_a_step_has_the_loss_of_twice_as_many_ordinary_rows(here):
+    """The batch with hard images equals one that was put together of samples and their neighbours by hand."""
+    run = grid.resolve(read.load_params("params.yaml", []), CELL)
+    model = backbone.load("models/tiny")
+    rows = fine_tuning.build_sampler(run, load_method(run.method_name), model, Inputs(here, run.cell))
+    views = negclip.views(run.method, 0)
+    batch, dropped = rows.batch(0, views)
+    order = [int(i) for i in views_of.full_order(len(rows.maker.data), 0, 0)[:8]]
+    drawn_neighbours = [rows.maker.neighbours(index, 0, 1)[0] for index in order]
+    three = np.load(NPY)[:, :3]
+    assert len(batch) == 16
+    assert all(neighbour in three[index] for index, neighbour in zip(order, drawn_neighbours, strict=True))
+    by_hand = [rows.maker.view(index, 0, views) for index in [*order, *drawn_neighbours]]
+    assert [v.caption for v in batch] == [v.caption for v in by_hand]
+    assert [v.negatives for v in batch] == [v.negatives for v in by_hand]
+    assert dropped == {}
+
+
+def test_two_processes_share_the_rows_of_one(here):
+    """Each makes its own samples' neighbours; in what order rows stand changes nothing of the loss."""
+    run = grid.resolve(read.load_params("params.yaml", []), CELL)
+    views, model = negclip.views(run.method, 0), backbone.load("models/tiny")
+    texts_by_process = []
+    for process in (distributed.Process(0, 1), distributed.Process(0, 2), distributed.Process(1, 2)):
+        batch, _ = fine_tuning.build_sampler(
+            run, load_method(run.method_name), model, Inputs(here, run.cell), process
+        ).batch(3, views)
+        texts_by_process.append([(view.caption, view.negatives) for view in batch])
+    assert [len(rows) for rows in texts_by_process] == [16, 8, 8]
+    assert sorted(texts_by_process[0], key=str) == sorted([*texts_by_process[1], *texts_by_process[2]], key=str)
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(here, tmp_path):
+    uninterrupted = small_training.train(here, "negclip.hard", tmp_path / "whole")
+    with pytest.raises(SystemExit):
+        small_training.train(here, "negclip.hard", tmp_path / "cut", stop_at(3))
+    again = small_training.train(here, "negclip.hard", tmp_path / "cut")
+    off = "methods.negclip.variants.hard.hard_images=0"
+    without_neighbours = small_training.train(here, "negclip.hard", tmp_path / "other", recorder.do_nothing, off)
+    state = [m.clip.state_dict() for m in (uninterrupted, again, without_neighbours)]
+    assert all(torch.equal(state[0][name], state[1][name]) for name in state[0])
+    assert any(not torch.equal(state[0][name], state[2][name]) for name in state[0])
+
+
+def stop_at(number: int) -> recorder.OnStep:
+    """A look at the model that ends the run before a step."""
+
+    def look(step: int, _steps: int, _model) -> None:
+        if step == number:
+            raise SystemExit(1)
+
+    return look
+
+
+def test_the_command_trains_the_cell(here, capsys):
+    assert train_command.main(["--cell", CELL]) == 0
+    assert (tiny_project.trained(here, CELL) / "environment.json").is_file()
+
+
+def test_a_file_that_is_cut_or_missing(tmp_path):
+    np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
+    assert neighbour_file.map_neighbours(tmp_path / "a.npy", 40)[1, 0] == 0
+    raw = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(raw[:-4])
+    with pytest.raises(UserError, match="damaged .*; remove it and run `dvc repro neighbours`"):
+        neighbour_file.map_neighbours(tmp_path / "a.npy", 40)
+    with pytest.raises(UserError, match="not there; run `dvc repro neighbours` first"):
+        neighbour_file.map_neighbours(tmp_path / "b.npy", 40)
+
+
+@pytest.mark.parametrize("options", [["--data", "scenes"], ["--backbone", "tiny"]])
+def test_one_option_alone(options):
+    with pytest.raises(UserError, match="--data and --backbone: belong together"):
+        neighbours.main(options)
+
+
+def test_more_than_are_kept(here):
+    with pytest.raises(
+        UserError, match="methods.negclip.hard: draws from the 11 nearest pictures, of which 10 are kept"
+    ):
+        read.load_params("params.yaml", ["methods.negclip.nearest=11"])
+
+
+def test_no_data_set_has_the_name(here):
+    with pytest.raises(UserError, match="data 'neighbours': is what the project calls files of its own"):
+        read.load_params("params.yaml", ["data.neighbours={source: flickr8k, path: p, images: i, captioner: none}"])

@@ -1,0 +1,329 @@
+"""Training by random access draws what training from lists drew: each view against the rules written out slowly."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.data.images import ImageError
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data.sample import ImageLocation, Sample
+from compclip.interface.views import Views
+from compclip.prepare import noun_index_writer
+from compclip.text import caption_sentences, composite_captions
+from compclip.text.annotation import Annotation
+from compclip.train import composite, ranked, view_maker
+from compclip.train.crops import RandomResizedCrop
+from tests.data.test_composite import tagged
+from tests.prepared_set import all_annotations, prepared
+
+SIZES = [(40, 20), (20, 40), (30, 30), (10, 11)]
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> PreparedDataset:
+    """30 samples of one to three captions, wide and tall, in shards of seven."""
+    rng = np.random.default_rng(0)
+    words = ["DOG", "CAT", "HORSE", "GRASS", "BIRD", "sees", "eats", "runs"]
+    annotations = [
+        tuple(
+            chain.from_iterable(
+                sentence_annotations
+                for _ in range(rng.integers(1, 4))
+                for sentence_annotations in tagged(" ".join(rng.choice(words, 4)))
+            )
+        )
+        for _ in range(30)
+    ]
+    samples = [Sample(f"s{i}", f"{i}.png", (), "train", *SIZES[rng.integers(4)]) for i in range(30)]
+    return prepared(tmp_path_factory.mktemp("crowd"), samples, annotations, 7)
+
+
+class Lists:
+    """Partners as they were found when all captions were lists."""
+
+    def __init__(self, data: PreparedDataset, seed: int) -> None:
+        self.annotations, self.seed = all_annotations(data), seed
+        samples = [data.sample(i) for i in range(len(data))]
+        self.shapes = ["wide" if s.width >= s.height else "tall" for s in samples]
+        self.places = [(i, j) for i, captions in enumerate(self.annotations) for j in range(len(captions))]
+
+    def sharing(self, noun: str, shape: str) -> list[tuple[int, int]]:
+        """All captions with a noun in their first sentence."""
+        return [
+            (i, j) for i, j in self.places if self.shapes[i] == shape and noun in self.nouns(self.annotations[i][j])
+        ]
+
+    def nouns(self, caption: Annotation) -> list[str]:
+        """Of the first sentence."""
+        return caption_sentences.nouns(caption_sentences.split(caption)[0])
+
+    def partners(self, caption_at: tuple[int, int]) -> list[tuple[int, int]]:
+        """CLIC B.4."""
+        rng = np.random.default_rng((self.seed, *caption_at, composite.SHARED))
+        pools = [
+            self.sharing(n, self.shapes[caption_at[0]])
+            for n in self.nouns(self.annotations[caption_at[0]][caption_at[1]])
+        ]
+        pools = [pool for pool in pools if len(pool) > 1]
+        partners: dict[int, tuple[int, int]] = {}
+        for _ in range(composite.TRIES if pools else 0):
+            pool = pools[rng.integers(len(pools))]
+            candidate = pool[rng.integers(len(pool))]
+            if candidate[0] != caption_at[0] and len(partners) < composite.SHARED:
+                partners.setdefault(candidate[0], candidate)
+        return list(partners.values())
+
+    def random(self, index: int, rng: np.random.Generator) -> int:
+        """Any other sample of the same orientation."""
+        candidates = np.flatnonzero([s == self.shapes[index] for s in self.shapes])
+        candidates = candidates[candidates != index] if len(candidates) > 1 else candidates
+        return int(candidates[rng.integers(len(candidates))])
+
+
+def test_partners_are_those_of_the_lists(crowd):
+    """By nouns for every caption, at random for every sample and many draws."""
+    slow, fast = Lists(crowd, 3), composite.CommonNounPartners(crowd, 3)
+    assert [fast.partners(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
+    assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
+    maker = view_maker.ViewMaker(crowd, 3, 8)
+    for index in range(len(crowd)):
+        generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
+        assert [maker._draw_any_partner(index, a) for a, _ in generators] == [
+            slow.random(index, b) for _, b in generators
+        ]
+        assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
+
+
+def test_places_and_nouns_by_number(crowd):
+    """Across the edges of shards."""
+    slow = Lists(crowd, 0)
+    assert [crowd.locate_caption(number) for number in range(len(slow.places))] == slow.places
+    for shape in ("wide", "tall"):
+        for noun in ("dog", "bird", "none"):
+            captions = [crowd.locate_caption(int(n)) for n in crowd.sharing(noun, shape == "wide")]
+            assert captions == slow.sharing(noun, shape)
+
+
+def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
+    """Nor does opening the data anew."""
+    samples = [crowd.sample(i) for i in range(len(crowd))]
+    in_one_shard = prepared(tmp_path, samples, all_annotations(crowd), 30)
+    views = Views(composite=3, compose=composite_captions.compose, partner="common_noun")
+    makers = [
+        view_maker.ViewMaker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height)))
+        for data in (crowd, in_one_shard)
+    ]
+    for index in range(len(crowd)):
+        first, second = (maker.view(index, 2, views) for maker in makers)
+        assert (first.caption, first.negatives, first.positives) == (second.caption, second.negatives, second.positives)
+        assert np.array_equal(np.asarray(first.image), np.asarray(second.image))
+
+
+def test_a_process_holds_nothing_a_sample(crowd):
+    """Shards are opened when a row of theirs is asked for."""
+    data = PreparedDataset(Path(crowd.folder))
+    assert not data._open_shards
+    data.sample(8)
+    assert list(data._open_shards) == [1]
+
+
+def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
+    """One line, and nothing stays; a file that is there stays as it was."""
+    path = tmp_path / "nouns.arrow"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
+        noun_index_writer.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
+
+
+def full(*_):
+    """What a full disk says."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 9), st.booleans())
+def test_ranks_are_places_of_a_list(truths, block, value):
+    """Whatever the blocks in which they are counted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranked, "BLOCK", block)
+        ranks = ranked.RankedSamples(np.array(truths, bool), value)
+        places = [index for index, truth in enumerate(truths) if truth == value]
+        assert list(ranks) == places
+        assert [ranks.rank(index) for index in range(len(truths))] == [
+            sum(truth < index for truth in places) for index in range(len(truths))
+        ]
+
+
+@given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))
+def test_the_order_is_the_one_it_was(size, seed, epoch):
+    """Of numbers of half the width."""
+    wide = np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
+    assert np.array_equal(view_maker.full_order(size, seed, epoch), wide)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 3))
+def test_windows_mix_some_shards_at_a_time(sizes, epoch):
+    """Every sample once; each window of shards is through before the next begins."""
+    order = view_maker.windowed_order(sizes, 0, epoch)
+    assert sorted(order) == list(range(sum(sizes)))
+    shard = np.searchsorted(np.cumsum(sizes), order, side="right")
+    first = {int(s): i for i, s in reversed(list(enumerate(shard)))}
+    met = sorted(first, key=first.__getitem__)
+    at = 0
+    for low in range(0, len(sizes), view_maker.WINDOW):
+        # the shards of a window are those that fill the next places of the order, and no others stand there
+        count, window = 0, set()
+        for s in met:
+            if s not in window and first[s] >= at and len(window) < view_maker.WINDOW:
+                window.add(s)
+        count = sum(sizes[s] for s in window)
+        assert set(shard[at : at + count].tolist()) == window
+        met = [s for s in met if s not in window]
+        at += count
+        assert low < len(sizes)
+    assert np.array_equal(order, view_maker.windowed_order(sizes, 0, epoch))
+
+
+# --- what stands beside a sample ----------------------------------------------------------------------------------
+
+
+class Beside:
+    """A data set with negative images: two readable ones and a missing one beside every sample."""
+
+    def __init__(self, data: PreparedDataset, folder: Path) -> None:
+        self.data, self.places = data, [ImageLocation(str(folder / name)) for name in ("a.png", "gone.png", "b.png")]
+        for location, colour in zip(self.places[::2], ("red", "blue"), strict=True):
+            Image.new("RGB", (20, 20), colour).save(location.path)
+
+    def __getattr__(self, name: str):
+        return getattr(self.data, name)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def negative_images(self, index: int) -> list[ImageLocation]:
+        """The same three."""
+        return self.places
+
+
+def plain(sample: Sample) -> Image.Image:
+    """A picture that tells its sample."""
+    return Image.new("RGB", (sample.width, sample.height), (int(sample.id[1:]), 0, 0))
+
+
+@pytest.mark.parametrize("count,is_readable", [(1, [True]), (2, [True, False]), (4, [True, False, True, False])])
+def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tmp_path, count, is_readable):
+    """The first ones stored; a missing file, and one too few, give a masked place each."""
+    rows = view_maker.EpochSampler(view_maker.ViewMaker(Beside(crowd, tmp_path), 0, 8, plain), 10)
+    batch, dropped = rows.batch(0, Views(negative_images=count))
+    assert [[picture is not None for picture in row.negative_images] for row in batch] == [is_readable] * 10
+    assert dropped == ({"negative_image_missing": 10 * is_readable.count(False)} if False in is_readable else {})
+    assert batch[0].negative_images[0].getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_a_method_that_asks_for_no_negative_image_looks_at_none(crowd):
+    """Prepared data of others need not have any."""
+    row = view_maker.ViewMaker(crowd, 0, 8, plain).view(3, 0, Views())
+    assert row.negative_images == ()
+
+
+def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
+    """With replacement, anew in each epoch, behind the other texts, which stay as they were; a negative of each."""
+    (plain_caption,) = tagged("DOG sees")[0]
+    annotations = [(replace(plain_caption, stored={"dense": ("one", "two")}),), (plain_caption,)]
+    data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
+    maker, text = view_maker.ViewMaker(data, 0, 8, plain), annotations[0][0].text
+    views = Views(negatives=(upper_question,), positives=(upper,), bag=4, bag_rule=behind)
+    drawn_views = [maker.view(0, epoch, views) for epoch in range(60)]
+    assert {t for view in drawn_views for t in view.positives[1:]} == {"one", "two", text}
+    assert any(len(set(view.positives[1:])) < 3 for view in drawn_views)
+    for epoch, view in enumerate(drawn_views):
+        assert (view.positives[0], view.negatives[0]) == (text.upper(), f"{text.upper()}?")
+        assert view.negatives[1:] == tuple(None if t == "two" else f"{t}!" for t in view.positives[1:])
+        pool, rng = ("one", "two", text), view_maker.sample_generator(0, epoch, "s0")
+        rng.integers(1), rng.random(), rng.random()  # the caption, and what the rules drew
+        assert view.positives[1:] == tuple(pool[rng.integers(3)] for _ in range(4))
+    assert maker.view(1, 0, views).positives[1:] == (text,) * 4
+    assert maker.view(0, 0, replace(views, bag_rule=None)).negatives == (f"{text.upper()}?",)
+    lowered = maker.view(1, 0, replace(views, lowercase=True))
+    assert lowered.positives[1:] == (text.lower(),) * 4 and lowered.negatives[1:] == (f"{text.lower()}!",) * 4
+
+
+def upper(a: Annotation, rng: np.random.Generator) -> str:
+    """A rule that draws a number."""
+    rng.random()
+    return a.text.upper()
+
+
+def upper_question(a: Annotation, rng: np.random.Generator) -> str:
+    """Another one, of a text that is no positive."""
+    return f"{upper(a, rng)}?"
+
+
+def behind(text: str, rng: np.random.Generator) -> str | None:
+    """A rule of texts, which makes nothing of one of them."""
+    return None if text == "two" else f"{text}!"
+
+
+def test_neighbours_are_rows_behind_the_batch(crowd):
+    """Two of each sample's own five, different ones, drawn anew in each epoch; a row is what the sample itself would be."""
+    nearest_NK = np.array([[(i + k) % 30 for k in range(1, 6)] for i in range(30)])
+    maker = view_maker.ViewMaker(crowd, 0, 8, plain, nearest=nearest_NK)
+    rows, views = view_maker.EpochSampler(maker, 10), Views(caption="full", neighbours=2)
+    batch, dropped = rows.batch(0, views)
+    order = [int(i) for i in view_maker.full_order(30, 0, 0)[:10]]
+    neighbours = [maker.neighbours(index, 0, 2) for index in order]
+    assert len(batch) == 30 and dropped == {}
+    assert [row.image.getpixel((0, 0))[0] for row in batch] == [*order, *chain.from_iterable(neighbours)]
+    assert all(
+        len({*neighbours_of_one}) == 2 and {*neighbours_of_one} <= {*nearest_NK[index]}
+        for index, neighbours_of_one in zip(order, neighbours, strict=True)
+    )
+    assert neighbours != [maker.neighbours(index, 1, 2) for index in order]
+    assert batch[10].caption == maker.view(neighbours[0][0], 0, views).caption
+
+
+def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
+    def load(sample: Sample) -> Image.Image:
+        if sample.id == "s7":
+            raise ImageError(sample.image, "missing", "no such picture")
+        return plain(sample)
+
+    maker = view_maker.ViewMaker(crowd, 0, 8, load, nearest=np.full((30, 1), 7))
+    batch, dropped = view_maker.EpochSampler(maker, 10).batch(0, Views(neighbours=1))
+    assert len(batch) == 10
+    assert dropped["neighbour_missing"] == 10
+
+
+def test_a_crop_changes_pictures_and_no_text(crowd):
+    """Texts are drawn from a stream of their own; the part depends on (seed, epoch, sample)."""
+    crop, views = RandomResizedCrop(0.3, 0.6), Views(caption="full")
+    uncropped_maker, cropping_maker = (view_maker.ViewMaker(crowd, 0, 16, textured, crop=c) for c in (None, crop))
+    for index in range(len(crowd)):
+        uncropped, cropped, again, later = (
+            m.view(index, e, views)
+            for m, e in ((uncropped_maker, 0), (cropping_maker, 0), (cropping_maker, 0), (cropping_maker, 1))
+        )
+        assert uncropped.caption == cropped.caption
+        assert uncropped.image.size == (crowd.sample(index).width, crowd.sample(index).height)
+        assert cropped.image.size == (16, 16)
+        assert np.array_equal(np.asarray(cropped.image), np.asarray(again.image))
+        assert not np.array_equal(np.asarray(cropped.image), np.asarray(later.image))
+
+
+def textured(sample: Sample) -> Image.Image:
+    """A picture in which every part differs."""
+    values = np.random.default_rng(int(sample.id[1:])).integers(0, 256, (sample.height, sample.width, 3), np.uint8)
+    return Image.fromarray(values)

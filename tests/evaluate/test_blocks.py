@@ -1,0 +1,83 @@
+"""Ranks counted block by block are those of the whole table of scores."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.evaluate import candidate_ranks, metrics
+
+AXES = np.eye(3, dtype=np.float32)
+
+
+def test_by_hand():
+    """Image 0 has the axes x and y as texts, image 1 x again: it ties with the first, whose own it is not."""
+    image_ID, text_TD = AXES[[0, 2]], AXES[[0, 1, 0, 2]]
+    i2t_I3, t2i_T3 = candidate_ranks.ranks(image_ID, text_TD, np.array([0, 0, 1, 1]))
+    assert i2t_I3.tolist() == [[1, 0, 0], [0, 0, 0]]  # text 2 is as near to image 0 as its own text 0, which is first
+    assert t2i_T3.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]]  # y is as far from both images
+
+
+@st.composite
+def retrieval(draw):
+    """A few images and texts, many of them equal, every image with a text."""
+    images, texts = draw(st.integers(1, 5)), draw(st.integers(0, 6))
+    owners = [*range(images), *draw(st.lists(st.integers(0, images - 1), min_size=texts, max_size=texts))]
+    numbers = st.sampled_from([0.0, 0.5, 1.0, float("nan")])
+    vector = st.lists(numbers, min_size=2, max_size=2)
+    rows = draw(st.lists(vector, min_size=images + len(owners), max_size=images + len(owners)))
+    vectors = np.array(rows, dtype=np.float32)
+    return vectors[:images], vectors[images:], np.array(draw(st.permutations(owners)))
+
+
+@given(given=retrieval(), at_once=st.integers(1, 40))
+def test_outcomes_are_those_of_the_table(given, at_once):
+    """Ties, NaN and repeated texts included, whatever the size of the blocks."""
+    image_ID, text_TD, owner_T = given
+    ks = (1, 2, 3)
+    from_table = metrics.recall_at_outcomes(image_ID @ text_TD.T, owner_T, ks)
+    from_ranks = metrics.recall_at_ranks(*candidate_ranks.ranks(image_ID, text_TD, owner_T, at_once), ks)
+    assert {name: values.tolist() for name, values in from_ranks.items()} == {
+        n: v.tolist() for n, v in from_table.items()
+    }
+
+
+@given(given=retrieval(), at_once=st.integers(1, 40))
+def test_three_ways_with_ties(given, at_once):
+    """Against a loop: losing, the first of equals, winning; from vectors, and from the table."""
+    image_ID, text_TD, owner_T = given
+    scores_IT = image_ID @ text_TD.T
+    i2t_I3, t2i_T3 = candidate_ranks.ranks(image_ID, text_TD, owner_T, at_once)
+    for mine, from_table in zip((i2t_I3, t2i_T3), candidate_ranks.ranks_from_table(scores_IT, owner_T), strict=True):
+        assert mine.tolist() == from_table.tolist()
+    for image, ranks in enumerate(i2t_I3):
+        assert ranks.tolist() == slow(scores_IT[image], np.flatnonzero(owner_T == image))
+    for text, ranks in enumerate(t2i_T3):
+        assert ranks.tolist() == slow(scores_IT[:, text], owner_T[text : text + 1])
+
+
+def slow(scores_C, correct):
+    """How many others are above the best own one; so, and those equal to it; so, and those equal and before it."""
+    scored = [number for number in correct if not np.isnan(scores_C[number])]
+    if not scored:
+        return [np.inf] * 3
+    best = max(scored, key=lambda number: (scores_C[number], -number))
+    wrong = [number for number in range(len(scores_C)) if number not in correct]
+    above = sum(not scores_C[number] <= scores_C[best] for number in wrong)
+    equal = [number for number in wrong if scores_C[number] == scores_C[best]]
+    return [above + len(equal), above + sum(number < best for number in equal), above]
+
+
+@pytest.mark.parametrize("images", [600, 1200])
+def test_memory_is_that_of_a_block(images):
+    """The table of 1,200 images and as many texts would take 5.8 MB."""
+    vector_ND = np.random.default_rng(0).standard_normal((images, 4)).astype(np.float32)
+    tracemalloc.start()
+    candidate_ranks.ranks(vector_ND, vector_ND, np.arange(images), at_once=1 << 14)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -1,0 +1,159 @@
+"""Our numbers beside somebody's: the forms of their file, units, differences in points and items, what has no partner."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.evaluate import __main__ as command
+from compclip.evaluate import number_comparison
+from compclip.evaluate.number_comparison import OurNumber
+
+OURS = {
+    "sugarcrepe/add_att": OurNumber(0.75, 8, False),
+    "sugarcrepe/average": OurNumber(0.5, None, False),
+    "hard_positives/replace_mean_score": OurNumber(0.25, 4, True),
+}
+
+
+def write_file(folder, name, content):
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("flat.json", {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50}),
+        ("nested.json", {"sugarcrepe": {"add_att": 62.5, "average": 50}}),
+        ("lines.csv", "metric,value\nsugarcrepe/add_att,62.5\nsugarcrepe/average,50\n"),
+        ("more.csv", "model,value,metric\nx,62.5,sugarcrepe/add_att\nx,50,sugarcrepe/average\n"),
+        ("ours.json", {"benchmark": "sugarcrepe", "metrics": {"add_att": 62.5, "average": 50}}),
+    ],
+)
+def test_forms_of_a_file(tmp_path, name, content):
+    theirs = number_comparison.read_numbers(write_file(tmp_path, name, content))
+    assert theirs == {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50.0}
+
+
+def test_clip_benchmarks_names_become_ours(tmp_path):
+    file = [
+        {"dataset": "sugar_crepe/swap_obj", "model": "m", "metrics": {"acc": 0.6}},
+        {
+            "dataset": "wds/mscoco_captions",
+            "metrics": {"image_retrieval_recall@5": 0.4, "text_retrieval_recall@1": 0.3},
+        },
+        {"dataset": "imagenet1k", "metrics": {"acc1": 0.63, "acc5": 0.88, "mean_per_class_recall": 0.62}},
+        {"dataset": "wds/vtab/cifar100", "metrics": {"acc1": 0.6, "acc5": None}},
+    ]
+    assert number_comparison.read_numbers(write_file(tmp_path, "theirs.json", file)) == {
+        "sugarcrepe/swap_obj": 0.6,
+        "retrieval_coco/t2i_recall_at_5": 0.4,
+        "retrieval_coco/i2t_recall_at_1": 0.3,
+        "zeroshot_imagenet/top_1": 0.63,
+        "zeroshot_imagenet/top_5": 0.88,
+        "zeroshot_imagenet/mean_per_class": 0.62,
+        "zeroshot_vtab_cifar100/top_1": 0.6,
+    }
+
+
+def test_differences_in_points_and_items():
+    """75 % of eight items against 62.5 %: 12.5 points, one item. A mean and a cosine have no items."""
+    theirs = {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50, "hard_positives/replace_mean_score": 0.24, "x/y": 3}
+    comparison = number_comparison.compare_numbers(OURS, theirs)
+    assert comparison.percent
+    assert [line.difference for line in comparison.lines] == pytest.approx([12.5, 0, 1])
+    assert [line.items for line in comparison.lines] == [pytest.approx(1), None, None]
+    assert comparison.only_theirs == ("x/y",)
+    assert [line.metric for line in comparison.beyond(1)] == ["sugarcrepe/add_att"]
+
+
+def test_shares_stay_shares():
+    comparison = number_comparison.compare_numbers(OURS, {"sugarcrepe/add_att": 1, "sugarcrepe/average": 0.5})
+    assert not comparison.percent
+    assert [line.difference for line in comparison.lines] == pytest.approx([-25, 0])
+    assert comparison.only_ours == ("hard_positives/replace_mean_score",)
+
+
+@given(st.floats(0.02, 1), st.floats(0, 1))
+def test_percent_and_shares_tell_the_same(some, other):
+    """Where at least one number is above 1 percent; a file of smaller ones reads as shares."""
+    theirs = dict(zip(["sugarcrepe/add_att", "sugarcrepe/average"], [some, other], strict=True))
+    percents = number_comparison.compare_numbers(OURS, {name: 100 * value for name, value in theirs.items()})
+    shares = number_comparison.compare_numbers(OURS, theirs)
+    assert percents.percent > shares.percent
+    assert [x.difference for x in percents.lines] == pytest.approx([x.difference for x in shares.lines])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", {"a/b": "much"}, "a/b: 'much' is no finite number"),
+        ("a.json", {"a/b": True}, "a/b: 'True' is no finite number"),
+        ("a.json", '{"a/b": NaN}', "a/b: 'nan' is no finite number"),
+        ("a.json", "{}", "holds no numbers"),
+        ("a.json", [3], "expected an object of numbers by name, not int"),
+        ("a.json", {"metrics": {"acc": 1}}, "neither 'benchmark' nor 'dataset' says of what"),
+        ("a.csv", "name,value\na,1\n", "no column 'metric'"),
+        ("a.json", "{", "not JSON at line 1"),
+    ],
+)
+def test_other_files_are_refused_in_one_line(tmp_path, name, content, message):
+    with pytest.raises(UserError, match=message):
+        number_comparison.read_numbers(write_file(tmp_path, name, content))
+
+
+def test_names_that_nobody_has_are_an_error_with_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'sugarcrepe/add_att'"):
+        number_comparison.compare_numbers(OURS, {"sugar_crepe/add_att": 3})
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder of one benchmark's results."""
+    items = {"add_att": {"ids": ["a", "b", "c", "d"], "outcomes": [1, 1, 1, 0]}}
+    document = {
+        "benchmark": "sugarcrepe",
+        "kind": "composition",
+        "lower": [],
+        "scores": [],
+        "headline": [],
+        "items": items,
+    }
+    write_json(tmp_path / "results" / "sugarcrepe.json", document | {"metrics": {"add_att": 0.75}})
+    write_json(tmp_path / "results" / "summary.json", {"sugarcrepe/add_att": 0.75})
+    return tmp_path / "results"
+
+
+def test_the_command_prints_a_table_and_fails_beyond_the_bound(results, tmp_path, capsys):
+    theirs = write_file(tmp_path, "theirs.json", {"sugarcrepe/add_att": 50.0, "winoground/text": 30.0})
+    arguments = ["--results", str(results), "--compare", str(theirs)]
+    assert command.main(arguments) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].split() == ["sugarcrepe/add_att", "0.7500", "0.5000", "+25.00", "+1.0"]
+    assert out[-1] == "1 only theirs: winoground/text"
+    assert command.main([*arguments, "--within", "24.9"]) == 1
+    assert "sugarcrepe/add_att: +25.00 points, more than 24.9" in capsys.readouterr().err
+    assert command.main([*arguments, "--within", "25"]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--results", "somewhere"],
+        ["--checkpoint", "x", "--within", "1"],
+        ["--method", "clip", "--compare", "x.json"],
+        ["--results", "empty", "--compare", "theirs.json"],
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="--compare|holds no results"):
+        command.main(arguments)

@@ -1,0 +1,344 @@
+"""Every unique image and text is encoded once, whatever the batches; what cannot be read is named."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.config.sections import Scoring
+from compclip.data.sample import ImageLocation
+from compclip.evaluate import embed, picture_references
+from compclip.evaluate.prepared_pictures import PreparedPictures, crop_to_box
+from compclip.model import backbone
+
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+TEXTS = ["a cat", "a dog", "a cat and a dog on a mat", "dog", "a very long text " * 20, "two cats, one dog"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "embedtiny.json"
+    path.write_text(json.dumps(CONFIG))
+    return backbone.create(str(path), seed=1)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for path in paths:
+        Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """How many images and texts went through the towers."""
+    counts = {"image": 0, "text": 0}
+    for kind, tower in (("image", embed.inference_towers.encode_images), ("text", embed.inference_towers.encode_texts)):
+        monkeypatch.setattr(embed.inference_towers, f"encode_{kind}s", _counting(counts, kind, tower))
+    return counts
+
+
+def _counting(counts, kind, tower):
+    def count(clip, batch, *args):
+        counts[kind] += len(batch)
+        return tower(clip, batch, *args)
+
+    return count
+
+
+def test_each_is_encoded_once(model, pictures, encoded):
+    embedded = embed.encode(model, pictures * 3, TEXTS * 2, Scoring(batch_size=2))
+    assert encoded == {"image": 5, "text": 6}
+    assert embedded.image_ID.shape == (5, 16) and embedded.text_TD.shape == (6, 16)
+    assert np.linalg.norm(embedded.images(pictures), axis=1) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How often each picture was opened."""
+    counts = Counter()
+    load = embed.data_images.load_image
+
+    def counting(path, *options):
+        counts[path] += 1
+        return load(path, *options)
+
+    monkeypatch.setattr(embed.data_images, "load_image", counting)
+    return counts
+
+
+@pytest.fixture
+def others(model, tmp_path):
+    """Models of the same architecture with other weights."""
+    (tmp_path / "embedtiny.json").write_text(json.dumps(CONFIG))
+    return [model, *(backbone.create(str(tmp_path / "embedtiny.json"), seed=seed) for seed in (2, 3))]
+
+
+def test_several_models_share_each_picture_and_text(others, pictures, opened, encoded, monkeypatch):
+    """One pass opens each picture once and tokenises each text once, whatever the number of models."""
+    tokenised, tokenize = [], type(others[0]).tokenize
+    monkeypatch.setattr(
+        type(others[0]), "tokenize", lambda self, texts: tokenised.extend(texts) or tokenize(self, texts)
+    )
+    embed.encode_all(others, pictures * 2, TEXTS * 2, Scoring(batch_size=2))
+    assert opened == dict.fromkeys(pictures, 1)
+    assert sorted(tokenised) == sorted(TEXTS)
+    assert encoded == {"image": 3 * 5, "text": 3 * 6}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_several_models_have_the_bits_of_each_by_itself(others, pictures, threads):
+    together = embed.encode_all(others, pictures, TEXTS, Scoring(batch_size=2, threads=threads))
+    for model, embedded in zip(others, together, strict=True):
+        alone = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2))
+        assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
+        assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
+    assert not np.array_equal(together[0].image_ID, together[1].image_ID)
+
+
+def test_models_that_are_fed_differently_are_refused(others, tmp_path):
+    wide = CONFIG | {"vision_cfg": CONFIG["vision_cfg"] | {"image_size": 32}}
+    (tmp_path / "embedwide.json").write_text(json.dumps(wide))
+    with pytest.raises(ValueError, match="are not fed alike"):
+        embed.encode_all([others[0], backbone.create(str(tmp_path / "embedwide.json"))], [], TEXTS)
+
+
+def test_rows_are_those_of_plain_open_clip(model, pictures):
+    embedded = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=3))
+    with torch.no_grad():
+        pixels = torch.stack([model.transform(Image.open(path).convert("RGB")) for path in pictures])
+        image = model.clip.encode_image(pixels, normalize=True).numpy()
+        text = model.clip.encode_text(model.tokenize(TEXTS), normalize=True).numpy()
+    assert embedded.images(pictures) == pytest.approx(image, abs=1e-5)
+    assert embedded.texts(TEXTS) == pytest.approx(text, abs=1e-5)
+    assert embedded.table(pictures, TEXTS) == pytest.approx(image @ text.T, abs=1e-5)
+    assert embedded.matches(pictures, TEXTS[:5]) == pytest.approx((image * text[:5]).sum(1), abs=1e-5)
+    assert embedded.similarities(TEXTS, TEXTS[::-1]) == pytest.approx((text * text[::-1]).sum(1), abs=1e-5)
+
+
+def test_batch_size_and_order_do_not_matter(model, pictures):
+    one = embed.encode(model, pictures, TEXTS, Scoring(batch_size=1))
+    all_ = embed.encode(model, pictures[::-1], TEXTS[::-1], Scoring(batch_size=100))
+    again = embed.encode(model, pictures, TEXTS, Scoring(batch_size=100))
+    assert one.images(pictures) == pytest.approx(all_.images(pictures), abs=1e-6)
+    assert one.texts(TEXTS) == pytest.approx(all_.texts(TEXTS), abs=1e-6)
+    assert np.array_equal(all_.image_ID, again.image_ID) and np.array_equal(all_.text_TD, again.text_TD)
+
+
+def test_threads_change_no_bit(model, pictures):
+    threads_before = torch.get_num_threads()
+    one = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=1))
+    four = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2, threads=4))
+    assert one.image_row == four.image_row and one.text_row == four.text_row
+    assert np.array_equal(one.image_ID, four.image_ID) and np.array_equal(one.text_TD, four.text_TD)
+    assert torch.get_num_threads() == threads_before
+
+
+def test_equal_texts_tie_exactly(model, pictures):
+    embedded = embed.encode(model, pictures, TEXTS, Scoring(batch_size=4))
+    table = embedded.table(pictures, [TEXTS[2]] * 37)
+    assert (table == table[:, :1]).all()
+
+
+def test_unreadable_images_are_named(model, pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n no")
+    wrong = [str(tmp_path / "broken.png"), str(tmp_path / "gone.png")]
+    embedded = embed.encode(model, [*pictures, *wrong], [], Scoring(batch_size=3))
+    assert embedded.failed == {wrong[0]: "unreadable", wrong[1]: "missing"}
+    assert embedded.has(pictures) and not embedded.has([pictures[0], wrong[0]])
+    nothing = embed.encode(model, wrong, [])
+    assert nothing.image_row == {} and len(nothing.failed) == 2
+
+
+def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
+    """Whole, and a part of it; bytes that are none, and an archive that ends too early, are unreadable."""
+    alone, pack = tmp_path / "a.png", tmp_path / "pack"
+    Image.effect_noise((32, 16), 90).save(alone)
+    raw = alone.read_bytes()
+    pack.write_bytes(b"head" + raw)
+    inside, late = (
+        picture_references.bytes_of_file(str(pack), 4, len(raw)),
+        picture_references.bytes_of_file(str(pack), 4, len(raw) + 1),
+    )
+    box = (16.0, 0.0, 16.0, 16.0)
+    refs = [
+        str(alone),
+        inside,
+        picture_references.with_box(str(alone), box),
+        picture_references.with_box(inside, box),
+        late,
+    ]
+    embedded = embed.encode(model, [*refs, picture_references.bytes_of_file(str(pack), 0, 8)], [])
+    assert np.array_equal(embedded.images([inside]), embedded.images([str(alone)]))
+    assert np.array_equal(embedded.images([refs[3]]), embedded.images([refs[2]]))
+    assert set(embedded.failed.values()) == {"unreadable"} and len(embedded.failed) == 2
+
+
+def test_references_are_told_apart():
+    """Names that hold half a mark stay names; a length of nothing is none."""
+    assert picture_references.parse_reference(picture_references.bytes_of_file("a#bytes=.tar", 7, 9)) == (
+        ImageLocation("a#bytes=.tar", 7, 9),
+        None,
+    )
+    assert picture_references.parse_reference("a#bytes=7,0") == ("a#bytes=7,0", None)
+    assert picture_references.parse_reference("a#bytes=7,x#box=1,2,3,4") == ("a#bytes=7,x", (1.0, 2.0, 3.0, 4.0))
+    assert picture_references.bytes_of_file("t", 9, 1) < picture_references.bytes_of_file("t", 10, 1)
+
+
+def test_a_box_is_cut_out(model, tmp_path):
+    whole, part = tmp_path / "whole.png", tmp_path / "part.png"
+    canvas = Image.new("RGB", (32, 32), "blue")
+    canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
+    canvas.save(whole)
+    Image.new("RGB", (16, 16), "red").save(part)
+    box = picture_references.with_box(str(whole), (16, 0, 16, 16))
+    embedded = embed.encode(model, [str(whole), str(part), box], [])
+    assert embedded.images([box]) == pytest.approx(embedded.images([str(part)]), abs=1e-6)
+    assert not np.allclose(embedded.images([box]), embedded.images([str(whole)]), atol=1e-3)
+
+
+def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(model, tmp_path):
+    large, part = tmp_path / "large.jpg", tmp_path / "part.png"
+    canvas = Image.new("RGB", (2400, 2400), "blue")
+    canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
+    canvas.save(large, quality=95)
+    Image.new("RGB", (600, 600), "red").save(part)
+    box = picture_references.with_box(str(large), (1810, 1210, 580, 580))
+    embedded = embed.encode(model, [str(part), box], [])
+    assert embedded.images([box]) == pytest.approx(embedded.images([str(part)]), abs=0.02)
+
+
+NAN, INF = float("nan"), float("inf")
+NO_BOXES = [  # of a picture of 30 x 20
+    *((0, 0, width, height) for width, height in ((0, 5), (5, 0), (0, 0), (-5, 5), (5, -5), (-5, -5))),
+    *((x, 0, 5, 5) for x in (30, 1000, -5, -6, -1000, NAN, INF, -INF)),
+    *((0, y, 5, 5) for y in (20, 1000, -5, NAN)),
+    *((0, 0, size, 5) for size in (NAN, INF, 1e300, 1e9)),
+    (-1e9, -1e9, 2e9, 2e9),
+    (0, 0, 10**400, 5),
+    (1e308, 0, 5, 5),
+    (0, 1e308, 1e-300, 10),
+    (-1e308, 0, 1e308, 1e-300),
+    (-5.4, 0, 5, 5),
+    (-0.9, 0, 1, 1),
+    (0, 0, 30, 0.1),
+]
+
+
+@pytest.mark.parametrize("box", NO_BOXES, ids=lambda box: str(box)[:40])
+def test_a_box_that_shows_nothing_is_named(model, pictures, box):
+    """Its crop would be black, empty, or fill the memory; the picture itself is read."""
+    ref = picture_references.with_box(pictures[0], box)
+    embedded = embed.encode(model, [ref, pictures[0]], [])
+    assert embedded.failed == {ref: "box"}
+    assert embedded.has([pictures[0]])
+
+
+@pytest.mark.parametrize(
+    ("box", "crop"),
+    [
+        ((25, 15, 10, 10), (25, 15, 35, 25)),  # black outside, as in the authors' code
+        ((-2, -2, 10, 10), (-2, -2, 8, 8)),
+        ((10.4, 10.4, 0.2, 0.2), (10, 10, 11, 11)),
+        ((0, 0, 30, 20), (0, 0, 30, 20)),
+    ],
+)
+def test_what_a_box_shows(pictures, box, crop):
+    picture = Image.open(pictures[0])
+    assert crop_to_box(picture, pictures[0], box).tobytes() == picture.crop(crop).tobytes()
+
+
+@given(box=st.tuples(*[st.floats() | st.integers() | st.floats(-50, 50)] * 4))
+def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
+    """Never an error of another kind, and never gigabytes."""
+    path = str(tmp_path_factory.getbasetemp() / "box.png")
+    picture = Image.new("RGB", (30, 20))
+    picture.save(path)
+    name, numbers = picture_references.parse_reference(picture_references.with_box(path, box))
+    assert name == path
+    try:
+        part = crop_to_box(picture, path, numbers)
+    except embed.data_images.ImageError as error:
+        assert error.reason == "box"
+    else:
+        assert 0 < part.width * part.height <= 8 * 30 * 20
+
+
+@pytest.mark.parametrize("name", ["a#box=.jpg", "a#box=1,2,3", "a#box=x,y,z,w", "a#box=1,2,3,4/b.jpg"])
+def test_the_mark_of_a_box_in_a_name_is_part_of_it(name):
+    """Names are strangers'."""
+    assert picture_references.parse_reference(name) == (name, None)
+    assert picture_references.parse_reference(picture_references.with_box(name, (1, 2, 3, 4.5))) == (
+        name,
+        (1.0, 2.0, 3.0, 4.5),
+    )
+
+
+def test_the_model_keeps_its_mode_and_gets_no_gradients(model, pictures):
+    model.clip.train()
+    embed.encode(model, pictures[:1], TEXTS[:1])
+    assert model.clip.training
+    model.clip.eval()
+    assert all(parameter.grad is None for parameter in model.clip.parameters())
+
+
+def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
+    monkeypatch.setattr(embed.inference_towers, "encode_texts", lambda clip, ids: torch.full((len(ids), 16), torch.nan))
+    with pytest.raises(UserError, match="embeddings that are not numbers"):
+        embed.encode(model, pictures[:1], TEXTS[:1])
+
+
+def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
+    """A picture that is turned by its EXIF is another one to the model; a box is cut out of what is seen."""
+    canvas = Image.new("RGB", (32, 32), "blue")
+    canvas.paste("red", (0, 0, 16, 16))
+    canvas.save(tmp_path / "stored.png")
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    canvas.save(tmp_path / "turned.png", exif=exif)
+    canvas.rotate(180).save(tmp_path / "upright.png")
+    stored, turned, upright = (str(tmp_path / f"{name}.png") for name in ("stored", "turned", "upright"))
+    box = (0, 0, 16, 16)
+    refs = [stored, turned, upright, *(picture_references.with_box(ref, box) for ref in (stored, turned, upright))]
+    for how, expected_picture in ((Scoring(), stored), (Scoring(pictures="upright"), upright)):
+        embedded = embed.encode(model, refs, [], how)
+        assert np.array_equal(embedded.images([turned]), embedded.images([expected_picture]))
+        assert np.array_equal(
+            embedded.images([picture_references.with_box(turned, box)]),
+            embedded.images([picture_references.with_box(expected_picture, box)]),
+        )
+    assert not np.allclose(embedded.images([stored]), embedded.images([upright]), atol=1e-3)
+
+
+def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, opened, tmp_path):
+    """Room for three of 16 x 16; another preparation is another picture, and why there is none is kept as well."""
+    gone = str(tmp_path / "gone.png")
+    prepared = PreparedPictures(3 * 4 * 16 * 16 + len("missing"))
+    first = embed.encode_all([model], [gone, *pictures[:3]], [], Scoring(threads=1), pictures=prepared)[0]
+    second = embed.encode_all([model], [gone, *pictures], [], Scoring(threads=1), pictures=prepared)[0]
+    assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 1)}
+    assert second.failed == {gone: "missing"}
+    assert first.images(pictures[:3]) == pytest.approx(second.images(pictures[:3]), abs=1e-6)
+    embed.encode_all([model], pictures, [], Scoring(threads=1), pictures=prepared)
+    assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 2)}
+    embed.encode_all([model], pictures, [], Scoring(threads=1, pictures="upright"), pictures=prepared)
+    assert opened[pictures[0]] == 2
+
+
+def test_bf16_is_refused_on_a_cpu(model):
+    with pytest.raises(UserError, match="evaluate.precision=bf16: only on a GPU; set evaluate.precision=float32"):
+        embed.encode(model, [], TEXTS, Scoring(precision="bf16"))

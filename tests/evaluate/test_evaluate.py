@@ -1,0 +1,425 @@
+"""A checkpoint on several benchmarks: each image and text encoded once, result files whole and consistent."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from compclip.base import files, links
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
+from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
+from compclip.config import grid, read, sections
+from compclip.config.cell import Cell
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import result_store, score
+from compclip.model import backbone, checkpoint_groups, clip_model
+from compclip.runs import result_files, run_store
+from compclip.runs.run_folder import Published
+from tests.data import tar_files
+
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+}
+COLOURS = ("red", "green", "blue", "white")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "evaltiny.json").write_text(json.dumps(CONFIG))
+    backbone.create(str(folder / "evaltiny.json"), seed=3).save(folder / "checkpoint")
+    return folder / "checkpoint"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two benchmarks over the same four images and mostly the same captions; images lie in one folder."""
+    for colour in COLOURS:
+        (tmp_path / "images").mkdir(exist_ok=True)
+        Image.new("RGB", (20, 16), colour).save(tmp_path / "images" / f"{colour}.png")
+    for subset in sugarcrepe.SUBSETS:
+        files.write_json(tmp_path / "sc" / f"{subset}.json", {str(i): _record(i) for i in range(4)})
+    for subset in sugarcrepe_pp.SUBSETS:
+        rows = [{"id": i, **_record(i), "caption2": f"it is {COLOURS[i]}"} for i in range(4)]
+        files.write_json(tmp_path / "pp" / f"{subset}.json", rows)
+    return tmp_path
+
+
+def _record(i: int) -> dict:
+    colour, wrong_colour = COLOURS[i], COLOURS[i - 1]
+    return {"filename": f"{colour}.png", "caption": f"a {colour} wall", "negative_caption": f"a {wrong_colour} wall"}
+
+
+@pytest.fixture
+def params(root, monkeypatch):
+    """Parameters as config.load gives them, and the overrides it was given."""
+    spec = {name: Section(module, str(root / path), str(root / "images"))
+            for name, module, path in (("sugarcrepe", "", "sc"), ("plus", "sugarcrepe_pp", "pp"))}  # fmt: skip
+    how = sections.Evaluate(benchmarks=list(spec), batch_size=3, threads=1)
+    fake_params = SimpleNamespace(benchmarks=spec, evaluate=how, overrides=None)
+    cells = {f"{m}-tiny-d-0": Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
+
+    def load(path, overrides):
+        fake_params.overrides = overrides
+        return fake_params
+
+    monkeypatch.setattr(read, "load_params", load)
+    monkeypatch.setattr(grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
+    return fake_params
+
+
+def _loaded(params, *names: str) -> score.LoadedBenchmarks:
+    """The benchmarks of the parameters, all of them or those of these names."""
+    return score.load_benchmarks(params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1))
+
+
+@pytest.fixture
+def published(checkpoint, root) -> Published:
+    """A cell with its training published, and results of an earlier evaluation."""
+    cell = Published(root, Cell("clip", "tiny", "d", 0))
+    shutil.copytree(checkpoint, cell.trained.checkpoint)
+    for path in (cell.trained.config, cell.trained.metrics, cell.results / "stale.json"):
+        files.write_atomic(path, "old")
+    files.write_json(cell.trained.environment, {"run_key": "clip-key"})
+    return cell
+
+
+def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
+    encoded = {"image": 0, "text": 0}
+    for kind in encoded:
+        tower = getattr(score.embed.inference_towers, f"encode_{kind}s")
+        monkeypatch.setattr(score.embed.inference_towers, f"encode_{kind}s", _counting(encoded, kind, tower))
+    benchmarks = _loaded(params).benchmarks
+    scored = score.score_model(backbone.load(checkpoint), benchmarks, Scoring(batch_size=3, threads=1))
+    assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
+    assert encoded == {"image": 4, "text": 8}
+    assert scored["sugarcrepe"].counts["scored"] == 28
+
+
+@pytest.fixture
+def checkpoints(checkpoint, tmp_path):
+    """Three checkpoints that are fed alike, and one with a larger input."""
+    write = files.write_json
+    write(tmp_path / "evaltiny.json", CONFIG)
+    write(tmp_path / "evalwide.json", CONFIG | {"vision_cfg": CONFIG["vision_cfg"] | {"image_size": 32}})
+    folders = [checkpoint]
+    for name, seed in (("evaltiny", 4), ("evalwide", 5), ("evaltiny", 6)):
+        folders.append(tmp_path / f"{name}{seed}")
+        backbone.create(str(tmp_path / f"{name}.json"), seed=seed).save(folders[-1])
+    return [str(path) for path in folders]
+
+
+def _opened(monkeypatch):
+    """How often each picture is opened from now on."""
+    counts, load = Counter(), score.embed.data_images.load_image
+    monkeypatch.setattr(
+        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
+    )
+    return counts
+
+
+def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
+    """Pictures are read twice for four checkpoints, of two kinds; each has the results it has alone."""
+    given, loaded = [score.checkpoint_at(ref) for ref in checkpoints], _loaded(params)
+    alone = [score.score_checkpoint(one, loaded) for one in given]
+    opened = _opened(monkeypatch)
+    together = {one.ref: documents for one, documents in score.score_checkpoints(given, loaded)}
+    assert set(opened.values()) == {2} and len(opened) == 4
+    for one, documents in zip(given, alone, strict=True):
+        untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[one.ref])]
+        assert untimed[0] == untimed[1]
+    assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
+
+
+def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(checkpoints, params, monkeypatch):
+    alike = [score.checkpoint_at(ref) for ref in (checkpoints[0], checkpoints[1], checkpoints[3])]
+    monkeypatch.setattr(
+        score.checkpoint_groups, "group_by_inputs", lambda requests, ref: [[request] for request in requests]
+    )
+    opened = _opened(monkeypatch)
+    assert len(list(score.score_checkpoints(alike, _loaded(params)))) == 3
+    assert set(opened.values()) == {1} and len(opened) == 4
+
+
+def test_memory_bounds_how_many_share_a_pass(checkpoints):
+    """Two of the three of a kind fit; one at least is in a part, however small the budget."""
+    size = checkpoint_groups.weight_files.find_weights(Path(checkpoints[0])).stat().st_size
+    alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
+    assert checkpoint_groups.group_by_inputs(checkpoints, str) == [alike, [checkpoints[2]]]
+    assert checkpoint_groups.group_by_inputs(checkpoints, str, budget=2 * size) == [
+        alike[:2],
+        alike[2:],
+        [checkpoints[2]],
+    ]
+    assert checkpoint_groups.group_by_inputs(alike, str, budget=1) == [[one] for one in alike]
+    assert checkpoint_groups.group_by_inputs(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
+
+
+def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
+    """A bias feeds nothing; another tokenizer is another feed."""
+    config = files.read_json(Path(checkpoints[1]) / "open_clip_config.json")
+    config["model_cfg"]["init_logit_bias"] = -10.0
+    files.write_json(Path(checkpoints[1]) / "open_clip_config.json", config)
+    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [checkpoints[:2]]
+    files.write_json(Path(checkpoints[1]) / "tokenizer.json", {"a": 1})
+    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
+
+
+def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params):
+    """A diverged one and one that is no checkpoint each have their own error."""
+    broken = backbone.load(checkpoints[1])
+    broken.clip.visual.proj.data.fill_(float("nan"))
+    broken.save(checkpoints[1])
+    (Path(checkpoints[2]) / clip_model.WEIGHTS).write_bytes(b"no")
+    given = [score.ScoredCheckpoint(ref) for ref in checkpoints]
+    result_by_ref = {one.ref: result for one, result in score.score_checkpoints(given, _loaded(params))}
+    assert "diverged" in str(result_by_ref[checkpoints[1]]) and "not a readable weights file" in str(
+        result_by_ref[checkpoints[2]]
+    )
+    assert all(set(result_by_ref[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
+
+
+def _counting(seen, kind, tower):
+    def count(clip, batch, *args):
+        seen[kind] += len(batch)
+        return tower(clip, batch, *args)
+
+    return count
+
+
+def test_scores_are_those_of_the_model(checkpoint, params):
+    benchmarks = _loaded(params, "sugarcrepe").benchmarks
+    model = backbone.load(checkpoint)
+    outcome = score.score_model(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
+    for i, value in zip(outcome.ids, outcome.values, strict=True):
+        record = benchmarks["sugarcrepe"].records[int(i)]
+        pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
+        image = model.clip.encode_image(pixels, normalize=True)
+        texts = model.clip.encode_text(model.tokenize(list(record.texts)), normalize=True)
+        good, bad = (image @ texts.T)[0].tolist()
+        assert value == float(good > bad)
+
+
+def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
+    arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "train.lr=1", "--benchmarks", "plus"]
+    assert evaluate_command.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
+    assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
+    document = files.read_json(tmp_path / "out" / "plus.json")
+    assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
+    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": fingerprint(checkpoint)}
+    out, error = capsys.readouterr()
+    assert error == "" and "replace_tot" in out
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
+
+
+def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, params, root):
+    """By the command; and a table's pictures are unpacked beside it, where the section says."""
+    for name in ("folders", "tar", "parquet"):
+        (root / name).mkdir()
+        (root / name / "classnames.txt").write_text("\n".join(COLOURS))
+        (root / name / "zeroshot_classification_templates.txt").write_text("a {c} wall\nit is {c}\n")
+    raw = {colour: (root / "images" / f"{colour}.png").read_bytes() for colour in COLOURS}
+    for colour in COLOURS:
+        files.write_atomic(root / "folders" / colour / "x.png", raw[colour])
+    members = [
+        (f"{c}.{end}", data) for i, c in enumerate(COLOURS) for end, data in (("png", raw[c]), ("cls", b"%d" % i))
+    ]
+    tar_files.write(root / "tar/0.tar", members)
+    rows = [{"image": {"bytes": raw[c], "path": None}, "label": i} for i, c in enumerate(COLOURS)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), root / "parquet/test.parquet")
+    for name in ("folders", "tar", "parquet"):
+        options = {"sample": 4, "metric": "mean_per_class"}
+        params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
+    arguments = [
+        "--checkpoint",
+        str(checkpoint),
+        "--benchmarks",
+        "folders",
+        "tar",
+        "parquet",
+        "--out",
+        str(root / "out"),
+    ]
+    assert evaluate_command.main(arguments) == 0
+    documents = [json.loads((root / "out" / f"{name}.json").read_text()) for name in ("folders", "tar", "parquet")]
+    assert documents[0]["metrics"] == documents[1]["metrics"] == documents[2]["metrics"]
+    assert set(documents[0]["metrics"]) == {"top_1", "mean_per_class", "elevater"}
+    outcomes = [dict(zip(f["items"]["top_1"]["ids"], f["items"]["top_1"]["outcomes"], strict=True)) for f in documents]
+    for i, colour in enumerate(COLOURS):
+        assert outcomes[0][f"{colour}/x.png"] == outcomes[1][f"{i}/0/{colour}"] == outcomes[2][f"{i}/{i}"]
+    assert {p.suffix for p in (root / "parquet").iterdir()} == {".txt", ".parquet", ".pictures", ".rows"}
+
+
+def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
+    evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
+    flat = files.read_json(tmp_path / "out" / "summary.json")
+    for name in ("sugarcrepe", "plus"):
+        result = result_files.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
+        assert all(flat[f"{name}/{metric}"] == value for metric, value in result.metrics.items())
+        assert len(result.items) + len(result.means) == len(result.metrics)
+    assert len(flat) == 7 + 3 + 5 + 10 + 6
+
+
+def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, params, root, tmp_path):
+    """What's Up with a wrong caption that is the right one: its authors choose the first, which is right."""
+    (root / "images" / "vg_images").mkdir()
+    (root / "images" / "red.png").rename(root / "images" / "vg_images" / "1.jpg")
+    files.write_json(root / "wu" / "vg_qa_one_obj.json", [[1, "a red wall", "a red wall"]])
+    params.benchmarks["whatsup"] = Section("", str(root / "wu"), str(root / "images"), "VG_QA_one_obj")
+    for ties, right in (("wrong", 0.0), ("first", 1.0)):
+        params.evaluate = sections.Evaluate(benchmarks=["whatsup"], ties=ties, batch_size=3, threads=1)
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / ties), "--device", "cpu"])
+        document = files.read_json(tmp_path / ties / "whatsup.json")
+        assert document["metrics"]["VG_QA_one_obj"] == right
+        assert (document["counts"]["tied"], document["how"]["ties"]) == (1, ties)
+
+
+def test_a_cell_gets_its_results_folder_whole(published, params, root):
+    """All of the new ones and none of the old, nothing half-written beside them; the same files as in the store."""
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    names = ["plus.json", "sugarcrepe.json", "summary.json"]
+    assert sorted(p.name for p in published.results.iterdir()) == names
+    assert [p.name for p in published.results.parent.iterdir()] == [published.results.name]
+    [kept_ones] = root.glob("store/clip-key/scores/*")
+    assert all((kept_ones / name).samefile(published.results / name) for name in names)
+    document = files.read_json(published.results / "plus.json")
+    weights = fingerprint(published.trained.checkpoint)
+    assert document["checkpoint"] == {"run_key": "clip-key", "fingerprint": weights}
+
+
+def test_what_was_scored_is_not_scored_again(published, params, root, monkeypatch, capsys):
+    """Neither for the cell nor for another one with the same run."""
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    first = files.read_json(published.results / "plus.json")
+    output = capsys.readouterr().out
+    monkeypatch.setattr(score, "score_models", None)
+    links.remove(published.results)
+    evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    assert files.read_json(published.results / "plus.json") == first
+    assert capsys.readouterr().out == output
+
+
+def test_the_pretrained_cell_reads_the_backbone(checkpoint, params, root):
+    (root / "models").mkdir()
+    (root / "models" / "tiny").symlink_to(checkpoint)
+    evaluate_command.main(["--cell", "pretrained-tiny-d-0"], root)
+    document = files.read_json(root / "results/pretrained/tiny-d-0/plus.json")
+    assert document["checkpoint"]["path"] == str(root / "models/tiny")
+
+
+@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"]])
+def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(published, params, root, option):
+    """One benchmark of it would delete the others' results; the old ones stay."""
+    message = f"--cell clip-tiny-d-0: .*leave out {option[0]}, or give --checkpoint FOLDER instead"
+    with pytest.raises(UserError, match=message):
+        evaluate_command.main(["--cell", "clip-tiny-d-0", "evaluate.threads=1", *option], root)
+    assert [p.read_text() for p in published.results.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"], ["evaluate.threads=1"]])
+def test_a_method_is_scored_as_the_plan_has_it(root, option):
+    """What stands on the command line would be no part of the plan; without a plan the stage is named."""
+    message = f"--method clip: is scored as plan/ has it; leave out {option[-1]}"
+    with pytest.raises(UserError, match=message):
+        evaluate_command.main(["--method", "clip", *option], root)
+    with pytest.raises(UserError, match="plan/evaluate/clip.json: not there; run `dvc repro plan` first"):
+        evaluate_command.main(["--method", "clip"], root)
+
+
+@pytest.mark.parametrize(
+    "option,message",
+    [
+        (["--device", "foo"], "device 'foo': Expected one of cpu, cuda"),
+        (["--device", "cuda:99"], "device 'cuda:99': .*; give cpu"),
+        (["--device", "cpu", "--activation", "foo"], "activation: unknown activation 'foo'; known: gelu, quickgelu"),
+        (["--device", "cpu", "--activation", "quickgelu"], "trained with quickgelu .* computes gelu"),
+    ],
+)
+def test_a_device_and_an_activation_that_are_none(checkpoint, params, option, message):
+    """Said of themselves, and not of the checkpoint's config."""
+    with pytest.raises(UserError, match=message) as error:
+        evaluate_command.main(["--checkpoint", str(checkpoint), *option])
+    assert "does not describe" not in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method,stage", [("clip", "train@clip"), ("pretrained", "backbone@tiny")])
+def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
+    with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
+        evaluate_command.main(["--cell", f"{method}-tiny-d-0"], root)
+    assert not (root / "runs").exists()
+
+
+def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
+    """The store keeps nothing that is incomplete either."""
+    monkeypatch.setattr(result_store, "flat_metrics", lambda documents: (_ for _ in ()).throw(UserError("disk full")))
+    with pytest.raises(UserError, match="disk full"):
+        evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
+    assert [p.read_text() for p in published.results.iterdir()] == ["old"]
+    assert not list(root.glob("store/clip-key/scores/*"))
+    assert (
+        result_store.find_results(result_store.task_from_params(params, root), run_store.find_folder("clip-key", root))
+        is None
+    )
+
+
+def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
+    for path in (root / "images").iterdir():
+        path.unlink()
+    evaluate_command.main(["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")])
+    error = capsys.readouterr().err.splitlines()
+    assert error == [
+        "warning: sugarcrepe: 0 of 28 records scored (28 missing_image)",
+        "warning: plus: 0 of 20 records scored (20 missing_image)",
+    ]
+    assert files.read_json(root / "out" / "sugarcrepe.json")["metrics"] == {}
+    assert set(files.read_json(root / "out" / "plus.json")["means"]) == {"replace_tot", "swap_tot", "average_tot"}
+
+
+def test_unknown_names(checkpoint, params):
+    with pytest.raises(UserError, match="unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrep"])
+    params.benchmarks["plus"] = Section("sugarcrepe_p")
+    with pytest.raises(UserError, match="unknown benchmark 'sugarcrepe_p'; did you mean 'sugarcrepe_pp'"):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "plus"])
+
+
+def test_outcomes_are_plain_numbers(checkpoint, params):
+    document = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), _loaded(params, "plus"))["plus"]
+    outcomes = document["items"]["swap_att_tot"]["outcomes"]
+    assert all(type(value) is int for value in outcomes)
+    assert np.mean(outcomes) == document["metrics"]["swap_att_tot"]
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, root, monkeypatch):
+    """Of one benchmark everything, of all only what is new; the numbers are the same."""
+    how = Scoring(cache=str(root / "store" / "embeddings"))
+    few = score.load_benchmarks(params.benchmarks, ["sugarcrepe"], how)
+    everything = score.load_benchmarks(params.benchmarks, params.evaluate.benchmarks, how)
+    fresh = score.score_checkpoint(score.checkpoint_at(checkpoint), _loaded(params))
+    score.score_checkpoint(score.checkpoint_at(checkpoint), few)
+    encoded = {"image": 0, "text": 0}
+    for kind in encoded:
+        monkeypatch.setattr(
+            score.embed.inference_towers,
+            f"encode_{kind}s",
+            _counting(encoded, kind, getattr(score.embed.inference_towers, f"encode_{kind}s")),
+        )
+    with_cache = score.score_checkpoint(score.checkpoint_at(checkpoint), everything)
+    assert encoded["image"] == 0 and 0 < encoded["text"] < 8
+    assert {n: d["metrics"] for n, d in with_cache.items()} == {n: d["metrics"] for n, d in fresh.items()}
+    assert "cache" not in with_cache["sugarcrepe"]["how"]

@@ -1,0 +1,466 @@
+"""VQAScore by tiny random models that chat, and by the stand-in of an endpoint."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
+from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
+from compclip.config.servers import Server
+from compclip.evaluate import __main__ as command
+from compclip.evaluate import vqa
+from compclip.evaluate.asking import VqaQuestion
+from compclip.evaluate.picture_references import with_box
+from compclip.prepare.captioners import hf
+from tests import tiny_blip, tiny_chat
+from tests.chat_server import prompt, serve
+
+ASKING = VqaQuestion("describe this a {}", "red")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Pictures of noise in different shapes."""
+    folder, rng, paths = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
+    for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60))):
+        paths.append(str(folder / f"{i}.png"))
+        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(paths[-1])
+    return paths
+
+
+@pytest.fixture(scope="module", params=["llava", "qwen"])
+def folder(request, tmp_path_factory):
+    """The folder of a model."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    return str(getattr(tiny_chat, request.param)(tmp_path_factory.mktemp(request.param), transformers))
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory):
+    """The folder of a model that does not chat."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    return str(tiny_blip.blip(tmp_path_factory.mktemp("blip"), transformers))
+
+
+@pytest.fixture(scope="module")
+def instructblip(tmp_path_factory):
+    """The folder of a model with an encoder and a decoder."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    return str(tiny_blip.instructblip(tmp_path_factory.mktemp("instructblip"), transformers))
+
+
+@torch.inference_mode()
+def test_the_probability_of_the_answer_after_the_question(pictures, folder):
+    """As the plain forward pass of one picture and its prompt tells it."""
+    pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog")]
+    scores = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)(pairs)
+    processor, model = hf.load_model(folder, "cpu")
+    word = processor.tokenizer.convert_tokens_to_ids("red")
+    for score, (ref, text) in zip(scores, pairs, strict=True):
+        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"])
+        expected = model(**inputs).logits[0, -1].softmax(-1)[word].item()
+        assert score == pytest.approx(expected, rel=1e-4) and 0 < score < 1
+
+
+# --- the answer and its end, as the authors score LLaVA-1.5 and InstructBLIP
+
+
+def mean_probability(logits_LV, tokens):
+    """exp of minus the mean cross entropy, token by token."""
+    logs = [torch.log_softmax(row.double(), 0)[token].item() for row, token in zip(logits_LV, tokens, strict=True)]
+    return math.exp(sum(logs) / len(logs))
+
+
+DIALOGUE = "USER: <|vision_start|><image><|vision_end|> {} ASSISTANT: "
+
+
+def whole(**words):
+    """Scored over the answer and its end."""
+    return VqaQuestion(**{"question": "describe this a {}", "answer": "red", "score": "answer_likelihood"} | words)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("answer", ["red", "red dog"])
+def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
+    """By the plain forward pass over one picture, its prompt, the answer and the token that ends it."""
+    pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog"), (pictures[2], "cat")]
+    processor, model = hf.load_model(folder, "cpu")
+    scores = vqa.scores_by_model(processor, model, whole(answer=answer, dialogue=DIALOGUE))(pairs)
+    tokens = processor.tokenizer.convert_tokens_to_ids([*answer.split(), "</s>"])
+    for score, (ref, text) in zip(scores, pairs, strict=True):
+        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([tokens])], 1)
+        for name in inputs.keys() - {"input_ids", "pixel_values", "image_grid_thw"}:  # masks and kinds of tokens
+            inputs[name] = torch.cat([inputs[name], inputs[name][:, -1:].repeat(1, len(tokens))], 1)
+        logits_LV = model(**inputs).logits[0]
+        assert score == pytest.approx(mean_probability(logits_LV[-len(tokens) - 1 : -1], tokens), rel=1e-4)
+        first = torch.softmax(logits_LV[-len(tokens) - 1], 0)[tokens[0]].item()
+        assert score != pytest.approx(first, rel=0.05), "the first token's probability is another number"
+
+
+@torch.inference_mode()
+def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instructblip):
+    """The decoder is fed token by token, from its start token on."""
+    pairs = [(pictures[0], "dog"), (pictures[2], "red cat"), (pictures[1], "blue tree"), (pictures[0], "cat")]
+    processor, model = hf.load_model(instructblip, "cpu")
+    asking = whole(question="is a {}", answer="yes")
+    scores = vqa.scores_by_model(processor, model, asking)(pairs)
+    tokens = processor.tokenizer.convert_tokens_to_ids(["yes", "</s>"])
+    for score, (ref, text) in zip(scores, pairs, strict=True):
+        inputs = processor(images=[vqa.load_picture(ref)], text=[f"is a {text}"], return_tensors="pt")
+        logits_LV = model(**inputs, decoder_input_ids=torch.tensor([[0, tokens[0]]])).logits[0]
+        assert score == pytest.approx(mean_probability(logits_LV, tokens), rel=1e-4)
+    assert len(np.unique(scores.round(9))) == len(pairs)
+
+
+@pytest.mark.parametrize("make", ["llava", "qwen", "instructblip"])
+def test_batches_of_answers_change_nothing(pictures, tmp_path, make):
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    module = tiny_blip if make == "instructblip" else tiny_chat
+    model = hf.load_model(str(getattr(module, make)(tmp_path, transformers)), "cpu")
+    chat = {"answer": "red", "dialogue": DIALOGUE}
+    asking = whole(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
+    pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
+    alone = vqa.scores_by_model(*model, asking, batch_size=1)(pairs)
+    np.testing.assert_allclose(vqa.scores_by_model(*model, asking, batch_size=5)(pairs), alone, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (20, 60), (33, 60), (32, 32)])
+def test_pictures_become_squares_as_in_the_authors_code(shape, folder, instructblip):
+    """LLaVA's are padded with the mean colour, InstructBLIP's cut from the middle; pixel by pixel."""
+    height, width = shape
+    rng = np.random.default_rng(0)
+    picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+    processor, _ = hf.load_model(folder, "cpu")
+    padded = np.asarray(vqa.make_square(picture, "square_padded", processor))
+    side, top, left = max(shape), (max(shape) - height) // 2, (max(shape) - width) // 2
+    expected = np.full((side, side, 3), [int(mean * 255) for mean in processor.image_processor.image_mean], np.uint8)
+    expected[top : top + height, left : left + width] = np.asarray(picture)
+    np.testing.assert_array_equal(padded, expected)
+    cut = vqa.make_square(picture, "square_cut", hf.load_model(instructblip, "cpu")[0])
+    assert cut.size == (32, 32)
+    if height == 40:  # resized to 42 x 32 or so, of which the middle 32 rows are left
+        rows = np.asarray(picture.resize((32, 42), Image.Resampling.BICUBIC))[5:37]
+        np.testing.assert_array_equal(np.asarray(cut), rows)
+
+
+SYSTEM = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the user's questions."
+)
+
+
+def test_families_are_asked_as_in_the_authors_program(tmp_path, instructblip):
+    """Questions, answers and scores of t2v_metrics; results say all of it."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    llava = str(tiny_chat.llava(tmp_path / "llava", transformers))
+    qwen = str(tiny_chat.qwen(tmp_path / "qwen", transformers))
+    settings = {name: vqa.open_scorer(name, "cpu", {})[1] for name in (llava, qwen, instructblip)}
+    assert settings[llava]["question"] == 'Does this figure show "{}"? Please answer yes or no.'
+    assert settings[llava]["dialogue"] == SYSTEM + " USER: <image>\n{} ASSISTANT: "
+    assert (settings[llava]["answer"], settings[llava]["score"]) == ("Yes", "answer_likelihood")
+    assert settings[llava]["pictures"] == "square_padded"
+    assert settings[instructblip]["question"] == 'Question: Does this figure show "{}"? Please answer yes or no.'
+    assert (settings[instructblip]["answer"], settings[instructblip]["score"]) == ("yes", "answer_likelihood")
+    assert settings[qwen]["question"] == 'Does this figure show "{}"? Please answer Yes or No.'
+    assert (settings[qwen]["answer"], settings[qwen]["score"], settings[qwen]["dialogue"]) == ("Yes", "first_token", "")
+    changed = vqa.open_scorer(llava, "cpu", {"score": "first_token", "answer": "red", "question": ""})[1]
+    assert (changed["score"], changed["answer"], changed["question"]) == (
+        "first_token",
+        "red",
+        settings[llava]["question"],
+    )
+
+
+def test_a_space_before_the_answer_belongs_to_its_first_token():
+    """As Llama's tokens have it: the prompt alone ends in a token of its own for the space."""
+
+    class Llama:
+        unk_token_id = 0
+
+        def __call__(self, text, add_special_tokens):
+            assert not add_special_tokens
+            return {"input_ids": {"ASSISTANT: ": [8, 9, 5], "ASSISTANT: Yes</s>": [8, 9, 7, 2]}[text]}
+
+    processor = type("Processor", (), {"tokenizer": Llama(), "image_token": ""})
+    assert hf._answer_tokens(processor, "", "ASSISTANT: {}", "Yes</s>") == [7, 2]
+
+
+def test_a_model_that_continues_text_has_no_end_to_score(pictures, blip):
+    with pytest.raises(UserError, match=r"--score answer_likelihood: this model does not chat; give first_token"):
+        vqa.scores_by_model(*hf.load_model(blip, "cpu"), whole())([(pictures[0], "dog")])
+
+
+def test_clip_flant5_is_refused_by_name(tmp_path):
+    pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    config = {"architectures": ["CLIPT5ForConditionalGeneration"], "model_type": "t5"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP"):
+        vqa.open_scorer(str(tmp_path), "cpu", {})
+
+
+def test_batches_change_nothing(pictures, folder):
+    pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
+    alone = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=1)(pairs)
+    np.testing.assert_allclose(
+        vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=5)(pairs), alone, rtol=1e-4
+    )
+    assert len(np.unique(alone.round(9))) == len(pairs)
+
+
+def test_a_model_that_does_not_chat_continues_the_question(pictures, blip):
+    """Prompts of different lengths in one call, each without fillers."""
+    pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree on grass")]
+    asking = VqaQuestion("a picture of {}", "runs")
+    alone = vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=1)(pairs)
+    np.testing.assert_allclose(
+        vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=4)(pairs), alone, rtol=1e-4
+    )
+    assert len(np.unique(alone)) == len(pairs)
+
+
+def test_an_answer_that_the_model_cannot_give(pictures, folder):
+    with pytest.raises(UserError, match=r"answer 'yes': the model has no token for it"):
+        vqa.scores_by_model(*hf.load_model(folder, "cpu"), VqaQuestion(answer="yes"))([(pictures[0], "dog")])
+
+
+HOSTILE = {
+    "fails": "{{ raise_exception('no') }}",
+    "undefined": "{{ a.b.c }}",
+    "no_text": "x",
+    "divides": "{{ 1 / 0 }}",
+    "no_syntax": "{% for %}",
+    "two_pictures": "<image><image>{{ messages[0].content[1].text }}",
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_template_that_asks_nothing_is_one_line(pictures, folder, tmp_path, template):
+    hostile = shutil.copytree(folder, tmp_path / "m")
+    (hostile / "chat_template.jinja").write_text(HOSTILE[template])
+    with pytest.raises(UserError, match=f"--vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
+        vqa.scores_by_model(*hf.load_model(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
+
+
+@pytest.mark.parametrize("change", [{"eos_token_id": "x"}, {"patch_size": 0}, {"image_token_index": 999}])
+def test_settings_that_fit_no_picture_are_one_line(pictures, tmp_path, change):
+    """Each in the file that has it: of answers, of pictures, of the model."""
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
+    folder = tiny_chat.llava(tmp_path / "m", transformers)
+    for name in ("generation_config.json", "processor_config.json", "config.json"):
+        raw = json.loads((folder / name).read_text())
+        if change.keys() & raw.keys() or name == "generation_config.json" and "eos_token_id" in change:
+            (folder / name).write_text(json.dumps(raw | change))
+    with pytest.raises(UserError, match=f"--vqascore {folder}: cannot be asked: "):
+        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
+
+
+def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path):
+    """NaN would be a score that never wins."""
+    folder = shutil.copytree(blip, tmp_path / "m")
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: t.fill_(math.nan) for name, t in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="answers with no numbers"):
+        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), VqaQuestion("a picture of {}", "runs"))(
+            [(pictures[0], "dog")]
+        )
+
+
+def test_a_part_of_a_picture_is_what_is_asked_about(pictures, folder):
+    ask = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)
+    whole, part = ask([(pictures[0], "dog"), (with_box(pictures[0], (0, 0, 9, 9)), "dog")])
+    assert whole != part
+
+
+def test_results_say_which_model_answered(folder):
+    """Its files' fingerprint and how it computes, and every word that it was asked with."""
+    words = {"question": ASKING.question, "answer": "red", "score": "first_token"}
+    _, made_with = vqa.open_scorer(folder, "cpu", words)
+    assert made_with.items() >= (words | {"vqascore": folder, "dtype": "float32"}).items()
+    assert made_with["fingerprint"] == fingerprint(folder)
+    assert made_with.keys() == {"vqascore", "fingerprint", "dtype", *asdict(ASKING)}
+
+
+# --- an endpoint
+
+
+def answer_body(**likely: float) -> str:
+    """The body of an answer with the probabilities of its first token."""
+    top_logprobs = [{"token": token, "logprob": math.log(share)} for token, share in likely.items()]
+    choice = {"message": {"content": next(iter(likely))}, "finish_reason": "length",
+              "logprobs": {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": top_logprobs}]}}  # fmt: skip
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
+
+
+def server(chat, tmp_path, **options) -> Server:
+    settings = {"failures_allowed": 0.0, "attempts": 1, "cache": str(tmp_path / "answers.sqlite")}
+    return Server(url=chat.url, model="m", **settings | options)
+
+
+def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path):
+    def answer(body):
+        return answer_body(**({"Yes": 0.25, " Yes": 0.5, "No": 0.25} if "red" in prompt(body) else {"maybe": 0.9}))
+
+    with serve(answer) as chat:
+        ask = vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
+        pairs = [(pictures[0], 'a "red" {dog}'), (pictures[0], "a cat")]
+        assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
+        assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
+    assert len(chat.requests) == 2
+    sent = next(body for body in chat.requests if "red" in prompt(body))
+    assert prompt(sent) == 'Does this figure show "a "red" {dog}"? Please answer Yes or No.'
+    assert (sent["logprobs"], sent["top_logprobs"], sent["max_tokens"]) == (True, 20, 1)
+    assert sent["messages"][0]["content"][1]["image_url"]["url"].startswith("data:image/jpeg;base64,")
+
+
+@pytest.mark.parametrize(
+    ("likely", "score"),
+    [
+        ({"Yes": 0.25, "yes": 0.125, " YES": 0.5, "No": 0.125}, 0.875),
+        ({"No": 0.5, " no": 0.25, "Maybe": 0.125}, 0.25),  # 1 - P(no)
+        ({"Maybe": 0.5, "Perhaps": 0.25}, 0.0),
+        ({"Yes": 0.125, "No": 0.75}, 0.125),
+    ],
+)
+def test_an_endpoint_s_answer_in_any_spelling(pictures, tmp_path, likely, score):
+    """Compared without case and summed; what "no" leaves where "yes" is not among the likeliest."""
+    with serve(lambda _: answer_body(**likely)) as chat:
+        assert vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")]) == pytest.approx(
+            [score]
+        )
+
+
+def test_only_yes_and_no_are_each_other_s_rest(pictures, tmp_path):
+    with serve(lambda _: answer_body(no=0.75)) as chat:
+        asking = VqaQuestion(answer="red")
+        assert vqa.scores_by_endpoint(server(chat, tmp_path), asking)([(pictures[0], "a cat")]).tolist() == [0.0]
+
+
+def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
+    with pytest.raises(UserError, match=r"--score answer_likelihood: an endpoint tells the first token alone"):
+        vqa.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), whole())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"choices": [{"message": {"content": "Yes"}, "logprobs": None}]}),
+        json.dumps({"choices": [{"message": {"content": "Yes"}}]}),
+        answer_body(Yes=0.5).replace(str(math.log(0.5)), "NaN"),
+        answer_body(Yes=0.5).replace(str(math.log(0.5)), '"often"'),
+    ],
+)
+def test_an_endpoint_that_tells_no_probabilities_is_refused(pictures, tmp_path, body):
+    with serve(lambda _: body) as chat, pytest.raises(UserError, match=r"1 of 1 questions failed.* malformed"):
+        vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"Yes": "x"}', '{"Yes": [1]}', '{"Yes": null}', "[" * 100_000])
+def test_an_edited_answer_in_the_cache_is_one_line(pictures, tmp_path, text):
+    with serve(lambda _: answer_body(Yes=0.5)) as chat:
+        ask = vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
+        ask([(pictures[0], "a cat")])
+        with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as cache, cache:
+            cache.execute("UPDATE answers SET text = ?", [text])
+        with pytest.raises(UserError, match="answers.sqlite: holds a damaged answer; remove it, and all questions are"):
+            ask([(pictures[0], "a cat")])
+
+
+def test_no_endpoint_is_sent_a_part(pictures, tmp_path):
+    with (
+        serve(lambda _: answer_body(Yes=0.5)) as chat,
+        pytest.raises(UserError, match="a part of a picture is not sent"),
+    ):
+        vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(with_box(pictures[0], (0, 0, 9, 9)), "a cat")])
+    assert chat.requests == []
+
+
+# --- benchmarks
+
+
+def answers(table):
+    """Scores from {(picture's name, text): score}, and the pairs that were asked."""
+    seen = []
+
+    def ask(pairs):
+        seen.extend((ref.rpartition("/")[2], text) for ref, text in pairs)
+        return np.array([table[ref.rpartition("/")[2], text] for ref, text in pairs])
+
+    return ask, seen
+
+
+def test_a_benchmark_of_pairs_is_scored_and_each_pair_asked_once(tmp_path, pictures):
+    row = {"id": 0, "image_0": "0.png", "image_1": "1.png", "caption_0": "x", "caption_1": "y"}
+    lost = row | {"id": 1, "image_1": "9.png"}
+    (tmp_path / "examples.jsonl").write_text("\n".join(map(json.dumps, (row, lost))))
+    benchmark = winoground.load(tmp_path, images=pictures[0].rpartition("/")[0])
+    scores = {("0.png", "x"): 0.9, ("0.png", "y"): 0.2, ("1.png", "x"): 0.95, ("1.png", "y"): 0.96}
+    ask, seen = answers(scores)
+    seen_by = vqa.score_targets(benchmark.images, ask)
+    result = [benchmark.score(seen_by) for _ in range(2)][1]
+    assert result.metrics == {"text": 1.0, "image": 0.0, "group": 0.0}
+    assert result.counts["missing_image"] == 1 and sorted(seen) == sorted(scores)
+
+
+def test_a_retrieval_asks_for_every_pair(tmp_path, pictures):
+    ask, seen = answers({("0.png", "x"): 0.5, ("1.png", "x"): 0.25, ("0.png", "y"): 0.75, ("1.png", "y"): 1.0})
+    coco = {"images": [{"id": i, "file_name": f"{i}.png"} for i in (0, 1)],
+            "annotations": [{"image_id": i, "caption": text} for i, text in enumerate("xy")]}  # fmt: skip
+    (tmp_path / "captions.json").write_text(json.dumps(coco))
+    benchmark = retrieval.load(tmp_path, images=pictures[0].rpartition("/")[0])
+    result = benchmark.score(vqa.score_targets(benchmark.images, ask))
+    assert result.items["i2t_recall_at_1"].values.tolist() == [0, 1]
+    assert result.items["t2i_recall_at_1"].values.tolist() == [1, 1] and len(seen) == 4
+
+
+def test_what_compares_texts_is_refused(tmp_path, pictures):
+    row = {"id": 1, "filename": "0.png", "caption": "a", "caption2": "b", "negative_caption": "c"}
+    (tmp_path / "swap_att.json").write_text(json.dumps([row]))
+    benchmark = sugarcrepe_pp.load(tmp_path, images=pictures[0].rpartition("/")[0], split="swap_att")
+    ask, _ = answers({("0.png", text): 0.5 for text in "abc"})
+    with pytest.raises(UserError, match=r"this benchmark needs texts beside texts.*leave it out of --benchmarks"):
+        benchmark.score(vqa.score_targets(benchmark.images, ask))
+
+
+PARAMS = """
+grid: {methods: [pretrained], backbones: [vit], data: [d], seeds: [0]}
+methods: {pretrained: {}}
+data: {d: {source: coco, path: c.json, images: p, captioner: none}}
+backbones: {vit: {model: ViT-B-32}}
+benchmarks: {sugarcrepe: {path: s, images: PICTURES, split: swap_att}}
+evaluate: {benchmarks: [sugarcrepe]}
+"""
+
+
+def test_the_whole_command(tmp_path, pictures, monkeypatch, capsys):
+    """A table on stdout, result files that say who answered, and one line for what cannot be asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").mkdir()
+    row = {"filename": "0.png", "caption": "a red dog", "negative_caption": "a cat"}
+    (tmp_path / "s/swap_att.json").write_text(json.dumps({"0": row, "1": row | {"filename": "9.png"}}))
+    (tmp_path / "params.yaml").write_text(PARAMS.replace("PICTURES", pictures[0].rpartition("/")[0]))
+    assert len(sugarcrepe.load("s", split="swap_att")) == 2
+    with serve(lambda body: answer_body(Yes=0.7 if "red" in prompt(body) else 0.2)) as chat:
+        assert command.main(["--vqascore", f"{chat.url}::m", "--out", "made"]) == 0
+    printed = capsys.readouterr()
+    assert "swap_att" in printed.out and "1.0000" in printed.out and "1 missing_image" in printed.err
+    document = json.loads((tmp_path / "made/sugarcrepe.json").read_text())
+    assert document["checkpoint"]["vqascore"] == f"{chat.url}::m" and document["metrics"]["swap_att"] == 1.0
+    with pytest.raises(UserError, match=r"question='Is it\?': must have {} where the text belongs"):
+        command.main(["--vqascore", "nowhere", "--question", "Is it?"])
+    with pytest.raises(UserError, match=r"unknown score 'first'.*first_token"):
+        command.main(["--vqascore", "nowhere", "--score", "first"])
+    with pytest.raises(UserError, match=r"nowhere: no config.json there"):
+        command.main(["--vqascore", "nowhere"])

@@ -1,0 +1,305 @@
+"""WiSE-FT: exact at both ends, linear between them, a scaled adapter for LoRA; the command, its file, its errors."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict
+
+import open_clip
+import pytest
+import torch
+
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json, write_json
+from compclip.config import __main__ as config_command
+from compclip.config import read
+from compclip.config.cell import Cell
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Lora, Scoring, Train
+from compclip.evaluate import score, weight_line, wise_ft
+from compclip.model import backbone, lora, weight_interpolation
+from compclip.runs.run_folder import Published
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.model.test_lora import fit
+from tests.model.test_towers import TEXTS, TINY
+
+VARIANT = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
+GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
+CELLS = {name: Cell(name, "tiny", "scenes", 0) for name in ("fsc_clip", "fsc_clip.lora")}
+ALPHAS = [0.0, 0.25, 1.0]
+
+
+@pytest.fixture(scope="module")
+def project(project, tmp_path_factory):
+    """A pretrained model, and two cells trained a little: one with an adapter."""
+    root = tiny_project.other(project, tmp_path_factory.mktemp("wise") / "project")
+    settings = {"fsc_clip": Train(lr=1e-2), "fsc_clip.lora": Train(lr=0.05, lora=Lora(rank=2))}
+    for name, cell in CELLS.items():
+        model = backbone.load(root / "models" / "tiny")
+        torch.manual_seed(0)
+        fit(model.clip, (torch.randn(3, 3, 64, 64), model.tokenize(TEXTS)), settings[name])
+        lora.save_and_merge(model.clip, root / "adapter")
+        model.save(Published(root, cell).trained.checkpoint)
+    return root
+
+
+def planned(root, method, **changes):
+    """The plan of a method's lines, as the planner writes it."""
+    section = {"benchmark": "", "path": "world/sugarcrepe", "images": "world/test", "split": ""}
+    cells = {"tiny-scenes-0": {"cell": Cell(method, "tiny", "scenes", 0).plain}}
+    plan = {"cells": cells, "alphas": ALPHAS, "benchmarks": {"sugarcrepe": section}, "how": asdict(Scoring(threads=1))}
+    write_json(root / wise_ft.PLAN / f"{method}.json", plan | changes)
+
+
+def scores(folder):
+    """Every metric of a checkpoint on SugarCrepe, scored by itself."""
+    section = Section("sugarcrepe", "world/sugarcrepe", "world/test", "")
+    benchmarks = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
+    scored = score.score_model(backbone.load(folder), benchmarks)
+    return {f"sugarcrepe/{metric}": value for metric, value in scored["sugarcrepe"].metrics.items()}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A tiny model, and the same one trained a little with an adapter."""
+    write_json(tmp_path / "tiny.json", TINY)
+    model = backbone.create(str(tmp_path / "tiny.json"), seed=3)
+    model.save(tmp_path / "a")
+    torch.manual_seed(0)
+    fit(model.clip, (torch.randn(3, 3, 32, 32), model.tokenize(TEXTS)), Train(lr=1e-2, lora=Lora()))
+    lora.save_and_merge(model.clip, tmp_path / "b" / lora.FOLDER)
+    model.save(tmp_path / "b")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def states(*folders):
+    """The tensors of checkpoints."""
+    return [backbone.load(folder).clip.state_dict() for folder in folders]
+
+
+def test_the_line_by_hand():
+    """A quarter of the way; the ends, what did not move and integers to the bit."""
+    third = torch.tensor([1 / 3, -0.1])
+    start = {"w": torch.tensor([1.0, 0.1]), "still": third, "count": torch.tensor(3)}
+    end = {
+        "w": torch.tensor([3.0, 0.7]),
+        "still": third.clone(),
+        "count": torch.tensor(5),
+        "logit_bias": torch.tensor(-9.0),
+    }
+    quarter = weight_interpolation.interpolate(start, end, 0.25)
+    torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
+    assert all(torch.equal(weight_interpolation.interpolate(start, end, i / 10)["still"], third) for i in range(11))
+    assert torch.equal(weight_interpolation.interpolate(start, end, 0.0)["w"], start["w"])
+    assert torch.equal(weight_interpolation.interpolate(start, end, 1.0)["w"], end["w"])
+    assert (quarter["count"], quarter["logit_bias"]) == (5, -9.0)
+
+
+@pytest.mark.parametrize("change", [{"w": torch.zeros(3)}, {"more": torch.zeros(1)}, {"w": None}])
+def test_another_architecture_is_refused(change):
+    """A shape, a tensor too many, one too few."""
+    start = {"w": torch.zeros(2)}
+    end = {k: v for k, v in (start | change).items() if v is not None}
+    with pytest.raises(UserError, match="two architectures: 1 tensors differ"):
+        weight_interpolation.interpolate(start, end, 0.5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_lora_scales_the_adapter(pair, tmp_path, alpha):
+    """The line between the weights is the pretrained model with alpha times the adapter's update."""
+    a, b = pair
+    plain = weight_line.model_between(str(a), str(b), alpha).clip.state_dict()
+    scaled = weight_line.model_between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
+    assert plain.keys() == scaled.keys()
+    for name in plain:
+        torch.testing.assert_close(plain[name], scaled[name], rtol=0, atol=1e-6)
+
+
+def test_paths(pair, tmp_path, capsys):
+    """--out is a plain open_clip checkpoint with the mean weights; at 0 and 1 the ends' own bits."""
+    a, b = map(str, pair)
+    for alpha in ("0", "0.5", "1"):
+        assert wise_ft.main(["--pretrained", a, "--tuned", b, "--alpha", alpha, "--out", str(tmp_path / alpha)]) == 0
+    start, end, none, half, whole = states(a, b, tmp_path / "0", tmp_path / "0.5", tmp_path / "1")
+    assert all(torch.equal(start[k], none[k]) and torch.equal(end[k], whole[k]) for k in start)
+    for k in start:
+        torch.testing.assert_close(half[k], (start[k].double() + end[k].double()).div(2).float())
+    assert not torch.equal(half["visual.conv1.weight"], start["visual.conv1.weight"])
+    plain = open_clip.create_model(f"local-dir:{tmp_path / '0.5'}").state_dict()
+    assert all(torch.equal(half[k], plain[k]) for k in half)
+    assert "alpha 0.5 between" in capsys.readouterr().out
+
+
+def test_paths_that_do_not_fit(pair, tmp_path):
+    """Another activation function, another architecture, a missing argument: one line each."""
+    a, b = map(str, pair)
+    for name, cfg in (("quick", TINY | {"quick_gelu": True}), ("wide", TINY | {"embed_dim": 8})):
+        write_json(tmp_path / f"{name}.json", cfg)
+        backbone.create(str(tmp_path / f"{name}.json")).save(tmp_path / name)
+    rest = ["--alpha", "0.5", "--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match="differ in quick_gelu"):
+        wise_ft.main(["--pretrained", str(tmp_path / "quick"), "--tuned", b, *rest])
+    with pytest.raises(UserError, match="two architectures"):
+        wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *rest])
+    with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
+        wise_ft.main(["--pretrained", a])
+    for option, value in (("--alpha", "0"), ("--out", "x"), ("--tuned", b), ("--model", "ViT-B-32")):
+        for what in ("--cell", "--method"):
+            with pytest.raises(
+                UserError, match=f"{what} c: is scored at wise_ft.alphas .*; leave out {option}, or give"
+            ):
+                wise_ft.main([what, "c", option, value])
+    with pytest.raises(UserError, match="--method c: is scored as .*; leave out wise_ft.alphas"):
+        wise_ft.main(["--method", "c", "wise_ft.alphas=[0,1]"])
+    for alpha in ("nan", "inf", "-inf", "1e+99", "-1e+38"):
+        with pytest.raises(UserError, match=f"--alpha {re.escape(alpha)}: must be a finite number"):
+            wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])
+    with pytest.raises(UserError, match="device 'foo': "):
+        wise_ft.main(["--pretrained", a, "--tuned", b, *rest, "--device", "foo"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("method", CELLS)
+def test_a_cell_at_eleven_points(here, method):
+    """alpha 0 has the pretrained model's scores and alpha 1 the cell's own, exactly and for every metric."""
+    own, base = Published(here, CELLS[method]).trained.checkpoint, here / "models" / "tiny"
+    before = fingerprint(own, base)
+    assert wise_ft.main(["--cell", CELLS[method].name, GRID, VARIANT]) == 0
+    points = read_json(Published(here, CELLS[method]).line)["points"]
+    assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
+    assert points[0]["metrics"] == scores(base)
+    assert points[-1]["metrics"] == scores(own)
+    assert before == fingerprint(own, base)
+
+
+def ends(here):
+    """The pretrained model and a tuned one."""
+    return [backbone.load(p) for p in (here / "models" / "tiny", Published(here, CELLS["fsc_clip"]).trained.checkpoint)]
+
+
+def test_the_embeddings_move_between_the_ends(here):
+    """The models on the way are neither end: their embeddings differ, and change steadily."""
+    pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        models = [m for part in weight_line.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in part]
+        embeddings = [m.clip.encode_image(pixels) for m in models]
+    assert not torch.equal(embeddings[0], embeddings[1])
+    assert not torch.equal(embeddings[1], embeddings[2])
+    assert (embeddings[1] - embeddings[0]).norm() < (embeddings[2] - embeddings[0]).norm()
+
+
+def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch):
+    """Five points: one pass where memory holds all, three where it holds two, five where it holds one; equal numbers.
+
+    Whatever the passes, a picture is read once.
+    """
+    alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load_image
+    encode, shared = score.embed.encode_all, []
+    monkeypatch.setattr(score.embed, "encode_all", lambda m, *rest: shared.append(len(m)) or encode(m, *rest))
+    monkeypatch.setattr(
+        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
+    )
+    sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
+    benchmarks = score.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
+    size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
+    for models, passes in ((5, 1), (2, 3), (0, 5)):
+        counts.clear(), shared.clear()
+        found[models] = list(
+            weight_line.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size)
+        )
+        assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
+    assert found[5] == found[2] == found[0]
+    assert [p["alpha"] for p in found[5]] == alphas
+
+
+def test_every_line_of_a_method(here, capsys):
+    """As the plan asks; a second time nothing is scored, until what the line is made of changes."""
+    planned(here, "fsc_clip")
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    out = Published(here, CELLS["fsc_clip"]).line
+    document, when = read_json(out), out.stat().st_mtime_ns
+    assert [p["alpha"] for p in document["points"]] == ALPHAS
+    assert document["points"][0]["metrics"] == scores(here / "models" / "tiny")
+    assert list(document["checkpoints"]) == ["models/tiny", "runs/fsc_clip/tiny-scenes-0/checkpoint"]
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    assert out.stat().st_mtime_ns == when and "made of the same before" in capsys.readouterr().out
+    planned(here, "fsc_clip", alphas=[0.0, 1.0])
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    assert [p["alpha"] for p in read_json(out)["points"]] == [0.0, 1.0]
+    model = backbone.load(here / "models" / "tiny")
+    model.save(Published(here, CELLS["fsc_clip"]).trained.checkpoint)
+    assert wise_ft.main(["--method", "fsc_clip"]) == 0
+    rescored = read_json(out)
+    assert (
+        rescored["points"][0]["metrics"] == rescored["points"][1]["metrics"]
+        and rescored["checkpoints"] != document["checkpoints"]
+    )
+
+
+def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
+    """A cell that was not trained; a method without a plan."""
+    cells = {f"tiny-scenes-{seed}": {"cell": Cell("fsc_clip", "tiny", "scenes", seed).plain} for seed in (7, 0)}
+    planned(here, "fsc_clip", cells=cells)
+    with pytest.raises(UserError, match="1 of 2 lines failed .*: fsc_clip-tiny-scenes-7"):
+        wise_ft.main(["--method", "fsc_clip"])
+    assert "run `dvc repro train@fsc_clip` first" in capsys.readouterr().err
+    assert Published(here, CELLS["fsc_clip"]).line.is_file()
+    with pytest.raises(UserError, match="fsc_clp.json: no such plan; name the method in wise_ft.methods"):
+        wise_ft.main(["--method", "fsc_clp"])
+
+
+def test_chosen_points_and_benchmarks(here, capsys):
+    """wise_ft.alphas is what is scored; the table has a column for each."""
+    cell = CELLS["fsc_clip"]
+    args = ["--cell", cell.name, GRID, VARIANT, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
+    assert wise_ft.main(args) == 0
+    document = read_json(Published(here, cell).line)
+    assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
+    assert set(document["benchmarks"]) == {"sugarcrepe"}
+    assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]
+
+
+@pytest.mark.parametrize(
+    "override,message",
+    [
+        ("wise_ft.alphas=[0,0.5]", r"wise_ft.alphas=\[0.0, 0.5\]: must rise from 0 to 1"),
+        ("wise_ft.alphas=[]", r"must rise from 0 to 1"),
+        ("wise_ft.alphas=[0,nan,1]", r"wise_ft.alphas.1='nan': must be float"),
+        ("wise_ft.alphas=[0,0.5,0.5,1]", r"must rise from 0 to 1"),
+        ("wise_ft.methods=[fsc_clp]", "wise_ft.methods: unknown method 'fsc_clp'; did you mean 'fsc_clip'"),
+        ("wise_ft.methods=[pretrained]", "wise_ft.methods: unknown method 'pretrained'"),
+        ("wise_ft.methods=[fsc_clip.x]", "unknown variant 'x'"),
+        (
+            "wise_ft.benchmarks=[sugarcrep]",
+            "wise_ft.benchmarks: unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'",
+        ),
+    ],
+)
+def test_wrong_parameters(here, override, message):
+    """Key, value and fix."""
+    with pytest.raises(UserError, match=message):
+        read.load_params("params.yaml", [override])
+
+
+def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
+    """The plan, which comes before training, names a run that the grid lacks; a pretrained cell has no line."""
+    with pytest.raises(UserError, match="wise_ft.methods: fsc_clip is not in grid.methods; add it there or remove it"):
+        config_command.main(["plan", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"])
+    with pytest.raises(UserError, match="is the pretrained model"):
+        wise_ft.main(["--cell", tiny_project.cell("pretrained")])
+
+
+def test_seeds_of_no_method_are_no_runs(here, capsys):
+    """A grid without lines may leave any seed there."""
+    assert config_command.main(["check", "wise_ft.seeds=[7]"]) == 0
+    with pytest.raises(UserError, match="params.yaml: wise_ft.seeds: 7 is not in grid.seeds"):
+        config_command.main(["check", "wise_ft.seeds=[7]", "wise_ft.methods=[fsc_clip]"])
+
+
+def test_dvc_finds_the_keys_of_its_stage():
+    """dvc.yaml cannot be read where a grid lacks the key that it names: every committed grid has it."""
+    grids = [ROOT / "params.yaml", *sorted((ROOT / "experiments" / "grids").glob("*.yaml"))]
+    lacking = [p.name for p in grids if "methods" not in read.read_values(p, ()).get("wise_ft", {})]
+    assert not lacking, f"add wise_ft: {{methods: []}} to {lacking}"

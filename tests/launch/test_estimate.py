@@ -1,0 +1,184 @@
+"""What runs will cost, from finished runs' own files: numbers that a person can check."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compclip.base.files import read_json, write_json
+from compclip.launch import __main__ as launch_command
+from compclip.launch import estimate
+from compclip.launch.estimate import FinishedCost
+from compclip.launch.profiles import Profile
+from compclip.runs import run_store
+from tests import fake_store
+
+# 100 steps of 32 pictures at 64 a second on two GPUs: a step costs a device-second; 20 more went elsewhere.
+LAST = {"step": 100, "epoch": 2.0, "samples_per_second": 64.0}
+GPU = {"processes": 2, "peak_device_memory_mib": 900}
+
+
+def run(method="clic", backbone="vit", data="coco", **train) -> dict:
+    """A resolved run."""
+    schedule = {
+        "batch_size": 32,
+        "precision": "bf16",
+        "micro_batch": 0,
+        "trainable": "all",
+        "max_steps": 0,
+        "epochs": 2.0,
+    }
+    return {"cell": {"method": method, "backbone": backbone, "data": data, "seed": 0}, "train": schedule | train}
+
+
+def finished_cost(spent: float = 120.0, **kind) -> FinishedCost:
+    """A finished run."""
+    return estimate.measure_cost(run(**kind), GPU, LAST, spent)
+
+
+def cost(config: dict, *finished: FinishedCost, steps: int = 0, on_gpu: bool = True) -> float | None:
+    """Device-seconds."""
+    return estimate.estimate_cost(config, steps, finished, on_gpu)
+
+
+def test_what_a_run_cost():
+    """Steps by their speed, on all devices; the rest is what every run costs."""
+    run_cost = finished_cost()
+    assert (run_cost.step_s, run_cost.fixed_s, run_cost.steps, run_cost.steps_an_epoch) == (1.0, 20.0, 100, 50.0)
+    assert finished_cost(spent=90.0).fixed_s == 0  # a run that paused costs no less than nothing
+    older = estimate.measure_cost(run(), {"processes": 2, "seconds": 70.0}, LAST, 0.0)
+    assert (older.fixed_s, older.on_gpu) == (40.0, False)
+    cost_of_lives = estimate.measure_cost(run(), {**GPU, "device_seconds": 130.0}, LAST, 0.0)
+    assert cost_of_lives.fixed_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("train", "seconds"),
+    [({}, 120), ({"epochs": 1.0}, 70), ({"epochs": 0.001}, 21), ({"max_steps": 10}, 30), ({"max_steps": 400}, 420)],
+)
+def test_a_longer_run_costs_more(train, seconds):
+    """Its own steps at the finished run's speed, and the fixed part once."""
+    assert cost(run(**train), finished_cost()) == seconds
+
+
+def test_what_is_done_costs_no_more():
+    """A run that was stopped goes on from its checkpoint; one that is through has its scoring left."""
+    assert cost(run(), finished_cost(), steps=60) == 60
+    assert cost(run(), finished_cost(), steps=1000) == 20
+
+
+def test_a_method_that_trains_nothing():
+    """All of it is fixed."""
+    run_cost = estimate.measure_cost(run("pretrained"), GPU, None, 12.0)
+    assert cost(run("pretrained"), run_cost) == 12
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"method": "negclip"}, {"backbone": "big"}, {"batch_size": 64}, {"precision": "float32"}, {"trainable": "text"},
+        {"micro_batch": 8},
+    ],
+)  # fmt: skip
+def test_runs_that_say_nothing(difference):
+    """Another method, backbone, batch size, precision or other trained parts."""
+    assert cost(run(), finished_cost(**difference)) is None
+
+
+def test_other_data_tell_where_steps_are_given():
+    """By epochs nobody knows how long the run is."""
+    assert cost(run(data="photos"), finished_cost()) is None
+    assert cost(run(data="photos", max_steps=10), finished_cost()) == 30
+
+
+def test_a_gpu_says_nothing_of_a_cpu():
+    """Nor the other way round."""
+    assert cost(run(), finished_cost(), on_gpu=False) is None
+
+
+def test_the_median_of_the_closest():
+    """The same variant and data before others; the middle of several."""
+    exact = [finished_cost(spent=spent, method="clic.big") for spent in (110.0, 130.0, 900.0)]
+    assert cost(run("clic.big"), *exact, finished_cost(spent=500.0), finished_cost(spent=600.0, data="photos")) == 130
+    assert cost(run("clic.small"), finished_cost(spent=500.0)) == 500
+    assert cost(run("clic.small"), finished_cost(spent=500.0), finished_cost(spent=600.0, data="photos")) == 500
+
+
+def test_the_report():
+    """A line a run, the sum of what is known, and by name what is not."""
+    planned_runs = [("a", run(), 0), ("b", run("negclip"), 0), ("c", run("negclip"), 0), ("d", run(epochs=1.0), 0)]
+    lines = estimate.format_costs(planned_runs, [finished_cost(spent=3600.0)], True)
+    assert lines[:4] == ["a: 1.00 GPU-hours", "b: unknown", "c: unknown", "d: 0.99 GPU-hours"]
+    assert lines[4] == "about 1.99 GPU-hours for 2 of 4 runs"
+    assert lines[5].startswith("no estimate for 2 runs: no finished run of negclip on vit (on GPUs, ")
+    assert estimate.format_costs([], [], True) == []
+    assert "process-hours" not in "".join(estimate.format_costs(planned_runs, [], False))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with a grid of two seeds, in the current folder."""
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    monkeypatch.chdir(fake_store.project(tmp_path))
+    return tmp_path
+
+
+def test_from_the_files_of_the_store(project):
+    """The newest finished runs, each once however often it is published; a damaged one is passed over."""
+    first, second = fake_store.runs(Path("."))
+    assert estimate.read_finished([second], Path(".")) == []
+    fake_store.finish(first, 36.0, publish=True)
+    [run_cost] = estimate.read_finished([second], Path("."))
+    # 10 steps of 8 pictures at 80 a second: 0.1 s each, and 35 s besides
+    assert (run_cost.steps, run_cost.step_s, run_cost.fixed_s) == (10, 0.1, 35.0)
+    assert estimate.estimate_cost(second.resolved, 0, [run_cost], False) == pytest.approx(36)
+    shutil.rmtree(first.folder.path)
+    [published] = estimate.read_finished([second], Path("."))
+    assert published.fixed_s == 35.0
+    first.published.trained.metrics.unlink()
+    first.published.trained.metrics.write_text("{}\n")
+    assert estimate.read_finished([second], Path(".")) == []
+
+
+def test_runs_of_other_methods_are_not_read(project):
+    """Only what may tell."""
+    first, second = fake_store.runs(Path("."))
+    fake_store.finish(first)
+    text = first.folder.final.config.read_text()
+    first.folder.final.config.write_text(text.replace("method: fsc_clip.v0", "method: finetune"))
+    assert estimate.read_finished([second], Path(".")) == []
+
+
+def test_the_newest_few(project):
+    """A store of hundreds of runs costs no more than a few."""
+    stored_runs = [fake_store.runs(Path("."), "params.yaml", f"train.lr={n}")[0] for n in range(1, 8)]
+    for number, stored_run in enumerate(stored_runs):
+        fake_store.finish(stored_run, seconds=number, days=number)
+    costs = estimate.read_finished(fake_store.runs(Path(".")), Path("."))
+    assert sorted(run_cost.fixed_s for run_cost in costs) == [0, 0, 1, 2, 3]
+
+
+def test_the_launch_says_it(project, monkeypatch, capsys):
+    """launch --dry-run: each run, the sum, or that there is no estimate; steps that are done are not paid again."""
+    monkeypatch.setattr(launch_command.machine, "list_gpus", list)
+    first, second = fake_store.runs(Path("."))
+    assert launch_command.send(Profile(executor="local"), "params.yaml", True, 1) == 0
+    out = capsys.readouterr().out
+    assert f"{second.key}  {second.cell.name}: unknown" in out
+    assert "no estimate for 2 runs: no finished run of fsc_clip.v0 on tiny (on CPUs, " in out
+    fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], 3600.0)
+    launch_command.send(Profile(executor="local"), "params.yaml", True, 1)
+    assert "about 2.00 process-hours for 2 of 2 runs" in capsys.readouterr().out
+
+
+def test_a_life_on_gpus_is_told_from_the_profile(project):
+    """A cluster's GPUs: a run on this machine's cores does not count."""
+    first, second = fake_store.runs(Path("."))
+    fake_store.finish(first)
+    cluster = Profile(gpus=1)
+    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("unknown")
+    facts = read_json(first.folder.final.environment)
+    write_json(first.folder.final.environment, {**facts, "peak_device_memory_mib": 5})
+    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("0.01 GPU-hours")

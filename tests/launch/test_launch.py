@@ -1,0 +1,293 @@
+"""`python -m compclip.launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.launch import __main__ as launch_command
+from compclip.launch import grid_runs, profiles, slurm
+from compclip.launch import results_job as launch_job
+from compclip.runs import cluster, run_store
+from compclip.runs import jobs as runs_jobs
+from compclip.runs.local_runs import LocalRunDriver
+from compclip.runs.progress import Follower
+from compclip.runs.run_store import StoredRun
+from compclip.train import __main__ as train_command
+from compclip.train import loop
+from tests import tiny_project
+from tests.conftest import ROOT
+from tests.tiny_project import at, cell, outcome, steps, wait_for
+
+CELLS = [cell(m) for m in tiny_project.METHODS]
+LOCAL = str(ROOT / "slurm" / "local.yaml")
+BROKEN = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
+
+
+def stale(name: str) -> bool:
+    """Whether launch would send a cell."""
+    params = read.load_params("params.yaml")
+    return name in [stored_run.cell.name for stored_run in grid_runs.list_stale(runs(), params)]
+
+
+def runs() -> list[StoredRun]:
+    """The runs of the current folder's grid."""
+    return list(grid_runs.locate_runs(read.load_params("params.yaml"), Path(".")).values())
+
+
+def edit(old: str, new: str) -> str:
+    """Change params.yaml; gives what it said before."""
+    original = Path("params.yaml").read_text()
+    assert old in original
+    Path("params.yaml").write_text(original.replace(old, new))
+    return original
+
+
+def profile(text: str, tmp_path: Path) -> Path:
+    """A profile's file."""
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
+    """All cells are made; the stages only publish, bit for bit what they would have made; nothing is sent twice."""
+    assert launch_command.main([LOCAL, "-j", "2"]) == 0
+    assert "3 runs: 0 finished, 0 on their way, 3 to send" in capsys.readouterr().out
+    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(score, "load_benchmarks", None)
+    for name in CELLS:
+        assert train_command.main(["--cell", name]) == 0
+        assert evaluate_command.main(["--cell", name]) == 0
+        assert outcome(here, name) == outcome(finished, name)
+    assert launch_command.main([LOCAL, "-j", "2"]) == 0
+    assert "3 runs: 3 finished, 0 on their way, 0 to send" in capsys.readouterr().out
+
+
+def test_one_failure_leaves_the_others(here, capsys):
+    """A run whose loss explodes is named with its reason, the exit code is 1, the others are there."""
+    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune, pretrained]")
+    text = edit("finetune: {}", BROKEN)
+    assert launch_command.main([LOCAL, "-j", "1"]) == 1
+    out, err = capsys.readouterr()
+    assert re.search(r"failed: finetune-tiny-scenes-0: exit code 2: error: train: the loss is nan at step", out)
+    assert "1 of 2 runs failed" in err
+    Path("params.yaml").write_text(text)
+    assert launch_command.main([LOCAL, "--dry-run"]) == 0
+    assert "2 runs: 1 finished, 0 on their way, 1 to send" in capsys.readouterr().out
+
+
+def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
+    """SIGKILL to the driver leaves its job; a second driver waits for that one, and starts no other for its key."""
+    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
+    with monkeypatch.context() as patch:
+        held_driver = functools.partial(LocalRunDriver, module="tests.held_job")
+        patch.setattr(launch_command, "LocalRunDriver", held_driver)
+        first = tiny_project.fork(lambda: launch_command.main([LOCAL]))
+    wait_for(lambda: Path("held").exists())
+    with pytest.raises(UserError, match=f"process {first} is sending runs already"):
+        launch_command.main([LOCAL])
+    os.kill(first, signal.SIGKILL)
+    assert tiny_project.ended(first) == -signal.SIGKILL
+    [stored_run] = runs()
+    pid = runs_jobs.find_live_job(stored_run.folder).record["pid"]
+    monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
+    assert launch_command.main([LOCAL]) == 0
+    output = capsys.readouterr().out
+    assert "1 runs: 0 finished, 1 on their way, 0 to send" in output
+    assert f"{CELLS[1]}: attached to process {pid}\n" in output
+    assert [r["step"] for r in steps(stored_run.folder.final.metrics)] == list(range(1, 11))
+    assert len(list(stored_run.folder.lives.glob("*.json"))) == 1
+
+
+def test_cancel_stops_and_forgets(here, capsys, monkeypatch):
+    """A live job saves and leaves; afterwards the run counts as never sent."""
+    cancel = runs_jobs.LocalJob.cancel
+
+    def told_then_free(job):
+        cancel(job)
+        Path("go").touch()  # not before: what is left of the training may take less time than the command
+
+    monkeypatch.setattr(runs_jobs.LocalJob, "cancel", told_then_free)
+    stored_run = next(candidate for candidate in runs() if candidate.cell.name == CELLS[2])
+    job = runs_jobs.Local("tests.held_job").submit(stored_run, "params.yaml")
+    wait_for(lambda: Path("held").exists())
+    assert launch_command.main([LOCAL, "cancel"]) == 0
+    assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
+    wait_for(lambda: job.state() != runs_jobs.RUNNING)  # its parent may hear of the end a moment later
+    assert job.state() == runs_jobs.FAILED
+    assert runs_jobs.find_job(stored_run.folder) is None
+    assert stored_run.folder.checkpoints()
+
+
+def test_what_is_stale(here_finished):
+    """Trained and scored in the store, or published with its results, is not; what lacks one of them is."""
+    assert not stale(CELLS[1])
+    shutil.rmtree("results")
+    assert not stale(CELLS[1])
+    shutil.rmtree(at(CELLS[1]).folder.path / "scores")
+    assert stale(CELLS[1]) and not stale(CELLS[2])
+    evaluate_command.main(["--cell", CELLS[1]])
+    shutil.rmtree("store")
+    assert not stale(CELLS[1]) and stale(CELLS[2])
+    edit("finetune: {}", "finetune: {caption: first}")
+    assert stale(CELLS[1])
+
+
+def test_a_further_benchmark_makes_jobs_stale(here_finished, monkeypatch):
+    """A job's results on fewer benchmarks are sent again, for their evaluation alone."""
+    stored_run = at(CELLS[1])
+    shutil.rmtree("results")
+    edit("benchmarks: [sugarcrepe]", "benchmarks: [sugarcrepe, again]")
+    section = "sugarcrepe: {path: world/sugarcrepe, images: world/test}"
+    edit(section, f"{section}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, images: world/test}}")
+    assert stale(CELLS[1])
+    monkeypatch.setattr(loop, "train", None)
+    runs_jobs.write_inputs(stored_run, "params.yaml")
+    assert not stored_run.folder.scored.exists()
+    assert launch_job.main([stored_run.key]) == 0
+    assert not stale(CELLS[1])
+    assert {p.stem for p in stored_run.folder.results.iterdir()} == {"sugarcrepe", "again", "summary"}
+    assert len(list(stored_run.folder.scores("x").parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "dvc_error",
+    ["Unable to acquire lock. Most likely another DVC process is running", "'data/x' is busy, it is being blocked by:"],
+)
+def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, dvc_error):
+    """What DVC says of its locks becomes one line, and nothing is sent."""
+    Path("dvc.yaml").touch()
+    for folder in (".dvc", "other/dvc"):
+        Path(folder).mkdir(parents=True)
+    Path("other/dvc/__init__.py").touch()
+    Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + dvc_error!r})")
+    monkeypatch.setenv("PYTHONPATH", "other")
+    with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
+        grid_runs.prepare_inputs(read.load_params("params.yaml"), Path("."))
+    assert dvc_error in capsys.readouterr().err
+
+
+def test_inputs_that_are_missing(here):
+    """The stage to run is named, nothing is sent."""
+    shutil.rmtree("models")
+    with pytest.raises(UserError, match="dvc repro backbone"):
+        launch_command.main([LOCAL])
+    assert not Path("store").exists()
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("partitoin: gpu", "unknown key 'partitoin'; did you mean 'partition'"),
+    ("executor: slrum", "unknown executor 'slrum'; did you mean 'slurm'"),
+    ("time_min: 0", "time_min=0: must be > 0"),
+    ("time_min: soon", "time_min"),
+    ("memory_gb: -1", "memory_gb=-1: must be >= 0"),
+    ("{time_min: 2, signal_s: 120}", "signal_s=120: must be shorter than time_min=2"),
+    ("{gpus: 2, tasks_per_node: 3}", "tasks_per_node=3: one process a GPU, gpus=2"),
+    ("[1]", "must be a mapping"),
+    ("a: b: c", "not YAML"),
+])  # fmt: skip
+def test_profiles_that_are_wrong(tmp_path, text, message):
+    """Key, value, fix."""
+    with pytest.raises(UserError, match=re.escape(message)):
+        profiles.load_profile(profile(text, tmp_path))
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1"])
+def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
+    """Nothing is sent with another; without the option the profile says it."""
+    calls = []
+    monkeypatch.setattr(launch_command, "send", lambda *args: calls.append(args) or 0)
+    with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
+        launch_command.main([LOCAL, "-j", jobs, "--dry-run"])
+    assert calls == []
+    for options in ([], ["-j", "3"]):
+        assert launch_command.main([LOCAL, "--dry-run", *options]) == 0
+    assert [args[-1] for args in calls] == [profiles.load_profile(LOCAL).jobs, 3]
+
+
+def test_a_profile_that_is_not_there():
+    """The nearest one is named."""
+    with pytest.raises(UserError, match="did you mean .*slurm/local.yaml"):
+        profiles.load_profile(ROOT / "slurm" / "locl.yaml")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.yaml")), ids=lambda p: p.name)
+def test_shipped_profiles(path):
+    """All load."""
+    assert profiles.load_profile(path).executor in ("local", "slurm")
+
+
+def test_options_of_a_profile(here, tmp_path):
+    """Empty choices are left to the cluster; the copy of the code comes first on the path of jobs."""
+    cluster_profile = profiles.load_profile(
+        profile("{partition: gpu, gpus: 1, memory_gb: 1.5, setup: [module load cuda], options: {nice: '5'}}", tmp_path)
+    )
+    options = slurm.submitit_options(cluster_profile, runs(), Path("code"), Path("."))
+    assert {"account", "qos", "constraint"}.isdisjoint(options)
+    assert (options["partition"], options["gpus_per_node"], options["cpus_per_task"], options["mem"]) == (
+        "gpu",
+        1,
+        1,
+        "1536M",
+    )
+    assert options["setup"] == [
+        "module load cuda",
+        f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}",
+    ]
+    assert options["additional_parameters"] == {"requeue": True, "chdir": str(here), "nice": "5"}
+
+
+def test_the_code_is_copied_once_for_each_state(tmp_path):
+    """The same files, the same copy; run keys computed in it are those of the original."""
+    first = slurm.copy_package(tmp_path)
+    assert slurm.copy_package(tmp_path) == first
+    assert len(list((tmp_path / ".work" / "code").iterdir())) == 1
+    process = subprocess.run(
+        [sys.executable, "-c", "import compclip; print(compclip.__file__)"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(first)},
+        cwd=ROOT,
+    )
+    assert Path(process.stdout.strip()).parent == first / "compclip"
+
+
+def test_no_slurm_on_this_machine(monkeypatch):
+    """The line says where to run it or what to use."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="scontrol: not installed on this machine; .*slurm/local.yaml"):
+        slurm.read_max_array_size()
+
+
+def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
+    """Three runs where two fit into an array: two arrays."""
+    sizes = []
+    monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
+    slurm.Slurm(profiles.Profile()).submit_all(runs(), "params.yaml")
+    assert sizes == [2, 1]
+
+
+def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
+    """Its note has the keys, the queue has the array by its name; then each key has its job."""
+    write_json(tmp_path / ".work" / "slurm" / "compclip-1a2b3c4d.json", ["k0", "k1", "k2"])
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
+    sender = slurm.Slurm(profiles.Profile(), tmp_path)
+    assert sender.recover() == 2
+    recovered_jobs = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
+    assert [job and job.id for job in recovered_jobs] == ["9_0", None, "9_2"]
+    assert sender.recover() == 0

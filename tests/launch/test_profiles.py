@@ -1,0 +1,112 @@
+"""Profiles of others: what they say becomes options in a job's script, never commands but for `setup`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from submitit.slurm.slurm import _make_sbatch_string
+
+from compclip.base.errors import UserError
+from compclip.launch import profiles, slurm
+from compclip.runs.run_store import StoredRun
+from tests import fake_store
+
+NAMES = ("partition", "account", "qos", "constraint")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> list[StoredRun]:
+    """Two runs to send."""
+    return fake_store.runs(fake_store.project(tmp_path_factory.mktemp("p") / "p"))
+
+
+def script(path: Path, runs: list[StoredRun]) -> list[str]:
+    """What sbatch would be given of a profile, above the commands."""
+    root = runs[0].root
+    options = slurm.submitit_options(profiles.load_profile(path), runs, root / "code", root)
+    text = _make_sbatch_string(command="true", folder=root, map_count=2, **options)
+    return text[: text.index("\n# setup\n")].split("\n")
+
+
+def no_command(line: str) -> bool:
+    """Whether a shell passes over a line."""
+    return not line or line.startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            ({name: "a\ntouch X"}, rf"profile.yaml: {name}='a\\ntouch X': must be one line of plain text")
+            for name in NAMES
+        ),
+        ({"partition": "a\x85touch X"}, "must be one line of plain text; a command belongs into setup"),
+        ({"partition": "a\u2028touch X"}, "must be one line of plain text"),
+        ({"options": {"comment": "a\ntouch X"}}, r"options.comment='a\\ntouch X': must be one line"),
+        (
+            {"options": {"x\ntouch X": "a"}},
+            r"options: 'x\\ntouch X': is no option of sbatch; give its name, as mail-type",
+        ),
+        ({"options": {"--wrap": "a"}}, "options: '--wrap': is no option of sbatch"),
+        ({"options": {"x y": "a"}}, "options: 'x y': is no option"),
+        ({"options": {"a": ["x"]}}, "profile.options"),
+        ({"memory_gb": "nan"}, "profile.memory_gb='nan': must be float"),
+        ({"memory_gb": float("inf")}, "memory_gb=inf: must be a finite number"),
+        ({"jobs": True}, "profile.jobs=True: must be int; the default is 1"),
+        ({"setup": [["x"]]}, r"profile.setup.0=\['x'\]: must be str"),
+        ({"notify": "A\nB"}, "notify: names no environment variable"),
+    ],
+)
+def test_profiles_that_are_refused(tmp_path, text, message):
+    """Key, value and fix in one line."""
+    path = tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump(text))
+    with pytest.raises(UserError, match=message) as error:
+        profiles.load_profile(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_profile_that_is_not_utf_8(tmp_path):
+    """The byte is named."""
+    (tmp_path / "p.yaml").write_bytes(b"partition: caf\xe9")
+    with pytest.raises(UserError, match="p.yaml: not UTF-8 at byte 14; convert the file to UTF-8"):
+        profiles.load_profile(tmp_path / "p.yaml")
+
+
+def test_what_people_write_reaches_the_script(tmp_path, runs):
+    """Quotes, commas and dollars are a value's own."""
+    path = tmp_path / "profile.yaml"
+    path.write_text("{partition: 'a,b', account: \"o'neil\", options: {comment: '$(touch X) `y`', mail-type: END}}")
+    lines = script(path, runs)
+    assert "#SBATCH --partition=a,b" in lines and "#SBATCH --mail-type=END" in lines
+    assert "#SBATCH --comment='$(touch X) `y`'" in lines
+    assert all(map(no_command, lines))
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20)),
+       st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=2))  # fmt: skip
+def test_no_value_ends_a_line(tmp_path_factory, runs, values, options):
+    """Every profile is refused, or leaves a script with no line of its own."""
+    path = tmp_path_factory.mktemp("p") / "profile.yaml"
+    path.write_text(yaml.safe_dump({**values, "options": options}), errors="surrogatepass")
+    try:
+        assert all(map(no_command, script(path, runs)))
+    except UserError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_a_folder_that_ends_a_line(tmp_path, runs):
+    """The project's own place stands in the script too."""
+    with pytest.raises(UserError, match=r"cannot stand in a job's script; rename the folder"):
+        slurm.submitit_options(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
+
+
+def test_a_name_that_no_file_can_have():
+    """Too long for the file system: it is not there."""
+    with pytest.raises(UserError, match="unknown profile 'xxx"):
+        profiles.load_profile("x" * 600)

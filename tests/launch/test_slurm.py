@@ -1,0 +1,290 @@
+"""Dispatch to a real SLURM (`slurm/local-cluster.sh up`): arrays, preemption, requeue, cancelled and starved jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.launch import __main__ as launch_command
+from compclip.launch import grid_runs, profiles, slurm
+from compclip.runs import cluster, jobs
+from compclip.runs.run_store import StoredRun
+from compclip.train import __main__ as train_command
+from compclip.train import fine_tuning
+from tests import tiny_project
+from tests.tiny_project import at, cell, outcome, steps, trained, wait_for
+
+NAME = cell("fsc_clip")
+STEPS = 150
+
+
+@pytest.fixture(scope="module")
+def project(slurm_there, project, tmp_path_factory):
+    """All that train needs."""
+    return tiny_project.other(project, tmp_path_factory.mktemp("slurm") / "project", STEPS)
+
+
+@pytest.fixture(scope="module")
+def serial(project, tmp_path_factory):
+    """The outcome of each cell, trained and evaluated in this process."""
+    root = tmp_path_factory.mktemp("serial") / "p"
+    shutil.copytree(project, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name in map(cell, ("pretrained", "finetune", "fsc_clip")):
+            collect(name)
+    return {name: outcome(root, name) for name in map(cell, ("pretrained", "finetune", "fsc_clip"))}
+
+
+@pytest.fixture
+def here(here, monkeypatch):
+    """The copy's jobs are cancelled at the end."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    cluster.queue.cache_clear()
+    yield here
+    for path in Path("store").glob("*/job.json"):
+        cluster.run_command("scancel", json.loads(path.read_text())["id"])
+
+
+def profile(**changes) -> Path:
+    """A profile of the local cluster with other values."""
+    values = {"partition": "main", "memory_gb": 2, "time_min": 30, "signal_s": 30, "array_limit": 2, **changes}
+    path = Path("profile.yaml")
+    path.write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in values.items()))
+    return path
+
+
+def collect(name: str) -> None:
+    """What `dvc repro` does with a cell."""
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
+
+
+def send(stored_run: StoredRun, **changes) -> jobs.SlurmJob:
+    """Send one run, and wait until it has made a few steps."""
+    job = slurm.Slurm(profiles.load_profile(profile(**changes))).submit(stored_run, "params.yaml")
+    wait_for(lambda: len(steps(stored_run.folder.metrics)) >= 5)
+    return job
+
+
+def ran_twice(stored_run: StoredRun) -> bool:
+    """Whether a second process trained the run: only the first line of a process has no speed of steps before it."""
+    return stored_run.folder.log.read_text().count("stopped by a signal") == 1
+
+
+def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
+    """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
+    assert launch_command.main([str(profile())]) == 0
+    run_of_cell = {
+        p.run.cell.name: p for p in grid_runs.locate_runs(read.load_params("params.yaml"), Path(".")).values()
+    }
+    ids = [jobs.find_job(p.folder).id for p in run_of_cell.values()]
+    assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
+    assert len({i.partition("_")[0] for i in ids}) == 1
+    assert launch_command.main([str(profile())]) == 0
+    assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
+    monkeypatch.setattr(fine_tuning, "fine_tune", None)
+    monkeypatch.setattr(score, "score_checkpoints", None)
+    for name in run_of_cell:
+        collect(name)
+        assert outcome(here, name) == serial[name]
+    assert launch_command.main([str(profile())]) == 0
+    assert "3 runs: 3 finished" in capsys.readouterr().out
+
+
+def test_the_code_of_a_job_is_that_of_its_submission(here):
+    """It imports the copy, not the checkout."""
+    stored_run = at(cell("pretrained"))
+    job = slurm.Slurm(profiles.load_profile(profile()), module="tests.where").submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert str((Path(".work") / "code").resolve()) in stored_run.folder.log.read_text()
+
+
+@pytest.mark.parametrize("how", ["requeue", "warning"])
+def test_preempted_jobs_go_on(here, serial, how):
+    """SLURM's requeue, and its warning signal before one: the same job id, the same folder, the same bits."""
+    stored_run = at(NAME)
+    job = send(stored_run)
+    command_ = ["scontrol", "requeue", job.id] if how == "requeue" else ["scancel", "--signal=USR2", job.id]
+    assert cluster.run_command(*command_).returncode == 0
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    assert ran_twice(stored_run)
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_a_higher_partition_preempts(here, serial):
+    """An urgent job takes the cores; ours is put back by SLURM and goes on."""
+    stored_run = at(NAME)
+    job = send(stored_run)
+    cpus = cluster.run_command("sinfo", "-h", "-o", "%c").stdout.split()[0]
+    process = cluster.run_command(
+        "srun", "--partition=urgent", f"--cpus-per-task={cpus}", "--ntasks=1", "--mem=100", "true"
+    )
+    assert process.returncode == 0, process.stderr
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    assert ran_twice(stored_run)
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_a_cancelled_job_says_so_and_goes_on_when_sent_again(here, serial):
+    """The stage names the cause and leaves the cell stale; launched again, it goes on from its checkpoint."""
+    stored_run = at(NAME)
+    job = send(stored_run)
+    assert cluster.run_command("scancel", job.id).returncode == 0
+    with pytest.raises(
+        UserError, match=f"{NAME}: job {job.id} failed: cancelled: stopped by a signal after step .*job.log"
+    ):
+        train_command.main(["--cell", NAME])
+    assert not Path("runs").exists()
+    again = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
+    assert again.id != job.id
+    collect(NAME)
+    assert ran_twice(stored_run)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_a_time_limit(here, serial, monkeypatch):
+    """With no requeue left the line names the limit; sent again with more time, the run ends with the same bits."""
+    monkeypatch.setenv("HELD_UNTIL", "signal")
+    stored_run = at(NAME)
+    limited = profiles.load_profile(profile(time_min=1, signal_s=10, requeues=0))
+    job = slurm.Slurm(limited, module="tests.held_job").submit(stored_run, "params.yaml")
+    with pytest.raises(
+        UserError, match=f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"
+    ):
+        train_command.main(["--cell", NAME])
+    collect(cell("pretrained"))
+    slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_the_node_s_daemon_is_killed(here, serial):
+    """The job runs on without it and counts as live; with the daemon back it ends, with the same bits."""
+    noted = re.search(r"SlurmdPidFile\s*=\s*(\S+)", cluster.run_command("scontrol", "show", "config").stdout)
+    if os.geteuid() or not noted or not Path(noted[1]).is_file():
+        pytest.skip("the node's daemon is not ours: not root, or no SlurmdPidFile on this machine")
+    stored_run = at(NAME)
+    job = send(stored_run)
+    os.kill(int(Path(noted[1]).read_text()), signal.SIGKILL)
+    try:
+        cluster.queue.cache_clear()
+        assert job.state() == jobs.RUNNING
+    finally:
+        wait_for(lambda: subprocess.run(["slurmd"]).returncode == 0, 30)
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_out_of_memory(here):
+    """The line says so and what to raise; the other cells are not touched; with more memory it runs."""
+    stored_run = at(NAME)
+    job = slurm.Slurm(profiles.load_profile(profile(memory_gb=0.1))).submit(stored_run, "params.yaml")
+    with pytest.raises(UserError, match=f"{NAME}: job {job.id} failed: out of memory; raise memory_gb in the profile"):
+        train_command.main(["--cell", NAME])
+    collect(cell("pretrained"))
+    slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
+    collect(NAME)
+
+
+def test_a_job_that_raises_leaves_its_line(here):
+    """The exception's line from the job's log."""
+    stored_run = at(NAME, *["train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"])
+    job = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
+
+
+def test_an_unknown_partition(here):
+    """The cluster's own are listed."""
+    with pytest.raises(UserError, match="partition='mian', the cluster has main, urgent"):
+        launch_command.main([str(profile(partition="mian"))])
+    assert not list(Path("store").glob("*/job.json"))
+    assert not list(Path(".work/slurm").glob("compclip-*.json"))
+
+
+def test_cancel(here, capsys):
+    """All of the grid's jobs, waiting ones too; nothing is left in the queue."""
+    assert launch_command.main([str(profile(array_limit=1))]) == 0
+    ids = [json.loads(p.read_text())["id"] for p in Path("store").glob("*/job.json")]
+    assert launch_command.main([str(profile()), "cancel"]) == 0
+    assert "3 jobs stopped" in capsys.readouterr().out
+    assert not set(cluster.run_command("squeue", "--me", "-h", "-r", "-o", "%i").stdout.split()) & set(ids)
+    assert not list(Path("store").glob("*/job.json"))
+
+
+def test_a_killed_command_is_found_again(here):
+    """Killed after SLURM took the array and before it noted the ids: the next command finds the jobs by their name."""
+    code = (
+        "import os, signal, sys; from compclip.launch import __main__, slurm;"
+        "slurm._record = lambda *a: os.kill(os.getpid(), signal.SIGKILL); __main__.main(sys.argv[1:])"
+    )
+    process = subprocess.run([sys.executable, "-c", code, str(profile())], env=tiny_project.environment())
+    assert process.returncode == -9
+    assert not list(Path("store").glob("*/job.json"))
+    assert slurm.Slurm(profiles.load_profile(profile())).recover() == 3
+    assert len(list(Path("store").glob("*/job.json"))) == 3
+
+
+def test_two_tasks_a_run(here):
+    """Two processes of a step, each with its rank and a log of its own."""
+    stored_run = at(NAME)
+    sender = slurm.Slurm(profiles.load_profile(profile(tasks_per_node=2)), module="tests.ranks")
+    job = sender.submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
+    outputs = [stored_run.folder.log_of(rank).read_text().strip() for rank in (0, 1)]
+    assert outputs == [f"{stored_run.key}: rank {rank} of 2, local {rank}" for rank in (0, 1)]
+
+
+def test_a_run_on_two_processes(here):
+    """Trained by both, published once; the key is that of one process, and a requeue goes on."""
+    stored_run = at(NAME)
+    job = send(stored_run, tasks_per_node=2)
+    assert cluster.run_command("scancel", "--signal=USR2", job.id).returncode == 0
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    assert ran_twice(stored_run)
+    collect(NAME)
+    assert json.loads((trained(Path("."), NAME) / "environment.json").read_text())["processes"] == 2
+    assert [row["step"] for row in steps(trained(Path("."), NAME) / "metrics.jsonl")] == list(range(1, STEPS + 1))
+
+
+def test_a_lost_node(here, serial):
+    """SLURM takes the job off a node that goes down, and it goes on when the node is back."""
+    stored_run, node = at(NAME), cluster.run_command("sinfo", "-h", "-o", "%n").stdout.split()[0]
+    job = send(stored_run)
+    assert cluster.run_command("scontrol", "update", f"node={node}", "state=down", "reason=test").returncode == 0
+    back = cluster.run_command("scontrol", "update", f"node={node}", "state=resume")
+    assert back.returncode == 0 or "Invalid node state" in back.stderr  # it may have registered again by itself
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    collect(NAME)
+    assert outcome(here, NAME) == serial[NAME]
+
+
+def test_a_cluster_without_accounting(here, monkeypatch):
+    """sacct fails as it does there: the job runs, and the controller says why another one ended."""
+    Path("sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+    Path("sacct").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    stored_run = at(cell("pretrained"))
+    job = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    stored_run = at(NAME)
+    job = send(stored_run)
+    assert cluster.run_command("scancel", job.id).returncode == 0
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert job.reason().startswith("cancelled: stopped by a signal")

@@ -1,0 +1,16 @@
+"""What the tests ask, and what is answered."""
+
+from __future__ import annotations
+
+from compclip.llm.chat_question import Question
+from tests.chat_server import prompt, said
+
+
+def questions(count):
+    """Different questions without pictures."""
+    return [Question(f"q{i}") for i in range(count)]
+
+
+def echo(body):
+    """An answer that names its question."""
+    return said(f"answer to {prompt(body)}")

@@ -1,0 +1,274 @@
+"""How questions are asked: retried, timed out, cached, counted, in their order; and the key."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.llm import chat_client, http_post
+from compclip.llm.answer_cache import Answer
+from compclip.llm.chat_question import Question
+from tests.chat_server import Reply, prompt, said, serve
+from tests.llm.endpoint.asked import echo, questions
+
+
+def test_busy_then_success(server):
+    """A 429 with Retry-After and a 503 are asked again; two retries are counted and nothing failed."""
+    replies = iter([Reply(429, "busy", {"Retry-After": "0"}), Reply(503, "starting")])
+
+    def answer(body):
+        for reply in replies:
+            raise reply
+        return echo(body)
+
+    with serve(answer) as at:
+        result = chat_client.ask_questions(questions(1), server(at.url))
+    assert result.answers == (Answer("answer to q0", False, 7, 3),)
+    assert len(at.requests) == 3
+    assert +result.counts == {"asked": 1, "answered": 1, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3}
+
+
+def wait(server, retries=0, **headers):
+    """How long is waited before the next attempt."""
+    return chat_client._wait_s(
+        http_post.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
+    )
+
+
+def test_waits_double(server):
+    """Each with something by chance, and none beyond the most."""
+    config = server("http://x/v1", backoff_s=2.0)
+    assert [2.0 * 2**n <= wait(config, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
+    assert wait(config, 5000) == config.backoff_max_s == 60.0
+    assert 2.0 <= chat_client._wait_s(http_post.NoReply("timeout", ""), 0, config) <= 4.0
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        ("0", 0.0),
+        ("7", 7.0),
+        ("999999999", 60.0),
+        ("9" * 5000, 60.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 60.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        *((text, 1.0) for text in ("-1", "nan", "inf", "soon", "", "1e9", "Fri, 99 Dec 9999")),
+    ],
+)
+def test_a_server_decides_a_wait_within_the_most(server, monkeypatch, retry_after, seconds):
+    """Retry-After as a number or as a date goes before the back-off; what is neither is not there."""
+    monkeypatch.setattr(chat_client.random, "random", lambda: 0.0)
+    assert wait(server("http://x/v1", backoff_s=1.0), Retry_After=retry_after) == seconds
+
+
+def test_errors_until_failure_are_counted(server):
+    """A question that always gets 500 fails after its attempts; the others are answered."""
+
+    def answer(body):
+        if prompt(body) == "q1":
+            raise Reply(500, "broken")
+        return echo(body)
+
+    with serve(answer) as at:
+        result = chat_client.ask_questions(questions(3), server(at.url))
+    assert [a and a.text for a in result.answers] == ["answer to q0", None, "answer to q2"]
+    assert result.counts["failed_http_500"] == 1
+    assert result.counts["retries"] == 2
+    assert sum(prompt(r) == "q1" for r in at.requests) == 3
+
+
+def test_a_refused_question_is_not_repeated(server):
+    """400 is the question's own fault: asked once, counted."""
+
+    def answer(body):
+        raise Reply(400, "too long")
+
+    with serve(answer) as at:
+        result = chat_client.ask_questions(questions(1), server(at.url))
+    assert result.counts["failed_http_400"] == len(at.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "no json",
+        "[]",
+        "{}",
+        '{"choices": []}',
+        '{"choices": [{"message": {"content": null}}]}',
+        '{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "many"}}',
+    ],
+)
+def test_malformed_answers_are_counted(server, body):
+    """A 200 that is no chat answer."""
+    with serve(lambda _: body) as at:
+        result = chat_client.ask_questions(questions(1), server(at.url))
+    assert result.answers == (None,)
+    assert result.counts["failed_malformed"] == 1
+
+
+def test_empty_answers_are_counted_and_usage_may_be_absent(server):
+    """White space alone is no answer; an answer without usage is one."""
+    bare = '{"choices": [{"message": {"content": "fine"}}]}'
+    with serve(lambda body: said(" \n") if prompt(body) == "q0" else bare) as at:
+        result = chat_client.ask_questions(questions(2), server(at.url))
+    assert result.answers == (None, Answer("fine"))
+    assert result.counts["failed_empty"] == 1
+
+
+def test_a_slow_answer_times_out(server):
+    """An answer that does not come is given up after the attempts, and nobody waits for it any longer."""
+    release, received = threading.Event(), threading.Semaphore(0)
+
+    def answer(body):
+        received.release()
+        release.wait(30)
+        return echo(body)
+
+    with serve(answer) as at:
+        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.1, attempts=2))
+        assert received.acquire(timeout=30)
+        assert received.acquire(timeout=30)
+        release.set()
+    assert +result.counts == {"asked": 1, "failed_timeout": 1, "retries": 1}
+    assert len(at.requests) == 2
+
+
+def test_nobody_listens(server):
+    """A closed port counts as unreached."""
+    with serve(echo) as at:
+        pass
+    result = chat_client.ask_questions(questions(1), server(at.url, attempts=2))
+    assert result.counts["failed_unreached"] == 1
+
+
+def test_answers_keep_the_order_of_the_questions(server):
+    """Four at a time, answered in reverse order."""
+    turn, answered = threading.Condition(), []
+
+    def answer(body):
+        number = int(prompt(body)[1:])
+        with turn:
+            assert turn.wait_for(lambda: number == 3 or number + 1 in answered, timeout=30)
+            answered.append(number)
+            turn.notify_all()
+        return echo(body)
+
+    with serve(answer) as at:
+        result = chat_client.ask_questions(questions(4), server(at.url, parallel=4))
+    assert answered == [3, 2, 1, 0]
+    assert [a.text for a in result.answers] == [f"answer to q{i}" for i in range(4)]
+
+
+def test_the_second_run_sends_nothing(server):
+    """Answers come from the cache, wherever the server is; another model or setting asks anew."""
+    with serve(echo) as at:
+        first = chat_client.ask_questions(questions(3), server(at.url))
+        second = chat_client.ask_questions(questions(3), server("http://elsewhere.invalid/v1"))
+        assert len(at.requests) == 3
+        for changes in ({"model": "n"}, {"temperature": 0.5}, {"seed": 1}):
+            chat_client.ask_questions(questions(1), server(at.url, **changes))
+        assert len(at.requests) == 6
+    assert second.answers == first.answers
+    assert +second.counts == {"asked": 3, "cached": 3}
+
+
+def test_equal_questions_are_asked_once(server):
+    """The same caption twice."""
+    with serve(echo) as at:
+        result = chat_client.ask_questions(questions(1) * 3, server(at.url))
+    assert len(at.requests) == 1
+    assert len(set(result.answers)) == 1
+    assert result.counts["repeated"] == 2
+
+
+def test_too_many_failures_end_it_and_what_was_answered_is_kept(server):
+    """Beyond failures_allowed one line; the next run asks only what is open."""
+    broken, later = True, []
+
+    def answer(body):
+        if broken and prompt(body) in ("q1", "q2"):
+            raise Reply(500, "out of memory")
+        if not broken:
+            later.append(prompt(body))
+        return echo(body)
+
+    with serve(answer) as at:
+        with pytest.raises(
+            UserError, match=r"2 of 4 questions failed, the last with http_500 \(out of memory\).*run again"
+        ):
+            chat_client.ask_questions(questions(4), server(at.url, parallel=1, failures_allowed=0.25))
+        broken = False
+        result = chat_client.ask_questions(questions(4), server(at.url, failures_allowed=0.25))
+    assert result.counts["cached"] >= 1
+    assert result.counts["cached"] + result.counts["answered"] == 4
+    assert "q0" not in later and {"q1", "q2"} <= set(later)
+
+
+def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_path):
+    """It goes into the header alone: not into errors (even where the server repeats it), counts, output or cache."""
+    monkeypatch.setenv("SOME_KEY", "sk-very-secret")
+
+    def answer(body):
+        if prompt(body) == "q0":
+            return echo(body)
+        raise Reply(401, "Incorrect API key provided: sk-very-secret")
+
+    with serve(answer) as at:
+        settings = server(at.url, api_key_env="SOME_KEY")
+        result = chat_client.ask_questions(questions(1), settings)
+        with pytest.raises(UserError, match=r"status 401 for model 'm'.*\*\*\*.*the key in SOME_KEY") as caught:
+            chat_client.ask_questions([Question("other")], settings)
+    assert at.headers[0]["Authorization"] == "Bearer sk-very-secret"
+    cache_bytes = b"".join(p.read_bytes() for p in (tmp_path / "cache").iterdir())
+    output = f"{caught.value}{result}{settings}{capsys.readouterr()}{at.requests}{cache_bytes}"
+    assert "very-secret" not in output
+
+
+def test_an_absent_key_is_one_line_before_anything_is_sent(server, monkeypatch):
+    """The variable is named; without a variable named no key is sent."""
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with serve(echo) as at:
+        with pytest.raises(UserError, match="api_key_env=SOME_KEY: this environment variable is not set; export it"):
+            chat_client.ask_questions(questions(2), server(at.url, api_key_env="SOME_KEY"))
+        assert at.requests == []
+        chat_client.ask_questions(questions(1), server(at.url))
+    assert "Authorization" not in at.headers[0]
+
+
+def test_cost(server):
+    """Tokens times prices, per million."""
+    with serve(echo) as at:
+        result = chat_client.ask_questions(questions(2), server(at.url, prompt_price=1.0, completion_price=10.0))
+    assert result.counts["cost"] == pytest.approx(2 * (7 * 1.0 + 3 * 10.0) / 1e6)
+
+
+def test_a_cache_that_is_none(server, tmp_path):
+    """Another file in its place is one line."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "answers.sqlite").write_text("not a database, but long enough to be taken for one" * 40)
+    with pytest.raises(UserError, match="answers.sqlite: no usable cache of answers"):
+        chat_client.ask_questions(questions(1), server("http://x/v1"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("parallel", 0),
+        ("attempts", 0),
+        ("timeout_s", 0.0),
+        ("failures_allowed", 1.5),
+        ("backoff_s", -1.0),
+        ("url", "localhost:8000"),
+        ("temperature", -0.1),
+        ("backoff_max_s", -1.0),
+        ("url", "http://:8000/v1"),
+        ("url", "http://host:port/v1"),
+    ],
+)
+def test_settings_out_of_range(server, key, value):
+    """Named with their value."""
+    with pytest.raises(UserError, match=f"{key}={value}: must be"):
+        server(**{"url": "http://x/v1", key: value})

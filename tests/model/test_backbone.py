@@ -1,0 +1,379 @@
+"""Where models come from: activations that must fit, foreign files, tokenizers and hubs that are not at hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import open_clip
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.config.sections import Train
+from compclip.methods import c2lip
+from compclip.model import backbone, clip_model, hub_cache, tokenizers, towers
+from compclip.model.clip_model import ClipModel
+from compclip.train import encode, optimiser
+from compclip.train.batch import Batch
+from tests.model.test_towers import TEXTS, TINY
+
+SIGLIP = {
+    "embed_dim": 192,
+    "init_logit_bias": -10,
+    "custom_text": True,
+    "vision_cfg": {
+        "image_size": 224,
+        "timm_model_name": "vit_tiny_patch16_224",
+        "timm_pool": "map",
+        "timm_proj": "none",
+    },
+    "text_cfg": {
+        "context_length": 16,
+        "vocab_size": 1000,
+        "hf_tokenizer_name": "nobody/tiny",
+        "width": 32,
+        "heads": 2,
+        "layers": 2,
+        "no_causal_mask": True,
+        "proj_bias": True,
+        "pool_type": "last",
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    """No hub, and an empty cache."""
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub_cache.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+def made(folder, kind: str, name: str = "", **kwargs) -> ClipModel:
+    """A tiny model: gelu, quickgelu or siglip."""
+    cfg = {"gelu": TINY, "quickgelu": TINY | {"quick_gelu": True}, "siglip": SIGLIP}[kind]
+    path = folder / f"{name or kind}.json"
+    write_json(path, cfg)
+    return backbone.create(str(path), seed=2, tokenizer="clip" if kind == "siglip" else "", **kwargs)
+
+
+def pixels(model) -> torch.Tensor:
+    return torch.randn(2, 3, model.image_size, model.image_size, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])
+def test_saved_checkpoint_in_plain_open_clip_gives_our_bits(tmp_path, kind):
+    """Both encoders, bit for bit, in open_clip and here again, the activation among what is compared."""
+    model = made(tmp_path, kind)
+    model.save(tmp_path / "saved")
+    plain = open_clip.create_model(f"local-dir:{tmp_path / 'saved'}").eval()
+    again = backbone.load(tmp_path / "saved")
+    image, text = pixels(model), model.tokenize([*TEXTS, "word " * 100])
+    for clip in (model.clip, again.clip):
+        clip.eval()
+        assert torch.equal(towers.encode_images(clip, image)[0], plain.encode_image(image, normalize=True))
+        assert torch.equal(towers.encode_texts(clip, text)[0], plain.encode_text(text, normalize=True))
+    assert torch.equal(again.tokenize(TEXTS), model.tokenize(TEXTS))
+
+
+def test_the_activation_matters(tmp_path):
+    """Equal tensors under the other activation give other embeddings: a mix-up would go unnoticed by shapes."""
+    gelu, quick = made(tmp_path, "gelu"), made(tmp_path, "quickgelu")
+    quick.clip.load_state_dict(gelu.clip.state_dict())
+    assert not torch.allclose(gelu.clip.encode_image(pixels(gelu)), quick.clip.encode_image(pixels(gelu)), atol=1e-3)
+
+
+def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
+    """Our weights carry it in their header; a folder whose config was changed is refused too."""
+    made(tmp_path, "quickgelu").save(tmp_path / "saved")
+    moved = tmp_path / "moved.safetensors"
+    moved.write_bytes((tmp_path / "saved" / clip_model.WEIGHTS).read_bytes())
+    with pytest.raises(UserError, match="moved.safetensors: trained with quickgelu .*header.*computes gelu"):
+        made(tmp_path, "gelu", weights=str(moved))
+    made(tmp_path, "quickgelu", weights=str(moved))
+    write_json(tmp_path / "saved" / clip_model.CONFIG, {"model_cfg": TINY, "preprocess_cfg": {}})
+    with pytest.raises(UserError, match="trained with quickgelu"):
+        backbone.load(tmp_path / "saved")
+
+
+def test_a_folder_is_asked_for_its_activation_too(tmp_path):
+    """One that is stated and fits changes nothing; another is refused, whether it is loaded or a backbone's weights."""
+    model, folder = made(tmp_path, "gelu"), tmp_path / "saved"
+    model.save(folder)
+    assert backbone.load(folder, activation="gelu").model_cfg == model.model_cfg
+    with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
+        backbone.load(folder, activation="quickgelu")
+    with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
+        made(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
+
+
+@pytest.mark.parametrize(
+    "arguments,told",
+    [
+        (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"),
+        (("meta",), "device 'meta': "),
+        (("",), "device '': "),
+        (("cuda:99",), "device 'cuda:99': "),
+        (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
+    ],
+)
+def test_what_a_command_checks_first(arguments, told):
+    """One line each; a device that computes passes with either activation."""
+    with pytest.raises(UserError, match=told) as error:
+        backbone.check_device(*arguments)
+    assert "\n" not in str(error.value)
+    for activation in ("", "gelu", "quickgelu"):
+        backbone.check_device("cpu", activation)
+
+
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": {f"module.{k}": v for k, v in s.items()}}])
+def test_foreign_file_must_say_its_activation_where_the_name_does_not(tmp_path, monkeypatch, wrap):
+    """A plain name that also exists with -quickgelu asks; the answer is checked; both layouts load."""
+    monkeypatch.setattr(open_clip, "list_models", lambda: ["twin", "twin-quickgelu"])
+    state = made(tmp_path, "gelu", "twin").clip.state_dict()
+    torch.save(wrap(state), tmp_path / "w.pt")
+    with pytest.raises(UserError, match="does not say with which activation.*twin-quickgelu"):
+        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"))
+    with pytest.raises(UserError, match="trained with quickgelu .*give model twin-quickgelu"):
+        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="quickgelu")
+    with pytest.raises(UserError, match="unknown activation 'gulu'; did you mean 'gelu'"):
+        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gulu")
+    loaded = made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gelu")
+    assert all(torch.equal(v, state[k]) for k, v in loaded.clip.state_dict().items())
+
+
+def test_openai_archive_is_quickgelu(tmp_path):
+    """OpenAI's TorchScript file loads by path, its sizes left out, and only into a QuickGELU model."""
+    model = made(tmp_path, "quickgelu")
+    archive = torch.nn.Module()
+    archive.register_buffer("input_resolution", torch.tensor(32))
+    for name, tensor in model.clip.state_dict().items():
+        place = archive
+        *parents, leaf = name.split(".")
+        for parent in parents:
+            if not hasattr(place, parent):
+                place.add_module(parent, torch.nn.Module())
+            place = getattr(place, parent)
+        place.register_buffer(leaf, tensor)
+    torch.jit.script(archive).save(str(tmp_path / "tiny.pt"))
+    loaded = made(tmp_path, "quickgelu", weights=str(tmp_path / "tiny.pt"))
+    assert torch.equal(loaded.clip.encode_image(pixels(model)), model.clip.encode_image(pixels(model)))
+    with pytest.raises(UserError, match="OpenAI's archive.*computes gelu"):
+        made(tmp_path, "gelu", weights=str(tmp_path / "tiny.pt"))
+
+
+def test_a_learnt_bias_is_where_the_model_is(tmp_path):
+    """Gradients of several processes are summed in one tensor, which must be on one device."""
+    write_json(tmp_path / "tiny.json", TINY)
+    model = backbone.create(str(tmp_path / "tiny.json"))
+    model.clip.to("meta")
+    model.add_bias(-10.0)
+    assert model.clip.logit_bias.device.type == "meta"
+
+
+def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
+    """C2LIP on CLIP adds a bias: its weights load by path, bias included."""
+    model = made(tmp_path, "gelu")
+    model.add_bias(-7.5)
+    save_file({k: v.contiguous() for k, v in model.clip.state_dict().items()}, tmp_path / "b.safetensors")
+    assert made(tmp_path, "gelu", weights=str(tmp_path / "b.safetensors")).clip.logit_bias.item() == -7.5
+
+
+@pytest.mark.parametrize(
+    "kwargs,message",
+    [
+        (
+            {"model": "ViT-B-32-quickgelu", "weights": "openai"},
+            "download open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai into a folder.*snapshots",
+        ),
+        ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
+        ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "trained with QuickGELU; use ViT-B-32-quickgelu"),
+        ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP into a folder.*tokenizer: clip"),
+        ({"model": "ViT-B-16-SigLIP", "weights": "webli", "tokenizer": "clip"}, "timm/ViT-B-16-SigLIP into a folder"),
+        ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "tokenizer 'no/where': no folder with tokenizer.json"),
+        ({"model": "ViT-B-32", "tokenizer": "no/where"}, "has CLIP's own tokenizer; remove"),
+        ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing: cannot fetch it"),
+        ({"model": "hf-hub:"}, "checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME"),
+        ({"model": "local-dir:no/where"}, "no such file or folder"),
+        ({"model": "local-dir:no/where", "weights": "openai"}, "brings its own weights"),
+    ],
+)
+def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, message):
+    """One line: file, repository, where to put it."""
+    with pytest.raises(UserError, match=message) as caught:
+        backbone.create(**kwargs)
+    assert "\n" not in str(caught.value)
+
+
+def test_stand_in_fits_the_vocabulary_and_is_recorded(tmp_path):
+    """All ids are within it, the end fills up, and the checkpoint says so; spans count from position 0."""
+    model = made(tmp_path, "siglip")
+    ids = model.tokenize(["a star", "", "ünïcode ✂ <start_of_text> 42 " * 9])
+    assert int(ids.max()) < 1000 and ids.shape == (3, 16)
+    assert ids[1].tolist() == [1] * 16 and ids[2, -1] == 1
+    assert model.starts == 0 and ids[0, model.count_tokens("a star")] == 1
+    mask = towers.mask_own_tokens(ids[:2], 16, model.clip.layout)
+    assert mask.sum(1).tolist() == [model.count_tokens("a star") + 1, 1]
+    model.save(tmp_path / "saved")
+    assert read_json(tmp_path / "saved" / clip_model.CONFIG)["tokenizer"] == tokenizers.STAND_IN
+    assert backbone.load(tmp_path / "saved").tokenizer.record == tokenizers.STAND_IN
+
+
+def _hf_tokenizer(folder):
+    """A small tokenizer as a hub has it: words, then </s>, which also pads."""
+    transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    words = {"<unk>": 0, "</s>": 1, "a": 2, "red": 3, "star": 4}
+    made_ = library.Tokenizer(library.models.WordLevel(words, "<unk>"))
+    made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made_.post_processor = library.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made_, eos_token="</s>", pad_token="</s>", unk_token="<unk>"
+    ).save_pretrained(str(folder))
+
+
+def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
+    """Its layout is found out, the checkpoint's folder holds it, and plain open_clip reads it from there."""
+    _hf_tokenizer(tmp_path / "tok")
+    write_json(tmp_path / "own.json", SIGLIP)
+    model = backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok"))
+    assert model.tokenize(["a red star"])[0].tolist() == [2, 3, 4] + [1] * 13
+    assert model.clip.layout == tokenizers.TokenLayout(starts=0, end=1) and model.count_tokens("a red") == 2
+    model.save(tmp_path / "saved")
+    for again in (
+        backbone.load(tmp_path / "saved").tokenizer,
+        open_clip.get_tokenizer(f"local-dir:{tmp_path / 'saved'}"),
+    ):
+        assert torch.equal(again(["a red star"]), model.tokenize(["a red star"]))
+
+
+def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
+    """BERT's writes [CLS] text [SEP]; CLIPS reads [BOS] text [EOS], and [CLS] at the last position."""
+    transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    marks = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
+    marks |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
+    words = {"[PAD]": 0, "[UNK]": 1, "[BOS]": 2, "[EOS]": 3, "[CLS]": 4, "[SEP]": 5, "a": 6, "red": 7, "star": 8}
+    made_ = library.Tokenizer(library.models.WordLevel(words, "[UNK]"))
+    made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made_.post_processor = library.processors.BertProcessing(("[SEP]", 5), ("[CLS]", 4))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made_, **marks).save_pretrained(str(tmp_path / "tok"))
+    text_cfg = SIGLIP["text_cfg"] | {"context_length": 8, "tokenizer_mode": "clips", "proj_bias": False}
+    write_json(tmp_path / "clips.json", TINY | {"text_cfg": text_cfg})
+    model = backbone.create(str(tmp_path / "clips.json"), tokenizer=str(tmp_path / "tok"))
+    ids = model.tokenize(["a red star", "a"])
+    assert ids.tolist() == [[2, 6, 7, 8, 3, 0, 0, 4], [2, 6, 3, 0, 0, 0, 0, 4]]
+    assert model.clip.layout == tokenizers.TokenLayout(starts=1, end=3)
+    assert towers.mask_own_tokens(ids, 8, model.clip.layout).sum(1).tolist() == [4, 2]
+
+
+def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
+    """The cache's documented layout is enough without a network; what is not there ends with exit code 2, one line."""
+    model = made(tmp_path, "gelu")
+    repository = tmp_path / "home" / "hub" / "models--nobody--tiny"
+    model.save(repository / "snapshots" / "abc")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    (tmp_path / "params.yaml").write_text(
+        "grid: {methods: [pretrained], backbones: [there, away], data: [d], seeds: [0]}\nmethods: {pretrained: {}}\n"
+        "backbones: {there: {model: 'hf-hub:nobody/tiny'}, away: {model: ViT-B-16-SigLIP, weights: webli}}\n"
+        "data: {d: {source: coco, path: x, images: y, captioner: none}}\n"
+    )
+    env = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    done = [
+        subprocess.run(
+            [sys.executable, "-m", "compclip.model", "--backbone", name],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
+        for name in ("there", "away")
+    ]
+    assert done[0].returncode == 0, done[0].stderr
+    saved = load_file(tmp_path / "models" / "there" / clip_model.WEIGHTS)
+    assert all(torch.equal(v, saved[k]) for k, v in model.clip.state_dict().items())
+    assert done[1].returncode == 2 and "timm/ViT-B-16-SigLIP" in done[1].stderr
+    assert len([line for line in done[1].stderr.splitlines() if line.startswith("error:")]) == 1
+
+
+def _batch(model) -> Batch:
+    """Two captions, one concept each."""
+    text = model.tokenize(["a red star", "a blue moon above"])
+    none = torch.zeros(2, 0, text.shape[1], dtype=torch.long)
+    spans = torch.tensor([[model.starts, model.starts + 3]] * 2)
+    return Batch(
+        pixels(model),
+        text,
+        none,
+        torch.zeros(2, 0, dtype=torch.bool),
+        none,
+        torch.zeros(2, 0, dtype=torch.bool),
+        spans,
+        text[:0],
+        torch.tensor([0, 1]),
+        {},
+    )
+
+
+@pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])
+def test_c2lip_reaches_both_towers_and_the_bias(tmp_path, kind):
+    """All three terms are finite, and every tower and the learnt bias get a gradient."""
+    model = made(tmp_path, kind)
+    cfg = c2lip.Config(lambda_xac=0.5)
+    model.add_bias(cfg.init_bias)
+    model.clip.train()
+    terms = c2lip.loss(encode.encode_features(model.clip, _batch(model), c2lip.views(cfg, 0)), cfg, 0)
+    sum(terms.values()).backward()
+    assert set(terms) == {"contrastive", "npc", "xac"} and all(torch.isfinite(t) for t in terms.values())
+    reached = {optimiser.tower(n) for n, p in model.clip.named_parameters() if p.grad is not None and p.grad.any()}
+    assert reached == {"image", "text", "scale"} and model.clip.logit_bias.grad != 0
+
+
+def test_siglip_towers_equal_open_clip(tmp_path):
+    """The attention pool's path for patches leaves the embedding as open_clip computes it, to 1e-6."""
+    model = made(tmp_path, "siglip")
+    image, text = pixels(model), model.tokenize(TEXTS)
+    for tokens in (False, True):
+        torch.testing.assert_close(
+            towers.encode_images(model.clip, image, tokens)[0],
+            model.clip.encode_image(image, normalize=True),
+            rtol=0,
+            atol=1e-6,
+        )
+        torch.testing.assert_close(
+            towers.encode_texts(model.clip, text, tokens)[0],
+            model.clip.encode_text(text, normalize=True),
+            rtol=0,
+            atol=1e-6,
+        )
+
+
+@pytest.mark.parametrize("kind", ["gelu", "siglip"])
+@pytest.mark.parametrize("trainable", ["all", "image", "text", "none"])
+def test_frozen_towers_do_not_move_by_a_bit(tmp_path, kind, trainable):
+    """Parameters and buffers of what is not trained stay; what is trained moves; the logit scale always may."""
+    model = made(tmp_path, kind)
+    model.add_bias(-10.0)
+    cfg = Train(trainable=trainable, lr=1e-2)
+    frozen = optimiser.freeze(model.clip, cfg)
+    adamw = optimiser.adamw(model.clip, cfg)
+    before = {n: t.clone() for n, t in (*model.clip.named_parameters(), *model.clip.named_buffers())}
+    method = c2lip.Config(lambda_xac=0.5)
+    model.clip.train()
+    for _ in range(3):
+        terms = c2lip.loss(encode.encode_features(model.clip, _batch(model), c2lip.views(method, 0), frozen), method, 0)
+        adamw.zero_grad()
+        sum(terms.values()).backward()
+        adamw.step()
+    after = dict((*model.clip.named_parameters(), *model.clip.named_buffers()))
+    moved = {optimiser.tower(n) for n, t in before.items() if not torch.equal(t, after[n])}
+    trained = {"all": {"image", "text"}, "none": set()}.get(trainable, {trainable})
+    assert moved == trained | {"scale"}
+
+
+def test_preprocessing_is_the_weights_own():
+    """Random SigLIP and files by path prepare pictures as SigLIP does."""
+    model = backbone.create("ViT-B-16-SigLIP", tokenizer="clip")
+    assert model.preprocess_cfg["mean"] == [0.5] * 3 and model.preprocess_cfg["resize_mode"] == "squash"

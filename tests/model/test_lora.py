@@ -1,0 +1,345 @@
+"""LoRA: the backbone keeps its bits, an untrained adapter changes nothing, the merged checkpoint is a plain one."""
+
+from __future__ import annotations
+
+import copy
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import open_clip
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config.sections import Lora, Train
+from compclip.model import adapter_files, backbone, lora, towers
+from compclip.train import optimiser
+from tests.model.test_towers import TEXTS, TINY
+
+BOTH = ("image", "text")
+PROJECTIONS = ("attn.in_proj_weight", "attn.out_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A tiny model with random weights."""
+    write_json(tmp_path / "tiny.json", TINY)
+    return backbone.create(str(tmp_path / "tiny.json"), seed=3)
+
+
+@pytest.fixture
+def inputs(model):
+    """Three pictures and three texts."""
+    torch.manual_seed(0)
+    return torch.randn(3, 3, 32, 32), model.tokenize(TEXTS)
+
+
+def outputs(clip: nn.Module, inputs) -> list[torch.Tensor]:
+    """Embeddings, patches and tokens."""
+    with torch.no_grad():
+        return [
+            *towers.encode_images(clip, inputs[0], tokens=True),
+            *towers.encode_texts(clip, inputs[1], tokens=True),
+            clip.encode_image(inputs[0]),
+            clip.encode_text(inputs[1]),
+        ]
+
+
+def fit(clip: nn.Module, inputs, cfg: Train, steps: int = 4) -> None:
+    """A few optimiser steps that pull pictures and texts together."""
+    optimiser.freeze(clip, cfg)
+    adamw = optimiser.adamw(clip, cfg)
+    clip.train()
+    for _ in range(steps):
+        adamw.zero_grad()
+        loss = (
+            -(towers.encode_images(clip, inputs[0])[0] * towers.encode_texts(clip, inputs[1])[0]).sum()
+            * clip.logit_scale.exp()
+        )
+        loss.backward()
+        adamw.step()
+        optimiser.clamp_scale(clip, 100.0)
+
+
+def own(clip: nn.Module) -> dict[str, torch.Tensor]:
+    """The backbone's tensors under their plain names, adapted or not."""
+    state = {k: v for k, v in clip.state_dict().items() if ".lora_" not in k}
+    plain = {k.replace("base_layer.", ""): v.clone() for k, v in state.items()}
+    return {
+        k.replace("in_proj.weight", "in_proj_weight").replace("in_proj.bias", "in_proj_bias"): v
+        for k, v in plain.items()
+    }
+
+
+def same_bits(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    """Whether all tensors are equal to the bit."""
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+CFG = Train(lr=1e-2, lora=Lora())
+
+
+def test_an_untrained_adapter_changes_nothing(model, inputs):
+    """Every output is the pretrained model's, though each first factor is drawn."""
+    before = outputs(model.clip, inputs)
+    lora.inject(model.clip, Lora(), BOTH)
+    for a, b in zip(before, outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+    factors = lora.adapter_parameters(model.clip)
+    assert all(p.count_nonzero() == p.numel() for n, p in factors.items() if "lora_A" in n)
+    assert not any(p.count_nonzero() for n, p in factors.items() if "lora_B" in n)
+
+
+def test_what_is_adapted_and_how_many_numbers(model):
+    """By hand: rank 4 on four projections of two layers in two towers of width 32, and on the patch convolution."""
+    plain = sum(p.numel() for p in model.clip.parameters())
+    optimiser.freeze(model.clip, CFG)
+    layer = 4 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    patch = 4 * 3 * 16 * 16 + 32 * 4
+    assert optimiser.count_parameters(model.clip) == {"trained_parameters": 4 * layer + patch, "parameters": plain}
+    trained = {n for n, p in model.clip.named_parameters() if p.requires_grad}
+    assert trained == set(lora.adapter_parameters(model.clip))
+    assert len(trained) == 2 * (4 * 4 + 1)
+
+
+def test_the_released_parametrisation_of_the_patch_convolution():
+    """ViT-B/32 at rank 4: A [128, 96] and B [24576, 128] of the patches are 3.16 of 4.14 million trained numbers."""
+    cfg = open_clip.get_model_config("ViT-B-32-quickgelu")
+    with torch.device("meta"):
+        clip = open_clip.CLIP(**cfg)
+    optimiser.freeze(clip, Train(lora=Lora(patch="matrix")))
+    patch = {n: tuple(p.shape) for n, p in lora.adapter_parameters(clip).items() if n.startswith("visual.conv1")}
+    assert list(patch.values()) == [(128, 96), (24576, 128)]
+    layers = 12 * 4 * sum((w + 3 * w) + (w + w) + 2 * (w + 4 * w) for w in (768, 512))
+    assert 128 * 96 + 24576 * 128 == 3_158_016
+    assert optimiser.count_parameters(clip)["trained_parameters"] == 3_158_016 + layers == 4_141_056
+
+
+@pytest.mark.parametrize("targets", [["patch"], ["attention", "patch"]])
+def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
+    """It starts at zero, is saved and read again, and merges as W + scale alpha / r (B A) at every place of WiSE-FT."""
+    cfg = Train(lr=1e-2, trainable="image", lora=Lora(rank=2, alpha=3.0, targets=targets, patch="matrix"))
+    base, before = copy.deepcopy(model.clip), outputs(model.clip, inputs)
+    lora.inject(model.clip, cfg.lora, ("image",))
+    for a, b in zip(before, outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    fit(model.clip, inputs, cfg)
+    model.clip.eval()
+    adapted = outputs(model.clip, inputs)
+    lora.save_and_merge(model.clip, tmp_path)
+    a, b = (load_file(tmp_path / lora.WEIGHTS)[f"visual.conv1.lora_{f}.weight"].double() for f in "AB")
+    assert (a.shape, b.shape) == ((2 * 16, 3 * 16), (32 * 16, 2 * 16))
+    assert b.abs().max() > 1e-3
+    for scale in (0.0, 0.3, 1.0):
+        clip = copy.deepcopy(base).eval()
+        adapter_files.load_adapter(clip, tmp_path)
+        lora.merge(clip, scale)
+        expected = base.visual.conv1.weight.double() + scale * 1.5 * (b @ a).reshape(32, 3, 16, 16)
+        torch.testing.assert_close(clip.visual.conv1.weight.double(), expected, rtol=0, atol=1e-7)
+        assert clip.state_dict().keys() == base.state_dict().keys()
+    for x, y, z in zip(adapted, outputs(clip, inputs), outputs(model.clip, inputs), strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=1e-5)
+        torch.testing.assert_close(x, z, rtol=0, atol=1e-5)
+
+
+def test_a_patch_matrix_of_another_kernel_is_refused(model, tmp_path):
+    """By the shapes of its factors; and none is made for a kernel that is no square."""
+    lora.inject(model.clip, Lora(patch="matrix"), BOTH)
+    lora.save_and_merge(model.clip, tmp_path)
+    write_json(tmp_path / "small.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
+    small = backbone.create(str(tmp_path / "small.json")).clip
+    with pytest.raises(UserError, match=r"'visual.conv1.lora_A.default.weight'|not an adapter of this model"):
+        adapter_files.load_adapter(small, tmp_path)
+    small.visual.conv1 = nn.Conv2d(3, 32, (8, 4))
+    with pytest.raises(UserError, match=r"patch: matrix: visual.conv1 is no plain convolution .* set patch: factors"):
+        lora.inject(small, Lora(targets=["patch"], patch="matrix"), ("image",))
+
+
+@pytest.mark.parametrize("targets,modules", [(["attention"], 8), (["mlp"], 8), (["patch"], 1), (["mlp", "patch"], 9)])
+def test_targets(model, targets, modules):
+    """Each target alone."""
+    towers_ = BOTH if targets != ["patch"] else ("image",)
+    lora.inject(model.clip, Lora(targets=targets), towers_)
+    assert len(lora.adapter_parameters(model.clip)) == 2 * modules
+
+
+def test_the_backbone_keeps_its_bits(model, inputs):
+    """Training, and scoring from two threads in between, moves the adapter alone; not even the scale is clamped."""
+    with torch.no_grad():
+        model.clip.logit_scale.fill_(math.log(100.0) + 1e-3)
+    before, outputs_before = own(model.clip), outputs(model.clip, inputs)
+    fit(model.clip, inputs, CFG)
+    with ThreadPoolExecutor(2) as pool:
+        scored = list(pool.map(lambda _: outputs(model.clip, inputs)[0], range(8)))
+    assert all(torch.equal(scored[0], s) for s in scored)
+    fit(model.clip, inputs, CFG)
+    assert same_bits(before, own(model.clip))
+    assert all(p.count_nonzero() for p in lora.adapter_parameters(model.clip).values())
+    assert (outputs(model.clip, inputs)[0] - outputs_before[0]).abs().max() > 1e-2
+
+
+def test_one_tower_alone(model, inputs):
+    """`trainable: text` leaves the image tower without an adapter, though its modules' names end as the text's."""
+    frozen = optimiser.freeze(model.clip, Train(trainable="text", lora=Lora()))
+    assert frozen == {"image"}
+    assert lora.adapter_parameters(model.clip)
+    assert not [n for n in lora.adapter_parameters(model.clip) if n.startswith("visual.")]
+    assert all(type(b.attn) is nn.MultiheadAttention for b in model.clip.visual.transformer.resblocks)
+
+
+def test_merged_checkpoint_opens_in_plain_open_clip(model, inputs, tmp_path):
+    """The saved weights have open_clip's names and give the adapted model's outputs; so does base + saved adapter."""
+    names, base = list(model.clip.state_dict()), copy.deepcopy(model.clip)
+    fit(model.clip, inputs, CFG)
+    model.clip.eval()
+    adapted = outputs(model.clip, inputs)
+    lora.save_and_merge(model.clip, tmp_path / "c" / lora.FOLDER)
+    model.save(tmp_path / "c")
+    plain = open_clip.create_model(f"local-dir:{tmp_path / 'c'}").eval()
+    assert list(plain.state_dict()) == names
+    adapter_files.load_adapter(base.eval(), tmp_path / "c" / lora.FOLDER)
+    for clip in (plain, model.clip, base):
+        for a, b in zip(adapted, outputs(clip, inputs), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    assert not hasattr(model.clip, "peft_config")
+    assert type(model.clip.transformer.resblocks[0].attn) is nn.MultiheadAttention
+
+
+def test_merged_weights_by_hand(model, inputs, tmp_path):
+    """W + alpha / rank · B A for every adapted matrix, once, and the pretrained bits everywhere else (float64)."""
+    before, cfg = own(model.clip), Train(lr=1e-2, lora=Lora(rank=2, alpha=3.0))
+    fit(model.clip, inputs, cfg)
+    lora.save_and_merge(model.clip, tmp_path)
+    factors, after = load_file(tmp_path / lora.WEIGHTS), own(model.clip)
+    for tower in ("visual.transformer", "transformer"):
+        for layer in (0, 1):
+            for name in (f"{tower}.resblocks.{layer}.{p}" for p in PROJECTIONS):
+                module = name.replace("in_proj_weight", "in_proj.weight").removesuffix(".weight")
+                a, b = (factors[f"{module}.lora_{f}.weight"].double() for f in "AB")
+                expected = before.pop(name).double() + 1.5 * b @ a
+                torch.testing.assert_close(after.pop(name).double(), expected, rtol=0, atol=1e-6)
+    a, b = (factors[f"visual.conv1.lora_{f}.weight"].double() for f in "AB")
+    expected = before.pop("visual.conv1.weight").double() + 1.5 * torch.einsum("or,rcij->ocij", b[..., 0, 0], a)
+    torch.testing.assert_close(after.pop("visual.conv1.weight").double(), expected, rtol=0, atol=1e-6)
+    assert same_bits(before, after)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_is_multihead_attention(batch_first):
+    """Outputs and all gradients, with a causal mask, and the same parameters after it is restored."""
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    nn.init.normal_(theirs.in_proj_bias)
+    ours = lora.Attention(copy.deepcopy(theirs))
+    x, mask = torch.randn(5, 5, 8), torch.full((5, 5), -math.inf).triu(1)
+    expected, found = (m(x, x, x, need_weights=False, attn_mask=mask)[0] for m in (theirs, ours))
+    torch.testing.assert_close(expected, found)
+    expected.square().sum().backward()
+    found.square().sum().backward()
+    for a, b in zip(theirs.parameters(), ours.restore().parameters(), strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_siglip_trunk(tmp_path):
+    """timm's fused projections, MLPs, attention pool and patch embedding are adapted, and merge."""
+    from tests.model.test_towers import _timm_clip
+
+    clip = _timm_clip()
+    image, before = torch.randn(2, 3, 32, 32), own(clip)
+    optimiser.freeze(clip, Train(trainable="image", lora=Lora()))
+    adapted = {n.split(".lora_")[0] for n in lora.adapter_parameters(clip)}
+    assert {
+        "visual.trunk.patch_embed.proj",
+        "visual.trunk.attn_pool.kv",
+        "visual.trunk.attn_pool.mlp.fc1",
+        "visual.trunk.blocks.0.attn.qkv",
+        "visual.trunk.blocks.0.attn.proj",
+        "visual.trunk.blocks.0.mlp.fc2",
+    } <= adapted
+    adamw = optimiser.adamw(clip, Train(lr=1e-2))
+    for _ in range(2):
+        adamw.zero_grad()
+        pooled, tokens = towers.encode_images(clip, image, tokens=True)
+        (pooled.sum() + tokens.square().sum()).backward()
+        adamw.step()
+    assert same_bits(before, own(clip))
+    with torch.no_grad():
+        trained = towers.encode_images(clip, image, tokens=True)
+        lora.save_and_merge(clip, tmp_path)
+        for a, b in zip(trained, towers.encode_images(clip, image, tokens=True), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert clip.state_dict().keys() == before.keys()
+
+
+def test_eva_s_trunk():
+    """Its three projections and its gated MLP are adapted, and used: one whose bias stands beside it would not be."""
+    from tests.model.test_towers import TIMM, _timm_clip
+
+    clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)
+    lora.inject(clip, Lora(), ("image",))
+    adapted = {
+        n.split(".lora_")[0].rpartition("blocks.1.")[2] for n in lora.adapter_parameters(clip) if "blocks.1" in n
+    }
+    mlp = {f"mlp.{name}" for name in ("fc1_g", "fc1_x", "fc2")}
+    assert adapted == mlp | {f"attn.{name}_proj" for name in "qkv"} | {"attn.proj"}
+    sum(x.sum() for x in towers.encode_images(clip, image, tokens=True)).backward()
+    assert all(p.grad.abs().sum() > 0 for n, p in lora.adapter_parameters(clip).items() if "lora_B" in n)
+    fused = _timm_clip("eva_giant_patch14_clip_224", TIMM["EVA02"][1] | {"img_size": 28})
+    with pytest.raises(UserError, match="visual.trunk.blocks.0.attn is attention that cannot be adapted"):
+        lora.inject(fused, Lora(), ("image",))
+
+
+def test_the_start_depends_on_the_seed_alone(model):
+    """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
+
+    def start(seed, others):
+        clip = copy.deepcopy(model.clip)
+        torch.manual_seed(others)
+        lora.inject(clip, Lora(), BOTH, seed)
+        return {n: p.detach() for n, p in lora.adapter_parameters(clip).items()}, torch.rand(1)
+
+    (first, a), (again, _), (other, b) = start(0, 1), start(0, 2), start(5, 1)
+    assert same_bits(first, again)
+    assert not same_bits(first, other)
+    assert a == b
+
+
+def test_an_added_bias_is_trained_and_a_backbones_own_is_not(model):
+    """The bias that a sigmoid loss gives a softmax model is no part of the backbone."""
+    other = copy.deepcopy(model)
+    model.add_bias(-10.0)
+    other.clip.logit_bias = nn.Parameter(torch.tensor(-10.0))
+    for m in (model, other):
+        optimiser.freeze(m.clip, CFG)
+    assert model.clip.logit_bias.requires_grad
+    assert not other.clip.logit_bias.requires_grad
+
+
+def test_what_cannot_be_adapted_is_said(model):
+    """Attention of another kind, a target that fits nothing, no tower at all: one line each."""
+    with pytest.raises(UserError, match="nothing to adapt"):
+        lora.inject(model.clip, Lora(), ())
+    model.clip.visual.conv1 = nn.Identity()
+    with pytest.raises(UserError, match="'patch' fits nothing in the image tower"):
+        lora.inject(model.clip, Lora(), BOTH)
+    model.clip.transformer.resblocks[1].attn = nn.MultiheadAttention(32, 2, add_bias_kv=True)
+    with pytest.raises(UserError, match=r"transformer.resblocks.1.attn is attention that cannot be adapted"):
+        lora.inject(model.clip, Lora(targets=["attention"]), BOTH)
+    assert not lora.adapter_parameters(model.clip)
+
+
+def test_an_adapter_of_another_model_is_refused(model, tmp_path):
+    """Loading names what does not fit."""
+    lora.inject(model.clip, Lora(), BOTH)
+    lora.save_and_merge(model.clip, tmp_path)
+    write_json(tmp_path / "big.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 1}})
+    smaller = backbone.create(str(tmp_path / "big.json"))
+    with pytest.raises(UserError, match="has no place here"):
+        adapter_files.load_adapter(smaller.clip, tmp_path)
+    write_json(tmp_path / "wide.json", TINY | {"text_cfg": TINY["text_cfg"] | {"width": 16}})
+    with pytest.raises(UserError, match="not an adapter of this model"):
+        adapter_files.load_adapter(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)

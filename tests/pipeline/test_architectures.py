@@ -1,0 +1,61 @@
+"""A real architecture on real photographs, through the commands: a slice of perf/architectures.py, which runs all pairs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import open_clip
+import pytest
+
+from perf import architectures
+
+
+def test_c2lip_on_vit_s_32(shared_data, tmp_path):
+    """Of the methods, the one with all losses: two steps, finite, and the records whose photographs are there scored."""
+    model, method = "ViT-S-32", "c2lip"
+    architectures.make(tmp_path, shared_data, [method], [model], steps=2, batch_size=2)
+    architectures.command(tmp_path, "compclip.model", "--backbone", model)
+    row = architectures.measure(tmp_path, method, model)
+    assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss
+    assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 0.5
+    assert method in architectures.table([row])
+
+
+@pytest.mark.parametrize("name", architectures.SHORTENED)
+def test_a_short_model_is_the_whole_one_but_for_its_depth(name):
+    """Widths, sizes and pooling are open_clip's."""
+    source = open_clip.get_model_config(name if name != "ViT-L-14-CLIPS" else "ViT-L-14-CLIPA")
+    short_config, changed_keys = (
+        architectures.config(name),
+        ("layers", "timm_model_name", "vocab_size", "context_length"),
+    )
+    for tower in ("vision_cfg", "text_cfg"):
+        expected_values = {
+            k: v for k, v in source[tower].items() if k not in changed_keys and not k.startswith("tokenizer_")
+        }
+        assert expected_values.items() <= short_config[tower].items()
+    assert short_config["text_cfg"]["layers"] == 1 and short_config["embed_dim"] == source["embed_dim"]
+    assert short_config["vision_cfg"].get("layers") == 1 or short_config["vision_cfg"]["timm_model_name"].endswith(
+        "_short"
+    )
+    assert (short_config["text_cfg"]["vocab_size"] == architectures.WORDS) == (
+        "hf_tokenizer_name" in source["text_cfg"]
+    )
+
+
+def test_what_stands_beside_a_photograph_is_another_s():
+    """Two pictures and what is said about them, in the order of the list and round its end."""
+    images = [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)]
+    coco = {"images": images, "annotations": [{"image_id": i, "caption": f"say {i}"} for i in (0, 1, 3)]}
+    rows = [json.loads(line) for line in architectures.format_negatives(coco).splitlines()]
+    assert [row["image"] for row in rows] == ["0.jpg", "1.jpg", "3.jpg"]  # of the third nothing is said
+    assert rows[2] == {"image": "3.jpg", "image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1"}
+
+
+def test_without_photographs_it_says_why(tmp_path, capsys):
+    """The script skips with a reason."""
+    assert architectures.main(["--data", str(tmp_path)]) == 0
+    assert "skipped" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        architectures.main(["--models", "ViT-B-23"])

@@ -1,0 +1,118 @@
+"""`python -m compclip` and the installed `compclip` list every command, run one, and refuse a misspelt one."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from compclip import __main__ as commands
+from compclip.base.errors import UserError
+from tests.conftest import ROOT
+
+NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
+    "compclip.__main__",
+    "compclip.llm.server_guard",
+    "compclip.prepare.file_listing",
+    "compclip.prepare.shard_stages",
+    "compclip.prepare.shard_work",
+    "compclip.launch.results_job",
+    "compclip.launch.task",
+    "compclip.train.job",
+}
+
+
+def run(*argv: str | Path, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which finds compclip at `path`."""
+    env = {**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(argv, capture_output=True, text=True, cwd=cwd, env=env)
+
+
+@functools.cache
+def programs() -> dict[str, ast.Module]:
+    """The modules that can be run, those that call their `main` when they are."""
+    files = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in (ROOT / "compclip").rglob("*.py")}
+    trees = {name: ast.parse(p.read_text(encoding="utf-8")) for name, p in files.items()}
+    return {name: tree for name, tree in trees.items() if any(map(_runs, tree.body))}
+
+
+def _runs(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def test_every_program_is_a_command():
+    """A new command cannot be left out of the list, nor one that is gone stay in it."""
+    assert {module for module, _ in commands.COMMANDS.values()} == programs().keys() - NOT_FOR_PEOPLE
+
+
+@pytest.mark.parametrize("name", sorted(programs().keys() - NOT_FOR_PEOPLE))
+def test_every_program_has_a_main(name):
+    """It takes the arguments behind the command's name."""
+    main = next(n for n in programs()[name].body if isinstance(n, ast.FunctionDef) and n.name == "main")
+    assert main.args.args[0].arg == "argv"
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
+def test_the_list(argv, capsys):
+    """A line for each command."""
+    assert commands.main(argv) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert dict(lines) == {name: what for name, (_, what) in commands.COMMANDS.items()}
+
+
+def test_a_command_runs_with_its_arguments(capsys):
+    """The listed module's main gets what stands behind the name."""
+    assert commands.main(["config", "show", "pretrained-scenes-scenes-0", "--params", str(ROOT / "params.yaml")]) == 0
+    assert "method: pretrained" in capsys.readouterr().out
+
+
+def test_a_misspelt_command_names_the_nearest():
+    """As a name in params.yaml does."""
+    with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):
+        commands.main(["staus"])
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "compclip", source / "compclip", ignore=shutil.ignore_patterns("__pycache__"))
+    options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target")
+    process = run(sys.executable, "-m", "pip", "install", *options, target, source, path=target, cwd=source)
+    assert process.returncode == 0, process.stderr
+    return target
+
+
+def test_the_installed_script(installed, tmp_path):
+    """`compclip` and `python -m compclip` of an installed package: the list, a command, and one line for a mistake."""
+    for start in ([installed / "bin" / "compclip"], [sys.executable, "-m", "compclip"]):
+        process = run(*start, path=installed, cwd=tmp_path)
+        assert (process.returncode, process.stdout) == (0, f"{commands.listing()}\n"), process.stderr
+        wrong = run(*start, "conifg", path=installed, cwd=tmp_path)
+        hint = "error: unknown command 'conifg'; did you mean 'config'?\n"
+        assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", hint)
+    params = ROOT / "params.yaml"
+    checked = run(installed / "bin" / "compclip", "config", "check", "--params", params, path=installed, cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.endswith("benchmarks: OK\n")
+
+
+def test_the_installed_package_is_whole(installed):
+    """Every module, template and catalogue of the checkout, and the licence."""
+    kinds = ("*.py", "*.j2", "*.yaml")
+    ours = {p.relative_to(ROOT) for kind in kinds for p in (ROOT / "compclip").rglob(kind)}
+    assert {p.relative_to(installed) for kind in kinds for p in (installed / "compclip").rglob(kind)} == ours
+    about = next(metadata.distributions(name="compclip", path=[str(installed)]))
+    assert about.metadata["License-Expression"] == "Apache-2.0"
+    licence = next(p for p in about.files if p.name == "LICENSE").locate().read_text(encoding="utf-8")
+    assert licence == (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Copyright 2026 the compclip authors" in licence

@@ -1,0 +1,160 @@
+"""The documents name files, commands, functions and headings that exist, and the caption that they follow is real."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from compclip.__main__ import COMMANDS, DAILY
+from compclip.config import grid, read
+from compclip.data.images import load_image
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.launch.profiles import Profile
+from compclip.methods import negclip
+from compclip.prepare import shard_writer
+from compclip.train.view_maker import ViewMaker
+from tests.conftest import ROOT
+from tests.pipeline.test_layers import ROOMS
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
+TYPED_COMMAND = re.compile(r"^(?:compclip |.*-m compclip[ .])([a-z_]+)\b", re.M)
+FOLDERS = "compclip|docs|experiments|perf|slurm|tests"
+LINK = re.compile(r"\]\(([^)]+)\)")
+
+
+def relative_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def read_page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def read_code(path: Path) -> list[str]:
+    """Return the texts between backticks, and the code blocks, of a document."""
+    text = path.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+    return [*blocks, *re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=relative_name)
+def test_a_page_is_short(path):
+    """One page for one task."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_readme_links_every_page():
+    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {relative_name(path) for path in PAGES} <= linked
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
+def test_links_lead_somewhere(path):
+    """To a file, and to a heading in it."""
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        name, _, heading = target.partition("#")
+        linked_file = path.parent / name if name else path
+        assert linked_file.is_file(), target
+        titles = re.findall(r"^#+ (.*)$", linked_file.read_text(encoding="utf-8"), re.M) if heading else []
+        assert not heading or heading in [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles], (
+            target
+        )
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
+def test_files_exist(path):
+    """Every path of the checkout that stands in code, except patterns and placeholders."""
+    for text in read_code(path):
+        for name in re.findall(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w(?![\w/]*[<*{{])", text):
+            assert (ROOT / name).exists() or "FILE" in name, name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
+def test_commands_exist(path):
+    commands = {command for text in read_code(path) for command in TYPED_COMMAND.findall(text)}
+    assert commands <= COMMANDS.keys()
+
+
+def test_every_daily_command_is_documented():
+    commands = {command for path in DOCUMENTS for text in read_code(path) for command in TYPED_COMMAND.findall(text)}
+    assert commands >= DAILY.keys()
+
+
+def test_every_key_of_a_profile_is_documented():
+    """In the table of docs/cluster.md."""
+    assert {field.name for field in fields(Profile)} <= set(re.findall(r"`(\w+)`", read_page("cluster.md")))
+
+
+def test_every_environment_variable_is_documented():
+    """In the tables of docs/environment.md; and no variable there is one that nothing reads."""
+    sources = [*(ROOT / "compclip").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "slurm").iterdir()]
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r"COMPCLIP_[A-Z]+(?:_[A-Z]+)*", path.read_text(encoding="utf-8"))
+    }
+    assert set(re.findall(r"^\| `(COMPCLIP_\w+)`", read_page("environment.md"), re.M)) == read
+
+
+def test_every_room_is_documented():
+    """The table of docs/architecture.md has each folder of the package in one line, with the floor that the layers have."""
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", read_page("architecture.md"), re.M)
+    assert [(int(floor), room) for floor, room in rows] == [
+        (floor, room) for floor, rooms in enumerate(ROOMS, 1) for room in rooms
+    ]
+    assert {room for _, room in rows} == {path.parent.name for path in (ROOT / "compclip").glob("*/__init__.py")}
+
+
+def read_walkthrough() -> str:
+    """Return the section that follows one caption, on one line."""
+    text = read_page("architecture.md")
+    return " ".join(text.partition("## One caption")[2].partition("\n## ")[0].split())
+
+
+def test_functions_exist():
+    """Every dotted name of the followed caption is defined in the module that it names."""
+    names = re.findall(r"`([a-z_]+(?:\.\w+)+)`", read_walkthrough())
+    package_names = [name for name in names if (ROOT / "compclip" / name.partition(".")[0]).is_dir()]
+    assert len(package_names) > 15
+    assert [name for name in package_names if not _is_defined(name.split("."))] == []
+
+
+def _is_defined(name_parts: list[str]) -> bool:
+    """Whether a module, or a class in it, defines the rest of a dotted name."""
+    depth = next((i for i in range(len(name_parts), 0, -1) if _file(name_parts[:i]).is_file()), 0)
+    body = ast.parse(_file(name_parts[:depth]).read_text(encoding="utf-8")).body if depth else []
+    for name in name_parts[depth:]:
+        node = next((n for n in body if getattr(n, "name", None) == name), None)
+        if node is None:
+            return False
+        body = node.body
+    return depth > 0
+
+
+def _file(name_parts: list[str]) -> Path:
+    return (ROOT / "compclip").joinpath(*name_parts).with_suffix(".py")
+
+
+def test_the_followed_caption_is_real(project):
+    """Source, captioner, and the negatives of two epochs, as the shipped grid's first sample has them."""
+    walkthrough = read_walkthrough()
+    raw = json.loads((project / "world" / "train.json").read_text())["images"][0]["sentences"][0]["raw"]
+    data = project / "data" / "scenes"
+    samples = shard_writer.load_samples(data / "samples" / "00000.arrow")
+    maker = ViewMaker(PreparedDataset(data), 0, 64, lambda sample: load_image(project / sample.image))
+    cfg, _ = grid.method_config(read.load_params(ROOT / "params.yaml"), "negclip")
+    first, second = (maker.view(0, epoch, negclip.views(cfg, 0)) for epoch in (0, 1))
+    for text in (raw, *samples[0].captions, *first.negatives):
+        assert f'"{text}"' in walkthrough
+    assert second.negatives == ("A little purple anchor is below a large blue king.",)
+    record = json.loads((project / "world" / "sugarcrepe" / "swap_att.json").read_text())["0"]
+    assert f'"{record["caption"]}"' in walkthrough
+    assert f'"{record["negative_caption"]}"' in walkthrough

@@ -1,0 +1,54 @@
+"""The graph that DVC makes of dvc.yaml and each grid: who waits for the embedded world."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import networkx
+import pytest
+from dvc.repo import Repo
+
+from compclip.base.errors import UserError
+from compclip.config import read
+from tests.conftest import ROOT
+
+WORLD = "data/scenes_world"
+GRIDS = sorted(ROOT.glob("experiments/grids/*.yaml")) + [ROOT / "params.yaml"]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    Repo.init(str(tmp_path), no_scm=True).close()
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    return tmp_path
+
+
+def needed(repository, grid, *targets):
+    """The names of the stages that `dvc repro` of the targets would look at."""
+    shutil.copy(grid, repository / "params.yaml")
+    with Repo(str(repository)) as repo:
+        graph = repo.index.graph
+        stages = {stage.name: stage for stage in graph}
+        return {descendant.name for target in targets for descendant in networkx.descendants(graph, stages[target])}
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda path: path.stem)
+def test_a_grid_makes_the_world_where_it_has_a_part_in_it(repository, grid):
+    """And then before its files are listed."""
+    params = read.load_params(grid)
+    used = any(WORLD in value for section in params.data.values() for value in (section.path, section.images))
+    assert ("scenes" in needed(repository, grid, "report", "track")) == used
+    assert ("scenes" in needed(repository, grid, "look")) == used
+
+
+def test_data_of_the_world_needs_a_benchmark_of_it(tmp_path):
+    """By which DVC knows that the world is to be made: the files of data sets are no dependency of any stage."""
+    text = (ROOT / "experiments" / "grids" / "c2lip_checkpoints.yaml").read_text()
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("\n".join(line for line in text.splitlines() if not line.startswith("  world: ")))
+    assert os.path.getsize(grid) < len(text)
+    with pytest.raises(
+        UserError, match=r"data.scenes: lies in data/scenes_world, .*add benchmarks.world: \{benchmark: "
+    ):
+        read.load_params(grid, together=True)

@@ -1,0 +1,151 @@
+"""The coca captioner with a tiny random CoCa of open_clip, saved as a folder of open_clip's."""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config.validation import load_section
+from compclip.data import images
+from compclip.data.sample import Sample
+from compclip.model import backbone, caption_model, clip_model
+from compclip.prepare.captioners import coca as captioner
+from tests.captioned import captioned
+from tests.model.test_towers import TINY
+
+WORDS = {"context_length": 12, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2}
+COCA = {
+    "embed_dim": 16,
+    "vision_cfg": TINY["vision_cfg"] | {"attentional_pool": True, "attn_pooler_heads": 2, "output_tokens": True},
+    "text_cfg": WORDS | {"embed_cls": True, "output_tokens": True},
+    "multimodal_cfg": WORDS | {"attn_pooler_heads": 2},
+    "custom_text": True,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model whose captions differ and end at different lengths."""
+    folder = tmp_path_factory.mktemp("coca")
+    write_json(folder / "tiny.json", COCA)
+    output = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
+    drawn = torch.Generator().manual_seed(0)
+    for weights in output.clip.parameters():
+        if weights.ndim > 1:
+            torch.nn.init.normal_(weights, std=0.5, generator=drawn)
+    output.clip.text_decoder.text_projection.data[:, caption_model.END_TOKEN] *= 6
+    output.save(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Six pictures of noise."""
+    folder, rng, output = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
+    for i in range(6):
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+        output.append(Sample(str(i), str(folder / f"{i}.png"), ("old",)))
+    return output
+
+
+def config(folder, **overrides):
+    """Settings for captions of at most eight words."""
+    values = {"model": f"local-dir:{folder}", "max_new_tokens": 8, "device": "cpu"} | overrides
+    return load_section(captioner.Config, values, "options")
+
+
+@torch.inference_mode()
+def slowly(folder, sample, choose):
+    """One picture's words with the whole forward pass of both towers and the decoder at each."""
+    teller = caption_model.load_captioner(f"local-dir:{folder}")
+    image, said = teller.clip_model.pixels([images.load_image(sample.picture)]), [caption_model.START_TOKEN]
+    while len(said) <= 8 and said[-1] != caption_model.END_TOKEN:
+        said.append(choose(teller.clip_model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
+    return caption_model._decode(said[1:])
+
+
+def test_captions_are_greedy_whatever_the_batch_and_the_devices(samples, folder):
+    """The same as word by word from scratch; some end and some are cut."""
+    slow = [slowly(folder, sample, lambda score_V: int(score_V.argmax())) for sample in samples]
+    assert {ended for _, ended in slow} == {True, False}
+    assert len({text for text, _ in slow}) > 3
+    expected = [(s.id, (" ".join(text.split()),)) for s, (text, _) in zip(samples, slow, strict=True) if text]
+    for more in ({"batch_size": 1}, {"batch_size": 4}, {"batch_size": 6}, {"batch_size": 2, "device": "cpu,cpu"}):
+        output, counts = captioned(captioner, samples, config(folder, **more))
+        assert [(s.id, s.captions) for s in output] == expected
+        assert counts["cut_short"] == sum(not ended for _, ended in slow)
+
+
+def test_captions_by_chance_are_a_pictures_own(samples, folder):
+    """Drawn with a generator from seed and id: as one by one, and others with another seed."""
+
+    def chosen(sample):
+        rng = np.random.default_rng((3, zlib.crc32(sample.id.encode())))
+        draw = caption_model.sample_from(5, 2.0, [rng])
+        return slowly(folder, sample, lambda score_V: int(draw(score_V[None])[0]))
+
+    output, _ = captioned(captioner, samples, config(folder, top_k=5, temperature=2.0, seed=3))
+    alone = {s.id: " ".join(chosen(s)[0].split()) for s in samples}
+    assert {s.id: s.captions[0] for s in output} == {name: text for name, text in alone.items() if text}
+    assert captioned(captioner, samples, config(folder, top_k=5, temperature=2.0, seed=4))[0] != output
+
+
+class Drawn:
+    """A generator that gives one number."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def random(self):
+        return self.number
+
+
+@pytest.mark.parametrize("number, temperature, word", [(0.66, 1.0, 2), (0.67, 1.0, 0), (0.58, 2.0, 2), (0.6, 2.0, 0)])
+def test_a_draw_by_hand(number, temperature, word):
+    """Chances .3, .1, .6: of the two likeliest 2/3 and 1/3, and sqrt(2) to 1 at temperature 2 (.586)."""
+    score_BV = torch.tensor([[0.3, 0.1, 0.6]]).log()
+    assert caption_model.sample_from(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
+    assert caption_model.take_likeliest(score_BV).tolist() == [2]
+    assert caption_model.sample_from(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
+
+
+def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
+    """No weights, another kind of model, more words than places, a decoder that does not fit."""
+    for options, error in (
+        ({"model": "coca_ViT-B-32"}, "weights: must be given"),
+        ({"top_k": 0}, "top_k=0: must be > 0"),
+        ({"temperature": 0.0}, "temperature=0.0: must be > 0"),
+        ({"max_new_tokens": 13}, "max_new_tokens=13: local-dir:.* has 12 places; lower it"),
+        (
+            {"model": "ViT-B-32", "weights": "random"},
+            "model ViT-B-32: has no multimodal_cfg, and so writes no captions",
+        ),
+        ({"model": "coca_ViT-B-32", "weights": str(folder / clip_model.WEIGHTS)}, "another architecture"),
+    ):
+        with pytest.raises(UserError, match=error) as caught:
+            captioned(captioner, samples, config(folder, **options))
+        assert "\n" not in str(caught.value)
+    write_json(tmp_path / "odd.json", COCA | {"multimodal_cfg": WORDS | {"width": 32}})
+    with pytest.raises(UserError, match="odd.json: cannot caption: RuntimeError: "):
+        captioned(captioner, samples, config(folder, model=str(tmp_path / "odd.json"), weights="random"))
+
+
+def test_a_captioner_is_no_backbone(folder):
+    """Its towers give tokens, which methods and benchmarks know nothing of."""
+    for opened in (lambda: backbone.load(folder), lambda: backbone.create("coca_ViT-B-32", "random")):
+        with pytest.raises(UserError, match="a CoCa model is no backbone; .* captioner: coca"):
+            opened()
+
+
+def test_a_decoder_too_large_is_refused_before_it_is_built(folder, tmp_path):
+    """By what its file holds."""
+    write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
+    with pytest.raises(UserError, match="another architecture: holds .* describes"):
+        caption_model.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))

@@ -1,0 +1,203 @@
+"""The hf captioner with a tiny randomly initialised BLIP, saved as a hub's folder is laid out."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.config.validation import load_section
+from compclip.data.sample import Sample
+from compclip.prepare.captioners import hf
+from tests import tiny_blip
+from tests.captioned import captioned
+from tests.tiny_blip import WORDS
+
+
+@pytest.fixture(scope="module")
+def blip(tmp_path_factory):
+    """A folder with config, random weights, tokenizer and image processor."""
+    transformers = pytest.importorskip(
+        "transformers", reason="the captioner hf is optional: pip install compclip[captioners]"
+    )
+    return tiny_blip.blip(tmp_path_factory.mktemp("blip"), transformers)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Five pictures of noise in different shapes and modes."""
+    folder, rng, output = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
+    for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60), (64, 48), (33, 31))):
+        values = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(values).convert("L" if i == 3 else "RGB").save(folder / f"{i}.png")
+        output.append(Sample(str(i), str(folder / f"{i}.png"), ("old", "older")))
+    return output
+
+
+def captions(samples, blip, **overrides):
+    """What the captioner makes of the samples, by id."""
+    output, _ = captioned(
+        hf, samples, hf.Config(**{"model": str(blip), "max_new_tokens": 8, "device": "cpu"} | overrides)
+    )
+    return {s.id: s.captions for s in output}
+
+
+def test_a_caption_for_each_picture_whatever_the_batch(samples, blip):
+    """Batches of one, two and five give the same words; pictures differ, and so do their captions."""
+    alone = captions(samples, blip, batch_size=1)
+    assert list(alone) == ["0", "1", "2", "3", "4"]
+    assert captions(samples, blip, batch_size=2) == captions(samples, blip, batch_size=5) == alone
+    assert all(len(texts) == 1 and set(texts[0].split()) <= set(WORDS[5:]) for texts in alone.values())
+    assert len(set(alone.values())) > 1
+
+
+def test_captions_are_greedy(samples, blip):
+    """The same as taking the likeliest word step by step with the plain forward pass."""
+    processor, model = hf._load_model(hf.Config(model=str(blip)), "cpu")
+    for sample in samples[:3]:
+        with Image.open(sample.image) as picture:
+            pixels = processor(images=picture.convert("RGB"), return_tensors="pt")["pixel_values"]
+        tokens = [model.config.text_config.bos_token_id]
+        with torch.inference_mode():
+            patches = model.vision_model(pixels)[0]
+            while len(tokens) <= 8 and tokens[-1] != model.config.text_config.sep_token_id:
+                logits = model.text_decoder(torch.tensor([tokens]), encoder_hidden_states=patches).logits
+                tokens.append(int(logits[0, -1].argmax()))
+        expected = processor.tokenizer.decode(tokens, skip_special_tokens=True)
+        assert captions([sample], blip)[sample.id] == (expected,)
+
+
+def test_a_prompt_is_continued(samples, blip):
+    """Every caption begins with the prompt's words."""
+    output = captions(samples, blip, prompt="a picture of")
+    assert all(texts[0].startswith("a picture of ") for texts in output.values())
+
+
+def test_unreadable_pictures_are_counted(samples, blip, tmp_path):
+    """They leave the data; the rest keeps its order."""
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    rows = [
+        samples[0],
+        Sample("broken", str(tmp_path / "broken.jpg"), ("x",)),
+        Sample("gone", "gone.jpg", ("x",)),
+        samples[1],
+    ]
+    output, counts = captioned(hf, rows, hf.Config(model=str(blip), max_new_tokens=4, device="cpu", batch_size=2))
+    assert [s.id for s in output] == ["0", "1"]
+    assert +counts == {"unreadable_picture": 1, "missing_picture": 1}
+
+
+def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
+    """No folder, a folder without weights, a model of another kind, no package: what to get and where it goes."""
+    with pytest.raises(
+        UserError, match=r"options.model=\S*nowhere: no config.json there; .*hf download Salesforce/blip"
+    ):
+        captioned(hf, [], hf.Config(model=str(tmp_path / "nowhere")))
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "config.json").write_bytes((blip / "config.json").read_bytes())
+    with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: "):
+        captioned(hf, [], hf.Config(model=str(half)))
+    (half / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(UserError, match=r"options.model=\S*half: transformers cannot open it: ") as caught:
+        captioned(hf, [], hf.Config(model=str(half)))
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs the package transformers; run `pip install compclip\[captioners\]`"):
+        captioned(hf, [], hf.Config(model=str(blip)))
+
+
+class Runs:
+    """A pickle that would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
+    """A module that its configs name, a pickle for weights, an adapter: one line, nothing run, and nobody asked."""
+    ran = tmp_path / "ran"
+    maps = {"auto_map": {"AutoConfig": "own.Own", "AutoProcessor": "own.Own", "AutoTokenizer": [None, "own.Own"]}}
+    for number, file in enumerate(("config.json", "tokenizer_config.json", "processor_config.json")):
+        folder = shutil.copytree(blip, tmp_path / str(number))
+        (folder / "own.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
+        own = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
+        (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | own))
+        with contextlib.suppress(UserError):  # classes of transformers' own may stand in
+            hf._load_model(hf.Config(model=str(folder)), "cpu")
+    folder = shutil.copytree(blip, tmp_path / "pickle")
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": Runs(str(ran))}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
+        hf._load_model(hf.Config(model=str(folder)), "cpu")
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="pickle: an adapter, which names a model elsewhere"):
+        hf._load_model(hf.Config(model=str(folder)), "cpu")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 20])
+def test_damaged_weights_are_one_line(tmp_path, blip, damage):
+    """safetensors' own error has no base to catch."""
+    folder = shutil.copytree(blip, tmp_path / "m")
+    (folder / "model.safetensors").write_bytes(damage((blip / "model.safetensors").read_bytes()))
+    with pytest.raises(UserError, match="m: transformers cannot open it: "):
+        hf._load_model(hf.Config(model=str(folder)), "cpu")
+
+
+@pytest.mark.parametrize("key, value, bound", [("batch_size", 0, "> 0"), ("max_new_tokens", -1, ">= 0")])
+def test_values_out_of_range(key, value, bound):
+    """Named with their value."""
+    with pytest.raises(UserError, match=f"{key}={value}: must be {bound}"):
+        load_section(hf.Config, {"model": "m", key: value}, "options")
+
+
+CODE = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+from transformers import PretrainedConfig as Stranger
+"""
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "preprocessor_config.json", "tokenizer_config.json", "processor_config.json"]
+)
+def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
+    """Python files that a folder brings are neither run nor asked about."""
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    shutil.copytree(blip, tmp_path / "m")
+    classes = dict.fromkeys(
+        ("AutoConfig", "AutoProcessor", "AutoTokenizer", "AutoModelForImageTextToText"), "code.Stranger"
+    )
+    known = json.loads((tmp_path / "m" / file).read_text()) if (tmp_path / "m" / file).is_file() else {}
+    (tmp_path / "m" / file).write_text(json.dumps(known | {"auto_map": classes, "trust_remote_code": True}))
+    (tmp_path / "m" / "code.py").write_text(CODE)
+    try:
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))
+    except UserError as error:
+        assert "transformers cannot open it" in str(error)
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
+    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower max_new_tokens=64"):
+        captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))
+
+
+def test_truncated_weights_are_one_line(blip, samples, tmp_path):
+    shutil.copytree(blip, tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(UserError, match="transformers cannot open it"):
+        captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))

@@ -1,0 +1,66 @@
+"""A report takes away the plots that it wrote, and no other file."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from compclip.report import report_files
+
+
+@pytest.fixture
+def plots(tmp_path):
+    """A report's plots of two methods."""
+    folder = tmp_path / "reports" / "plots"
+    write(folder, {"tradeoff.csv": "1", "loss/a.csv": "a", "loss/b.csv": "b"})
+    return folder
+
+
+def write(folder, files):
+    report_files.remove_old_plots(folder, files)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def names(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*.csv"))
+
+
+def test_the_plots_of_an_earlier_grid_go(plots):
+    write(plots, {"tradeoff.csv": "2", "loss/b.csv": "b"})
+    assert names(plots) == ["loss/b.csv", "tradeoff.csv"]
+
+
+def test_somebody_s_files_stay(plots):
+    """Others' tables, and a plot that a person edited."""
+    for name in ("mine.csv", "loss/mine.csv", "deep/er/mine.csv"):
+        (plots / name).parent.mkdir(parents=True, exist_ok=True)
+        (plots / name).write_text("mine")
+    (plots / "loss" / "a.csv").write_text("edited")
+    write(plots, {"tradeoff.csv": "2"})
+    assert names(plots) == ["deep/er/mine.csv", "loss/a.csv", "loss/mine.csv", "mine.csv", "tradeoff.csv"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../../mine.csv", "/{root}/mine.csv", "link/mine.csv", "to_mine.csv", "x\0.csv", "y" * 400]
+)
+def test_a_manifest_of_strangers_reaches_nothing_outside(plots, name, tmp_path):
+    """Its names come with the folder, and so does whoever made them."""
+    (tmp_path / "mine.csv").write_text("mine")
+    os.symlink(tmp_path, plots / "link")
+    os.symlink(tmp_path / "mine.csv", plots / "to_mine.csv")
+    name = name.replace("{root}", str(tmp_path))
+    (plots / report_files.MANIFEST).write_text(json.dumps({name: report_files._hash(b"mine")}))
+    write(plots, {"tradeoff.csv": "2"})
+    assert (tmp_path / "mine.csv").read_text() == "mine"
+    assert (plots / "to_mine.csv").is_symlink()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"tradeoff.csv": [1]}', '{"loss": "x"}', "null"])
+def test_a_damaged_manifest_removes_nothing(plots, text):
+    (plots / report_files.MANIFEST).write_text(text)
+    write(plots, {"tradeoff.csv": "2"})
+    assert names(plots) == ["loss/a.csv", "loss/b.csv", "tradeoff.csv"]

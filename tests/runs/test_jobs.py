@@ -1,0 +1,311 @@
+"""Runs in processes of their own: attached, collected, killed and started again, failed with a reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.config import read
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import result_store, score
+from compclip.launch import results_job as launch_job
+from compclip.runs import cluster, jobs, lock, progress, run_store
+from compclip.runs import run_folder as results
+from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_store import StoredRun
+from compclip.train import __main__ as train_command
+from compclip.train import job as train_job
+from compclip.train import loop
+from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
+
+
+@pytest.fixture(scope="session")
+def serial(finished):
+    """The outcome of each cell, trained and evaluated in this process."""
+    return {name: outcome(finished, name) for name in map(cell, METHODS)}
+
+
+def find_run(method: str, *overrides: str) -> StoredRun:
+    """The run of a cell of the project in the current folder."""
+    return at(cell(method), *overrides)
+
+
+def submit(stored_run: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
+    """Start a job for a cell."""
+    return jobs.Local(module).submit(stored_run, "params.yaml")
+
+
+def collect(name: str) -> None:
+    """What `dvc repro` does with a cell."""
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
+
+
+def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
+    """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
+    job = submit(find_run("fsc_clip"))
+    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(score, "load_benchmarks", None)
+    collect(cell("fsc_clip"))
+    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
+
+
+def test_results_of_another_evaluation_are_not_taken_over(here_finished):
+    """What was scored stands for its benchmarks, the way, code and weights alone; threads and cache are no part."""
+    stored_run, task = find_run("finetune"), result_store.task_from_params(read.load_params("params.yaml"))
+    results_path = result_store.find_results(task, stored_run.folder)
+    assert read_json(results.result_path(results_path, "sugarcrepe"))["n"] == 14
+    for unaffected_settings in (replace(task.how, threads=7), replace(task.how, cache="elsewhere")):
+        assert result_store.find_results(replace(task, how=unaffected_settings), stored_run.folder) == results_path
+    again = {"again": replace(task.sections["sugarcrepe"], benchmark="sugarcrepe")}
+    otherwise = replace(task.how, batch_size=17), replace(task.how, ties="first")
+    for changes in (*({"how": how} for how in otherwise), {"code": "other"}, {"sections": {**task.sections, **again}}):
+        assert result_store.find_results(replace(task, **changes), stored_run.folder) is None
+    assert result_store.find_results(task, find_run("fsc_clip").folder) not in (None, results_path)
+    assert result_store.find_results(task, find_run("finetune", "train.lr=2e-3").folder) is None
+
+
+def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsys):
+    """While a job trains, the stage waits for it, and publishes what it made; the driver that sent it is long gone."""
+    stored_run = find_run("fsc_clip")
+    submit(stored_run, "tests.held_job")
+    wait_for(lambda: Path("held").exists())
+    assert jobs.find_live_job(stored_run.folder).state() == jobs.RUNNING
+    assert lock.find_holder(stored_run.folder) == jobs.find_job(stored_run.folder).record["pid"]
+    monkeypatch.setattr(loop, "train", None)
+    published = []
+    monkeypatch.setattr(progress.Follower, "__call__", lambda _: published.append(Path("runs").exists()) or go())
+    assert train_command.main(["--cell", cell("fsc_clip")]) == 0
+    assert "trains this run (running); waiting for it" in capsys.readouterr().out
+    assert published and not any(published)
+    assert lock.find_holder(stored_run.folder) is None
+    collect(cell("fsc_clip"))
+    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
+
+
+def go() -> None:
+    """Let held jobs go on."""
+    Path("go").touch()
+
+
+def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
+    """A job that a cluster's signal stopped says so, and a second one goes on from the step that it saved."""
+    stored_run = find_run("fsc_clip")
+    job = killed(stored_run, signal.SIGUSR1)
+    assert "stopped by a signal after step 4 of 10" in job.reason()
+    assert [p.name for p in stored_run.folder.checkpoints()][-1] == "step_00000004.safetensors"
+    assert jobs.find_live_job(stored_run.folder) is None
+    again = submit(stored_run)
+    assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
+    collect(cell("fsc_clip"))
+    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
+
+
+def test_a_dead_process_of_this_machine_is_no_obstacle(here, serial):
+    """A local job that was killed is forgotten: the stage trains here, from its last checkpoint."""
+    stored_run = find_run("fsc_clip")
+    job = killed(stored_run, signal.SIGKILL)
+    assert "killed by SIGKILL" in job.reason()
+    assert [p.name for p in stored_run.folder.checkpoints()] == ["step_00000002.safetensors"]
+    collect(cell("fsc_clip"))
+    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
+
+
+def killed(stored_run: StoredRun, how: signal.Signals) -> jobs.LocalJob:
+    """The job of a run that a signal reached in its fourth step."""
+    job = submit(stored_run, "tests.held_job")
+    wait_for(lambda: Path("held").exists())
+    os.kill(job.record["pid"], how)
+    go()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    return job
+
+
+def test_a_job_that_fails_says_why(here):
+    """The line the job ended with, and where the rest is; the stage repeats it while it waits."""
+    stored_run = find_run("finetune", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0")
+    job = submit(stored_run)
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert "exit code 2: error: train: the loss is nan at step" in job.reason()
+    assert str(stored_run.folder.log) in job.reason()
+
+
+def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
+    """Its end is told and nothing is trained here, until it is sent again or given up."""
+    stored_run = find_run("finetune")
+    write_json(stored_run.folder.job, {"kind": "slurm", "id": "7_1", "log": ""})
+    stored_run.folder.log.write_text("step 3/10\nRuntimeError: CUDA error\n")
+    monkeypatch.setattr(cluster, "_list_queued", dict)
+    monkeypatch.setattr(cluster, "explain_end", lambda job_id, log: "time limit reached")
+    cluster.queue.cache_clear()
+    with pytest.raises(UserError, match="job 7_1 failed: time limit reached: RuntimeError: CUDA error"):
+        train_command.main(["--cell", cell("finetune")])
+    assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
+    assert not Path("runs").exists()
+    jobs.forget_job(stored_run.folder)
+    assert train_command.main(["--cell", cell("finetune")]) == 0
+
+
+def test_a_job_whose_inputs_changed_refuses(here):
+    """The key is of the data and code at submission."""
+    stored_run = find_run("finetune")
+    jobs.write_inputs(stored_run._replace(folder=run_store.find_folder("0123456789abcdef")), "params.yaml")
+    for module in (launch_job, train_job):
+        with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {stored_run.key}\)"):
+            module.main(["0123456789abcdef"])
+        with pytest.raises(UserError, match="store/gone/run.yaml: no such run"):
+            module.main(["gone"])
+
+
+def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
+    """What this process knows of the queue is older than the job that another one sent: it asks again."""
+    queue, answers = cluster.Queue(max_age_s=1e9), [(0, "", ""), (0, "5|PENDING|None\n", "")]
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    assert queue.state("4") is None
+    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5", "sent": time.time()})
+    assert job.state() == jobs.PENDING
+    assert not answers
+
+
+def test_the_end_of_a_log(tmp_path):
+    """Ten lines at most, none of them blank."""
+    folder = RunFolder(tmp_path)
+    assert jobs.last_lines(folder) == []
+    folder.log.write_text("".join(f"line {n}\n\n" for n in range(30)))
+    assert jobs.last_lines(folder) == [f"line {n}" for n in range(20, 30)]
+    assert jobs.last_line(folder).startswith("line 29 (")
+
+
+def test_liveness_needs_more_than_a_process_id(tmp_path):
+    """An id that another process has now, another boot, another machine: no live job."""
+    pid, ours = os.getpid(), jobs.read_start_time(os.getpid())
+    host = socket.gethostname()
+    for record, live in (
+        ({"pid": pid, "started": ours, "host": host}, True),
+        ({"pid": pid, "started": "1@" + ours.partition("@")[2], "host": host}, False),
+        ({"pid": pid, "started": ours.partition("@")[0] + "@other", "host": host}, False),
+        ({"pid": pid, "started": ours, "host": "elsewhere"}, False),
+    ):
+        write_json(RunFolder(tmp_path).job, {"kind": "local", **record})
+        assert (jobs.find_live_job(RunFolder(tmp_path)) is not None) == live
+
+
+def test_a_zombie_is_not_alive():
+    """A process that ended but was not waited for."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    wait_for(lambda: jobs.read_start_time(child.pid) == "")
+    assert Path(f"/proc/{child.pid}").exists()
+    child.wait()
+
+
+ACCOUNTS = [
+    ("FAILED|1:0|vm\nOUT_OF_MEMORY|0:125|vm\n", "out of memory; raise memory_gb"),
+    ("TIMEOUT|0:0|vm\nCANCELLED|0:15|vm\n", "time limit reached; raise time_min"),
+    ("NODE_FAIL|0:0|n7\n", "its node failed (on n7)"),
+    ("CANCELLED by 0|0:0|vm\n", "cancelled"),
+    ("FAILED|3:0|vm\nCOMPLETED|0:0|vm\n", "failed, exit code 3"),
+]
+
+
+@pytest.mark.parametrize(("sacct_output", "reason"), ACCOUNTS)
+def test_what_the_accounts_say(monkeypatch, sacct_output, reason):
+    """SLURM's states in plain words."""
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, sacct_output, ""))
+    assert cluster.explain_end("5").startswith(reason)
+
+
+def test_memory_that_only_the_log_tells_of(monkeypatch):
+    """Enforced without control groups it is accounted as a kill; a job that only speaks of memory is not meant."""
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "FAILED|0:9|vm\n", ""))
+    for line in (
+        "slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0",
+        "srun: error: n1: task 0: Out Of Memory",
+    ):
+        assert cluster.explain_end("3", line).startswith("out of memory")
+    assert cluster.explain_end("3", "memory in use: 5 GiB").startswith("failed")
+
+
+def test_without_accounts_the_controller_is_asked(monkeypatch):
+    """As long as it remembers; then the line says that nothing is known, and why."""
+    answers = {
+        "sacct": (1, "", "Slurm accounting storage is disabled\n"),
+        "scontrol": (0, "JobId=5 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:0 NodeList=vm\n", ""),
+    }
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
+    assert cluster.explain_end("5").startswith("time limit reached")
+    answers["scontrol"] = (1, "", "slurm_load_jobs error: Invalid job id specified\n")
+    assert cluster.explain_end("5") == "SLURM no longer knows why: Slurm accounting storage is disabled"
+
+
+def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, capsys):
+    """A controller that restarts is no dead job."""
+    away = (1, "", "Unable to contact slurm controller")
+    answers = [(0, "5|RUNNING|None\n", ""), away, away, (0, "", "")]
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
+    queue = cluster.Queue(max_age_s=-1)
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5"})
+    assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "warning: SLURM does not answer (Unable to contact slurm controller); waiting",
+        "SLURM answers again",
+    ]
+
+
+def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
+    """A cluster that is gone for good keeps nobody from publishing what it made."""
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 1, "", "away"))
+    monkeypatch.setattr(cluster, "queue", cluster.Queue)
+    folder = RunFolder(tmp_path)
+    scores, trains = (
+        jobs.SlurmJob(folder, {"kind": "slurm", "module": module, "id": "5"}) for module in (jobs.SCORES, jobs.TRAINS)
+    )
+    assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.PENDING)
+    write_json(folder.final.environment, {})
+    assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.DONE)
+    write_json(folder.scored, {})
+    assert scores.state() == jobs.DONE
+
+
+def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
+    """Each question may take a minute then: an answer that failed counts as one."""
+    commands = []
+    monkeypatch.setattr(
+        cluster, "run_command", lambda *c: commands.append(c) or subprocess.CompletedProcess(c, 1, "", "away")
+    )
+    queue = cluster.Queue(max_age_s=1e9)
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    all_jobs = [jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": str(i)}) for i in range(3)]
+    assert [job.state() for job in all_jobs] == [jobs.PENDING] * 3
+    assert len(commands) == 1
+
+
+def test_a_run_folder_that_cannot_be_written_is_one_line(here_finished, monkeypatch):
+    """Named with the fix; nothing else is touched, and with the cause gone it is published without training."""
+    shutil.rmtree("runs")
+    Path("runs").write_text("a file where the folder should be")
+    with pytest.raises(
+        UserError, match="runs/finetune/tiny-scenes-0/config.yaml: cannot write: Not a dir.*; free space"
+    ):
+        train_command.main(["--cell", cell("finetune")])
+    Path("runs").unlink()
+    monkeypatch.setattr(loop, "train", None)
+    assert train_command.main(["--cell", cell("finetune")]) == 0
+    facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
+    assert facts["run_key"] == find_run("finetune").key

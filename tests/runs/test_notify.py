@@ -1,0 +1,331 @@
+"""Posts to a webhook: a real server on this machine gets them, and nothing that goes wrong with them is an error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic, write_json
+from compclip.launch import __main__ as launch_command
+from compclip.launch import profiles, slurm
+from compclip.launch.profiles import Profile
+from compclip.runs import cluster, jobs, notify, run_store
+from compclip.runs.notify import News
+from compclip.runs.run_store import StoredRun
+from compclip.sweep import __main__ as sweep_command
+from compclip.train import driver
+from tests import fake_store
+
+SECRET = "hooks/T0-B1-a-secret"
+
+
+class Hook:
+    """What a server got, and what it answers."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict] = []
+        self.paths: list[str] = []
+        self.status = 200
+
+
+@contextlib.contextmanager
+def serve(hook: Hook) -> Iterator[str]:
+    """A server on a free port; gives its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            hook.paths.append(self.path)
+            hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(hook.status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/{SECRET}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def hook(monkeypatch) -> Iterator[Hook]:
+    """A server whose URL is in $HOOK."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "COMPCLIP_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    server = Hook()
+    with serve(server) as url:
+        monkeypatch.setenv("HOOK", url)
+        yield server
+
+
+def test_what_is_posted(hook, tmp_path):
+    """A line for people, the same as numbers, every failure with its reason; the project by its folder."""
+    news = News("launch ended: 1 of 2 runs done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
+    assert notify.post("HOOK", news, tmp_path / "thesis")
+    assert (hook.paths, hook.bodies) == (
+        [f"/{SECRET}"],
+        [
+            {
+                "text": "[thesis] launch ended: 1 of 2 runs done\nclic-a-b-0: out of memory",
+                "project": "thesis",
+                "counts": {"runs": 2, "failed": 1},
+                "failures": [{"name": "clic-a-b-0", "reason": "out of memory"}],
+            }
+        ],
+    )
+
+
+def test_a_hundred_failures(hook):
+    """The line stays readable; the numbers are whole."""
+    assert notify.post("HOOK", News("ended", {}, {f"run{i}": "lost" for i in range(100)}))
+    text = hook.bodies[0]["text"].splitlines()
+    assert (len(text), text[-1], len(hook.bodies[0]["failures"])) == (22, "and 80 more", 100)
+
+
+def test_the_name_of_a_project(hook, monkeypatch):
+    """As in MLflow."""
+    monkeypatch.setenv("COMPCLIP_PROJECT", "team")
+    notify.post("HOOK", News("ended"))
+    assert hook.bodies[0]["project"] == "team"
+
+
+def test_nothing_to_post_to(capsys):
+    """Without a variable nothing happens and nothing is said."""
+    assert not notify.post("", News("ended"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_server_that_drips(hook, capsys, monkeypatch):
+    """Each byte of its answer is in time: the whole is waited for as long as TIMEOUT_S says."""
+    ended = threading.Event()
+    opened = notify.urllib.request.urlopen
+    monkeypatch.setattr(
+        notify.urllib.request, "urlopen", lambda *args, **kwargs: ended.wait(20) and opened(*args, **kwargs)
+    )
+    monkeypatch.setattr(notify, "TIMEOUT_S", 0.1)
+    assert not notify.post("HOOK", News("ended"))
+    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: TimeoutError\n"
+    ended.set()
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+def test_a_server_that_refuses(hook, capsys, status):
+    """One line of warning, which does not tell the secret."""
+    hook.status = status
+    assert not notify.post("HOOK", News("ended"))
+    err = capsys.readouterr().err
+    assert err == f"warning: ended: not posted to $HOOK: HTTP {status}\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (None, "it is not set"),
+        ("", "it is not set"),
+        (f"example.org/{SECRET}", "it holds no URL"),
+        (f"file:///{SECRET}", "it holds no URL"),
+        (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
+        (f"http://[::1/{SECRET}", "ValueError"),
+    ],
+)
+def test_a_url_that_is_none(monkeypatch, capsys, url, why):
+    """The variable is named, what it holds is not shown."""
+    monkeypatch.delenv("HOOK", raising=False)
+    if url is not None:
+        monkeypatch.setenv("HOOK", url)
+    assert not notify.post("HOOK", News("ended"))
+    err = capsys.readouterr().err
+    assert err.startswith(f"warning: ended: not posted to $HOOK: {why}") and err.count("\n") == 1
+    assert SECRET not in err
+
+
+def test_a_url_of_two_lines(monkeypatch, capsys):
+    """Neither is shown."""
+    monkeypatch.setenv("HOOK", f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/other-secret")
+    assert not notify.post("HOOK", News("ended"))
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "holds a line break" in err
+    assert SECRET not in err and "other-secret" not in err
+
+
+def test_nobody_is_there(monkeypatch, capsys):
+    """A port that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{free.getsockname()[1]}/{SECRET}")
+        assert not notify.post("HOOK", News("ended"))
+    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: ConnectionRefusedError\n"
+
+
+def test_a_server_that_says_nothing(monkeypatch, capsys):
+    """It is not waited for."""
+    monkeypatch.setattr(notify, "TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")
+        assert not notify.post("HOOK", News("ended"))
+    assert re.search(r"not posted to \$HOOK: Timeout\w*\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (f"https://example.org/{SECRET}", "is a URL, which is a secret; put it into an environment variable"),
+        (f"$HOOK{SECRET}", "names no environment variable"),
+        ("2HOOK", "names no environment variable"),
+    ],
+)
+def test_a_profile_names_a_variable(tmp_path, value, why):
+    """Never the URL; a value that is wrong may be one and is not repeated."""
+    write_atomic(tmp_path / "p.yaml", f"executor: local\nnotify: {value}\n")
+    with pytest.raises(UserError, match=re.escape(f"p.yaml: notify: {why}")) as error:
+        profiles.load_profile(tmp_path / "p.yaml")
+    assert value not in str(error.value)
+    write_atomic(tmp_path / "p.yaml", "executor: local\nnotify: COMPCLIP_WEBHOOK\n")
+    assert profiles.load_profile(tmp_path / "p.yaml").notify == "COMPCLIP_WEBHOOK"
+
+
+@pytest.fixture
+def stored_run(tmp_path, monkeypatch) -> StoredRun:
+    """A run whose job left a last line, in a project in the current folder."""
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    monkeypatch.chdir(fake_store.project(tmp_path / "thesis"))
+    first_run = fake_store.runs(Path("."))[0]
+    jobs.write_inputs(first_run, "params.yaml")
+    first_run.folder.log.write_text("step 1\nerror: train: the loss is nan at step 2\n")
+    return first_run
+
+
+def test_a_failure_is_posted_once(hook, stored_run):
+    """Whoever finds the same job again says nothing; a later job of the run is news."""
+    for job in ("job 7", "job 7", "job 8"):
+        notify.post_job_failure(stored_run.folder, "HOOK", job, "a", "lost\nin space")
+    assert [body["text"].splitlines() for body in hook.bodies] == [
+        [f"[thesis] a: {job} failed", "a: lost in space"] for job in ("job 7", "job 8")
+    ]
+
+
+def test_a_post_that_failed_is_tried_by_the_next(hook, stored_run, capsys):
+    """A node without a network leaves it to whoever collects."""
+    hook.status = 503
+    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
+    hook.status = 200
+    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
+    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
+    assert (len(hook.bodies), capsys.readouterr().err.count("warning")) == (2, 1)
+
+
+def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
+    """The trainer's end with an exit code, under the name by which others know the job; the collector is silent then."""
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "41")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setattr(slurm.subprocess, "Popen", lambda *_, **__: SimpleNamespace(pid=0, poll=lambda: 2))
+    monkeypatch.setattr(slurm.signal, "signal", lambda *_: None)
+    with pytest.raises(RuntimeError, match="exit code 2"):
+        slurm.JobCommand(stored_run.key, notify="HOOK")()
+    name = stored_run.cell.name
+    assert hook.bodies[0]["failures"][0]["name"] == name
+    assert hook.bodies[0]["text"].startswith(
+        f"[thesis] {name}: job 41_3 failed\n{name}: exit code 2: error: train: the loss is nan at step 2 ("
+    )
+    record = {"kind": "slurm", "id": "41_3", "log": "", "notify": "HOOK"}
+    monkeypatch.setattr(jobs.SlurmJob, "reason", lambda self: "exit code 2")
+    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, record))
+    assert len(hook.bodies) == 1
+
+
+def test_a_requeued_job_keeps_the_variable():
+    """The next one tells as well."""
+    again = slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK").checkpoint()
+    assert again.function == slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK")
+
+
+def test_the_collector_says_what_the_job_could_not(hook, stored_run, monkeypatch):
+    """A node that failed: `dvc repro` finds it, by the variable that the job's record names."""
+    slurm._record(Path("."), stored_run.key, "42_0", "HOOK")
+    monkeypatch.setattr(cluster, "queue", lambda: SimpleNamespace(state=lambda *_: None))
+    monkeypatch.setattr(cluster, "explain_end", lambda *_: "its node failed (on node7)")
+    for _ in range(2):
+        assert "its node failed" in driver._failed_on_cluster(stored_run)
+    assert [body["text"].splitlines()[0] for body in hook.bodies] == [
+        f"[thesis] {stored_run.cell.name}: job 42_0 failed"
+    ]
+    assert hook.bodies[0]["failures"][0]["reason"].startswith(
+        "its node failed (on node7): error: train: the loss is nan"
+    )
+
+
+def test_a_launch_that_ends(hook, stored_run, monkeypatch):
+    """Each run that failed when it does, and the sum at the end."""
+    todo = fake_store.runs(Path("."))
+
+    class Ended:
+        def __init__(self, runs: list, *_: object, on_failed=None) -> None:
+            self.runs, self.on_failed = runs, on_failed
+
+        def drive(self) -> dict[str, str]:
+            self.on_failed(self.runs[0], "out of memory")
+            return {self.runs[0].cell.name: "out of memory"}
+
+    monkeypatch.setattr(launch_command, "LocalRunDriver", Ended)
+    assert launch_command._send_local(todo, "params.yaml", 1, "HOOK") == 1
+    assert [body["counts"] for body in hook.bodies] == [{"failed": 1}, {"runs": 2, "done": 1, "failed": 1}]
+    assert hook.bodies[1]["text"].startswith("[thesis] launch ended: 1 of 2 runs done\n")
+
+
+def test_a_launch_with_nothing_to_do(hook, stored_run):
+    """Is no news."""
+    assert launch_command._send_local([], "params.yaml", 1, "HOOK") == 0
+    assert hook.bodies == []
+
+
+def test_the_failures_of_real_processes(hook, stored_run, monkeypatch, tmp_path):
+    """A launch of two runs whose data cannot be read: both are told, then the sum."""
+    write_atomic(tmp_path / "p.yaml", "executor: local\njobs: 2\nnotify: HOOK\n")
+    from tests.conftest import ROOT
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert launch_command.main([str(tmp_path / "p.yaml")]) == 1
+    assert [body["counts"].get("failed") for body in hook.bodies] == [1, 1, 2]
+    assert all("exit code" in failure["reason"] for body in hook.bodies for failure in body["failures"])
+
+
+def test_a_study_that_ends(hook, stored_run):
+    """Its trials by state, failed ones with their reasons; one that gave up is told as well."""
+    trials = [{"number": 0, "state": "complete", "reason": ""}, {"number": 1, "state": "failed", "reason": "nan"}]
+    driver = SimpleNamespace(study=SimpleNamespace(name="gamma"), document=lambda: {"trials": trials})
+    sweep_command.drive_and_notify(driver, "HOOK", lambda: None)
+
+    def hopeless() -> None:
+        raise UserError("3 trials failed in a row")
+
+    with pytest.raises(UserError, match="in a row"):
+        sweep_command.drive_and_notify(driver, "HOOK", hopeless)
+    assert [body["text"] for body in hook.bodies] == [
+        f"[thesis] study gamma {how}: 1 complete, 1 failed\ngamma#1: nan" for how in ("ended", "gave up")
+    ]
+    assert hook.bodies[0]["counts"] == {"complete": 1, "failed": 1}
+
+
+def test_profiles_without_one(hook, stored_run):
+    """Nothing is posted."""
+    write_json(stored_run.folder.job, {"kind": "slurm", "id": "1", "log": ""})
+    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, {"kind": "slurm", "id": "1", "log": ""}))
+    jobs.post_failure(stored_run.folder, Profile().notify, "job 1", "lost")
+    assert launch_command._send_local([], "params.yaml", 1, Profile().notify) == 0
+    assert hook.bodies == []

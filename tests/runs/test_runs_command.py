@@ -1,0 +1,310 @@
+"""`python -m compclip runs`: what the store holds, who uses it, and what is never removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic, write_json
+from compclip.runs import __main__ as command
+from compclip.runs import inventory, jobs, lock, run_store
+from compclip.runs.run_store import StoredRun
+from tests import fake_store
+from tests.tiny_project import environment
+
+
+@pytest.fixture
+def grid(tmp_path, monkeypatch) -> list[StoredRun]:
+    """The two finished runs of a grid, the first one published, in the current folder."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    return [
+        fake_store.finish(stored_run, 36 * (i + 1), publish=i == 0)
+        for i, stored_run in enumerate(fake_store.runs(Path(".")))
+    ]
+
+
+@pytest.fixture
+def spare(grid) -> StoredRun:
+    """A finished run that no grid names."""
+    return fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], days=3)
+
+
+def run_command(capsys, *argv: str) -> str:
+    """What the command prints; it must succeed."""
+    assert command.main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def everything() -> dict[str, bytes]:
+    """All files of the store."""
+    return {str(p): p.read_bytes() for p in sorted(Path("store").rglob("*")) if p.is_file()}
+
+
+def refused(*argv: str) -> str:
+    """The line of a refusal, which touches nothing."""
+    original_files = everything()
+    with pytest.raises(UserError) as error:
+        command.main(list(argv))
+    assert everything() == original_files
+    return str(error.value)
+
+
+def test_the_list(grid, spare, capsys):
+    """A line a run: who uses it, what it took; the sum."""
+    write_json("studies/gamma/trials.json", {"trials": [{"number": 3, "run_key": grid[1].key}], "reference": None})
+    *rows, _, total = run_command(capsys).splitlines()
+    lines = {row.split()[0]: row for row in rows[1:]}
+    assert list(lines) == sorted(stored_run.key for stored_run in (*grid, spare))
+    assert lines[grid[0].key].endswith("finished  fsc_clip.v0-tiny-scenes-0")
+    assert lines[grid[1].key].endswith("finished  fsc_clip.v0-tiny-scenes-1, gamma#3")
+    assert lines[grid[1].key].split()[3:5] == ["0.02", "0m"]
+    assert lines[spare.key].endswith("3d   finished  (made for fsc_clip.v0-tiny-scenes-0)")
+    assert total.startswith("3 runs, ") and total.endswith("KiB, 0.04 GPU-hours; 1 used by nobody")
+    assert run_command(capsys, "list").splitlines()[-1] == total
+
+
+def test_sizes_count_a_file_once(grid):
+    """Hard links within a run and between runs; what has another name is not given back."""
+    first, second = (inventory.inspect_run(stored_run.folder) for stored_run in grid)
+    own_bytes = sum(p.stat().st_blocks * 512 for p in grid[1].folder.path.rglob("*") if p.is_file())
+    assert second.size == inventory.count_freed_bytes([second]) == own_bytes
+    os.link(grid[1].folder.final.weights, grid[1].folder.path / "again")
+    assert inventory.inspect_run(grid[1].folder).size == own_bytes
+    weights = grid[0].folder.final.weights
+    assert weights.stat().st_nlink == 2, "published by a link"
+    assert inventory.count_freed_bytes([first]) <= first.size - weights.stat().st_blocks * 512
+    os.link(weights, grid[1].folder.path / "other")
+    both = [inventory.inspect_run(stored_run.folder) for stored_run in grid]
+    assert inventory.count_bytes(both) == first.size + own_bytes
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (2048, "2 KiB"), (1.5 * 2**20, "1.5 MiB"), (50 * 2**30, "50 GiB")]
+)
+def test_sizes_as_said(size, text):
+    """Three digits at most."""
+    assert command.format_bytes(size) == text
+
+
+def test_states(grid, spare):
+    """running by a lock, stopped with a checkpoint, empty."""
+    with lock.hold(spare.folder):
+        assert inventory.inspect_run(spare.folder).state == jobs.RUNNING
+    shutil.rmtree(spare.folder.final.path)
+    assert inventory.inspect_run(spare.folder).state == inventory.EMPTY
+    write_atomic(spare.folder.path / "step_00000002.safetensors", b"")
+    assert inventory.inspect_run(spare.folder).state == inventory.STOPPED
+
+
+def test_what_is_not_used_goes(grid, spare, capsys):
+    """gc lists it first and touches nothing; then the same goes, and nothing else."""
+    original_files = everything()
+    dry_output = run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    assert everything() == original_files
+    assert f"would remove {spare.key}" in dry_output and dry_output.count("would remove") == 1
+    removal_output = run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert removal_output == dry_output.replace("would remove", "removed")
+    assert sorted(p.name for p in Path("store").iterdir()) == sorted(stored_run.key for stored_run in grid)
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+
+
+def test_a_grid_that_is_named_keeps_its_runs(grid, spare, capsys):
+    """By the keys that it has now; params.yaml's own stay without being named."""
+    write_atomic("other.yaml", Path("params.yaml").read_text().replace("batch_size: 8", "batch_size: 8, lr: 0.5"))
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "other.yaml")
+    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [1]"))
+    out = run_command(capsys, "gc", "--keep-grids", "other.yaml")
+    assert f"removed {grid[0].key}" in out and spare.folder.finished and grid[1].folder.finished
+
+
+@pytest.mark.parametrize("where", ["trials", "reference", "storage"])
+def test_a_study_keeps_its_runs(grid, spare, capsys, where):
+    """Its trials, the pretrained model it compares with, and trials that only its storage knows yet."""
+    document = {"trials": [], "reference": None}
+    if where == "trials":
+        document["trials"].append({"number": 0, "run_key": spare.key})
+    elif where == "reference":
+        document["reference"] = {"run_key": spare.key}
+    else:
+        _storage(Path(".work/studies/gamma.db"), spare.key)
+    write_json("studies/gamma/trials.json", document)
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert "used by gamma" in refused("remove", spare.key)
+
+
+def _storage(path: Path, key: str) -> None:
+    """A study with one running trial, as the sweep's driver stores it."""
+    import optuna
+
+    path.parent.mkdir(parents=True)
+    study = optuna.create_study(storage=f"sqlite:///{path}", study_name="gamma")
+    study.ask().set_user_attr("run_key", key)
+
+
+def test_a_storage_that_is_none(grid):
+    """What cannot be judged stops the command."""
+    write_atomic(".work/studies/x.db", "no database")
+    assert "x.db: not a study's storage" in refused("gc", "--keep-grids", "params.yaml")
+
+
+def test_mlflow_keeps_its_runs(grid, spare, capsys):
+    """By the run that is published under the cell's name; where none is, every run of that name stays."""
+    write_json("mlflow/synced.json", {grid[0].cell.name: "a hash", "fsc_clip.v0-tiny-scenes-7": "another"})
+    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [1]"))
+    assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert grid[0].folder.finished
+    shutil.rmtree("runs")
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert f"MLflow: {grid[0].cell.name}" in refused("remove", grid[0].key)
+
+
+def test_a_kept_run_stays(grid, spare, capsys):
+    """Until the mark is taken away."""
+    run_command(capsys, "keep", spare.key)
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert "marked by `runs keep`" in refused("remove", spare.key)
+    assert "finished  kept" in run_command(capsys)
+    run_command(capsys, "keep", "--undo", spare.key)
+    assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+
+
+def test_remove_refuses_what_is_used(grid, spare, capsys):
+    """A grid of experiments/grids too; --force takes it all the same, and the published files stay."""
+    write_atomic(
+        "experiments/grids/lr.yaml", Path("params.yaml").read_text().replace("batch_size: 8", "batch_size: 8, lr: 0.5")
+    )
+    assert "used by lr: fsc_clip.v0-tiny-scenes-0; give --force" in refused("remove", spare.key)
+    assert "used by fsc_clip.v0-tiny-scenes-1" in refused("remove", grid[1].key, spare.key)
+    weights = grid[0].published.trained.weights.read_bytes()
+    assert "would remove" in run_command(capsys, "remove", "--force", "--dry-run", grid[0].key)
+    assert grid[0].folder.finished
+    run_command(capsys, "remove", "--force", grid[0].key)
+    assert not grid[0].folder.path.exists()
+    assert grid[0].published.trained.weights.read_bytes() == weights
+    assert grid[0].finished, "taken back from the published files"
+
+
+def test_a_live_run_is_never_removed(grid, spare, capsys):
+    """By its lock or by its job, with --force as well."""
+    with lock.hold(spare.folder):
+        assert f"process {os.getpid()} works on it" in refused("remove", "--force", spare.key)
+        assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    record = {"kind": "local", "module": jobs.TRAINS, "host": os.uname().nodename, "pid": os.getpid()}
+    write_json(spare.folder.job, {**record, "started": jobs.read_start_time(os.getpid())})
+    assert f"process {os.getpid()} is running" in refused("remove", "--force", spare.key)
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+
+
+def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
+    """Between the list and the removal: it is named, the exit code says so."""
+    entries = [inventory.inspect_run(spare.folder)]
+    with lock.hold(spare.folder):
+        assert command._remove_entries(entries, dry=False) == 2
+    assert f"error: {spare.key}: process {os.getpid()} works on it" in capsys.readouterr().err
+    assert spare.folder.finished
+
+
+@pytest.mark.parametrize("argv", [["keep"], ["remove"], ["remove", "--force"]])
+def test_misspelt_keys(grid, argv):
+    """Close matches; or where the keys are listed."""
+    wrong = grid[0].key[:-1] + ("0" if grid[0].key[-1] != "0" else "1")
+    assert f"unknown run '{wrong}'; did you mean {grid[0].key}" in refused(*argv, wrong)
+    assert "`python -m compclip runs` lists them" in refused(*argv, "zzz")
+    assert "unknown run '..'" in refused(*argv, "..")
+
+
+def test_exit_codes(grid):
+    """2 and one line for a mistake, as every command."""
+    for argv in (["remove", "zzz"], ["gc", "--keep-grids", "none.yaml"]):
+        process = subprocess.run(
+            [sys.executable, "-m", "compclip", "runs", *argv], capture_output=True, text=True, env=environment()
+        )
+        assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1), process.stderr
+
+
+@pytest.mark.parametrize("gone", ["data/scenes/manifest.json", "models/tiny"])
+def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsys, gone):
+    """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
+    shutil.move(gone, "aside")
+    known_free = fake_store.finish(grid[0])
+    assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
+    out, err = capsys.readouterr()
+    assert "params.yaml: 2 cells not judged (" in err and "what may be theirs stays" in err
+    assert f"removed {spare.key}" in out and out.count("removed") == 1
+    assert known_free.folder.finished and grid[1].folder.finished
+    assert "perhaps fsc_clip.v0-tiny-scenes-0" in refused("remove", grid[0].key)
+
+
+def test_an_unfinished_run_that_says_nothing_may_be_a_cell_s(grid, spare):
+    """As long as one cell cannot be judged."""
+    shutil.rmtree(spare.folder.final.path)
+    shutil.rmtree("models/tiny")
+    assert "perhaps a cell whose data is not here" in refused("remove", spare.key)
+
+
+@pytest.fixture
+def team(grid, spare, tmp_path, monkeypatch) -> StoredRun:
+    """A finished run of this project alone, in a store that COMPCLIP_STORE names."""
+    monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
+    own_run = fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0])
+    _lived_in(own_run, Path.cwd())
+    return own_run
+
+
+def _lived_in(stored_run: StoredRun, project: Path) -> None:
+    path = stored_run.folder.lives / "a.json"
+    write_json(path, {**json.loads(path.read_text()), "project": str(project)})
+
+
+def test_gc_of_a_shared_store_takes_its_own_alone(team, capsys):
+    """A run that another project worked on stays, unless --shared."""
+    assert "would remove" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    _lived_in(team, Path("/elsewhere"))
+    assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
+    out, err = capsys.readouterr()
+    assert "0 runs" in out and "1 runs" in err and "--shared removes them" in err
+    assert f"removed {team.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--shared")
+
+
+def test_a_shared_run_that_another_project_published_stays(team, tmp_path, capsys):
+    """Whoever publishes a run of a shared store leaves a note there."""
+    foreign_run = fake_store.runs(fake_store.project(tmp_path / "other"), "params.yaml", "train.lr=0.5")[0]
+    assert foreign_run.folder.path == team.folder.path
+    foreign_run.publish()
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert team.folder.finished
+
+
+def test_a_shared_run_of_nobody_stays(team, capsys):
+    """A process that did not say whose it was."""
+    shutil.rmtree(team.folder.lives)
+    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+
+
+def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
+    """The run is out of the store at once; its files go with the next gc."""
+    aside = Path("store") / f".removed-{spare.key}.1"
+    os.rename(spare.folder.path, aside)
+    assert spare.key not in run_command(capsys)
+    run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    assert aside.exists()
+    run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert not aside.exists()
+
+
+def test_a_storage_is_read_while_a_study_runs(grid, spare):
+    """Another process's open transaction is no obstacle."""
+    _storage(Path(".work/studies/gamma.db"), spare.key)
+    with closing(sqlite3.connect(".work/studies/gamma.db")) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        assert "used by gamma#0" in refused("remove", spare.key)

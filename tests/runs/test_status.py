@@ -1,0 +1,171 @@
+"""`python -m compclip status`: one row a run, whatever became of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compclip.base.files import write_json
+from compclip.launch import results_job as launch_job
+from compclip.runs import device_time, jobs, lock, progress, run_store, status, text_table
+from compclip.train import __main__ as train_command
+from compclip.train import loop
+from tests.tiny_project import at, cell, wait_for
+
+
+def rows() -> dict[str, status.StatusRow]:
+    """All rows by name."""
+    return {listed_run.name: status.make_row(listed_run) for listed_run in status.list_runs("params.yaml")[0]}
+
+
+def test_a_run_from_nothing_to_published(here):
+    """stale, running with its progress and process, stopped or failed, done, published."""
+    name, stored_run = cell("fsc_clip"), at(cell("fsc_clip"))
+    assert {r.state for r in rows().values()} == {"stale"}
+    job = jobs.Local("tests.held_job").submit(stored_run, "params.yaml")
+    wait_for(lambda: Path("held").exists())
+    row = rows()[name]
+    assert (row.state, row.progress.step, row.progress.steps, row.job) == ("running", 3, 10, job.label())
+    job.child.kill()
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert rows()[name].state == "failed"
+    assert "job.log" in rows()[name].error
+    jobs.forget_job(stored_run.folder)
+    assert rows()[name].state == "stopped"
+    assert launch_job.main([stored_run.key]) == 0
+    assert rows()[name].state == "done"
+    train_command.main(["--cell", name])
+    assert rows()[name].state == "published"
+    page = status.format_page("params.yaml", 200)
+    assert "10/10" in page and "3 runs: 2 stale, 1 published" in page
+    assert f"{device_time.sum_device_seconds(stored_run.folder) / 3600:.2f} GPU-hours" in page
+
+
+def test_a_run_that_dvc_trains_is_shown(here):
+    """No job, but someone holds the run key."""
+    stored_run = at(cell("finetune"))
+    with lock.hold(stored_run.folder):
+        row = rows()[cell("finetune")]
+    assert (row.state, row.job.startswith("process ")) == ("running", True)
+    assert rows()[cell("finetune")].state == "stale"
+
+
+def test_missing_inputs_are_an_error_of_the_row(here):
+    """The table is there all the same."""
+    shutil.rmtree("models")
+    assert "dvc repro backbone" in rows()[cell("finetune")].error
+    assert status.main([]) == 0
+
+
+def test_trials_of_sweeps_and_older_folders(here):
+    """A trial is called by its study and number; a folder of earlier code is only counted."""
+    stored_run = at(cell("finetune"), *["train.lr=2e-3"])
+    with lock.hold(stored_run.folder):
+        pass
+    jobs.write_inputs(stored_run, "params.yaml")
+    listed_runs, older = status.list_runs("params.yaml")
+    assert (len(listed_runs), older) == (3, 1)
+    trial = {"number": 4, "run_key": stored_run.key, "reason": "it failed", "state": "failed"}
+    write_json("studies/gamma/trials.json", {"trials": [trial, {"number": 5, "run_key": None, "reason": ""}]})
+    listed_runs, older = status.list_runs("params.yaml")
+    assert (len(listed_runs), older) == (4, 0)
+    row = status.make_row(listed_runs[-1])
+    assert (row.name, row.state, row.progress, row.job, row.error) == (
+        "gamma#4",
+        "stale",
+        None,
+        "",
+        "it failed",
+    )
+
+
+def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
+    """By the name that it was sent with, or by its key where nobody sent it."""
+    named_run, unnamed_folder = at(cell("finetune"), "train.lr=2e-3"), run_store.find_folder("0123456789abcdef")
+    jobs.write_inputs(named_run, "params.yaml")
+    with lock.hold(named_run.folder), lock.hold(unnamed_folder):
+        listed_runs, older = status.list_runs("params.yaml")
+        live_rows = [status.make_row(listed_run) for listed_run in listed_runs[3:]]
+    assert older == 0
+    assert {(row.name, row.state) for row in live_rows} == {
+        (cell("finetune"), "running"),
+        (unnamed_folder.key, "running"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "per_epoch"),
+    [
+        ("train.epochs=2", 5),
+        ("train.epochs=1.25", 5),
+        ("train.epochs=0.3", 7),
+        ("train.epochs=0.001", 3),
+        ("train.max_steps=4", 9),
+    ],
+)
+def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
+    """The total is worked out from a logged line as train works it out from its data."""
+    override = [settings] if "max_steps" in settings else [settings, "train.max_steps=0"]
+    cfg = at(cell("finetune"), *override)
+    log = tmp_path / "metrics.jsonl"
+    log.write_text(
+        '{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch)
+    )
+    run_progress = progress.read_progress(log, cfg.resolved["train"])
+    assert (run_progress.step, run_progress.steps) == (3, loop.total_steps(cfg.run.train, per_epoch))
+
+
+def test_the_table():
+    """Aligned; empty columns left out; cut at the terminal's width."""
+    finished = progress.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
+    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
+    text = status.format_table(
+        [status.StatusRow("a", "done", finished), status.StatusRow("bcd", "running", going, "job 5_1")], 200
+    )
+    assert text.splitlines() == [
+        "run  state    step   loss    samples/s  left   job",
+        "a    done     10/10  1.5000",
+        "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
+    ]
+    assert max(map(len, status.format_table([status.StatusRow("a" * 50, "done")], 20).splitlines())) == 20
+    assert [text_table.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
+
+
+def test_a_trained_run_is_being_scored(here_finished):
+    """Someone holds the key of a run whose training is finished."""
+    with lock.hold(at(cell("pretrained")).folder):
+        assert rows()[cell("pretrained")].state == "scoring"
+
+
+def test_a_short_window():
+    """What lives or failed is shown, in the grid's order; the page says how many rows are not."""
+    states = ("done", "stale", "failed", "published", "running", "pending")
+    all_rows = [status.StatusRow(state[0], state) for state in states]
+    assert [r.state for r in status.select_rows(all_rows, 3)] == ["failed", "running", "pending"]
+    assert status.select_rows(all_rows, 6) == all_rows
+    assert [r.state for r in status.select_rows(all_rows, 0)] == ["running"]
+
+
+def test_a_params_file_that_is_being_edited(here, monkeypatch):
+    """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
+    monkeypatch.setenv("LINES", "7")
+    assert "3 runs: 3 stale (1 not shown: the window is short)" in status._format_screen("params.yaml")
+    Path("params.yaml").write_text("grid: {methods: [")
+    assert status._format_screen("params.yaml").startswith("error: params.yaml")
+
+
+def test_watch_shows_it_again(here, monkeypatch, capsys):
+    """Until Ctrl-C, which is no error."""
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", wait)
+    assert status.main(["--watch"]) == 0
+    assert waits == [status.REFRESH_S] * 2
+    assert capsys.readouterr().out.count("3 runs: 3 stale") == 2

@@ -1,0 +1,176 @@
+"""Pretraining of the world's model: its rate, its batches, its texts, and that a stopped one loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config.sections import Pretrain
+from compclip.model import backbone, towers
+from compclip.scenes.world_words import EVERY_COLOUR, EVERY_SYMBOL
+from compclip.train import pretrain
+from tests.tiny_project import PARAMS, TINY
+
+FEW = Pretrain(
+    steps=20, batch_size=6, warmup_steps=4, cooldown=0.5, save_every_steps=10, unbound_steps=8, unbound_lr=1e-3
+)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A folder with the architecture of a tiny model, and how to make the model."""
+    write_json(tmp_path / "tiny.json", TINY)
+    monkeypatch.chdir(tmp_path)
+    return lambda: backbone.create("tiny.json", "", 0)
+
+
+def test_rate_rises_stays_and_falls_twice():
+    """By hand: 4 steps up, then the whole rate, and from half of 20 steps a line down to nothing; the same for 8."""
+    rates = [pretrain.learning_rate(FEW, step) / FEW.lr for step in range(FEW.steps)]
+    assert rates == pytest.approx([0.25, 0.5, 0.75, *[1.0] * 7, *(i / 10 for i in range(10, 0, -1))])
+    again = [pretrain.learning_rate(FEW, step) / FEW.unbound_lr for step in range(20, 28)]
+    assert again == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 0.75, 0.5, 0.25])
+    assert pretrain.learning_rate(replace(FEW, warmup_steps=0), 0) == FEW.lr
+
+
+def test_a_batch_is_a_function_of_seed_and_step():
+    """The same again, others with another seed or step."""
+    pictures, texts = pretrain.draw_batch(FEW, 0, 3)
+    again, same = pretrain.draw_batch(FEW, 0, 3)
+    assert texts == same
+    assert all((a == b).all() for a, b in zip(pictures, again, strict=True))
+    assert texts not in (pretrain.draw_batch(FEW, 0, 4)[1], pretrain.draw_batch(FEW, 1, 3)[1])
+
+
+def test_the_last_steps_bind_nothing():
+    """Where other texts put colours before their symbols, those behind `steps` list both in any order: a few, by chance."""
+    telling = replace(FEW, batch_size=400, paired=1.0, siblings=0.5, noise=0.0, collages=0.0, things=[0, 1, 0, 0])
+    shares = [np.mean([_binds(text) for text in pretrain.draw_batch(telling, 0, step)[1]]) for step in (19, 20, 27)]
+    assert shares[0] > 0.6 and max(shares[1:]) < 0.15
+
+
+def _binds(text: str) -> bool:
+    """Whether a text puts a colour before a symbol's name."""
+    colours, symbols = ("|".join(_words(names)) for names in (EVERY_COLOUR, EVERY_SYMBOL))
+    return re.search(rf"\b({colours}) ({symbols})\b", text) is not None
+
+
+def _words(told: dict) -> list[str]:
+    return [word for name, (_, others) in told.items() for word in (name, *others)]
+
+
+def test_texts_by_length_are_the_texts_in_order(tiny):
+    """Each row is what the tower gives for the text alone."""
+    model = tiny()
+    texts = ["a " * n + "red star" for n in (9, 1, 30, 4, 1, 17, 2)]
+    with torch.no_grad():
+        together_BD = pretrain._embed_texts(model, texts)
+        alone_BD = torch.cat([towers.encode_texts(model.clip, model.tokenize([text]))[0] for text in texts])
+    torch.testing.assert_close(together_BD, alone_BD, rtol=0, atol=1e-6)
+
+
+class Stopped(Exception):
+    """What ends a training from outside."""
+
+
+@pytest.mark.parametrize(("last", "start"), [(15, 10), (24, 20)])
+def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, start):
+    """Stopped and started again, it goes on from its last save; weights and losses are those of one in a piece."""
+    whole, halves = tiny(), tiny()
+    pretrain.train(whole, FEW, 0, Path("whole.fp16.safetensors"))
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "draw_batch", _until(last, pretrain.draw_batch))
+        with pytest.raises(Stopped):
+            pretrain.train(halves, FEW, 0, Path("halves.fp16.safetensors"))
+    steps = []
+    monkeypatch.setattr(
+        pretrain,
+        "draw_batch",
+        lambda cfg, seed, step, make=pretrain.draw_batch: steps.append(step) or make(cfg, seed, step),
+    )
+    fresh = tiny()
+    pretrain.train(fresh, FEW, 0, Path("halves.fp16.safetensors"))
+    assert steps == list(range(start, 28))
+    for (name, a), b in zip(whole.clip.state_dict().items(), fresh.clip.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert _losses("whole") == _losses("halves")
+
+
+def test_what_binds_nothing_goes_on_from_the_weights_file_alone(tiny, monkeypatch):
+    """The first part's weights in half precision, as a state without moments, end with the whole training's bits."""
+    whole, first, second = tiny(), tiny(), tiny()
+    pretrain.train(whole, FEW, 0, Path("whole.fp16.safetensors"))
+    pretrain.train(first, replace(FEW, unbound_steps=0), 0, Path("first.fp16.safetensors"))
+    pretrain.write_half_weights(first, Path("first.fp16.safetensors"))
+    halves = {name: value.float() for name, value in load_file("first.fp16.safetensors").items()}
+    held = {"numbers": pretrain._settings_text(FEW, 0), "step": 20, "lines": [], "model": halves}
+    torch.save({**held, "adamw": pretrain._build_optimiser(second, FEW).state_dict()}, "second.fp16.state.pt")
+    pretrain.train(second, FEW, 0, Path("second.fp16.safetensors"))
+    for (name, a), b in zip(whole.clip.state_dict().items(), second.clip.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def _until(last: int, make):
+    def batch(cfg, seed, step):
+        if step == last:
+            raise Stopped
+        return make(cfg, seed, step)
+
+    return batch
+
+
+def _losses(name: str) -> list[tuple[int, float]]:
+    rows = map(json.loads, Path(f"{name}.fp16.log.jsonl").read_text().splitlines())
+    return [(row["step"], row["loss"]) for row in rows]
+
+
+def test_a_state_of_other_numbers_is_refused(tiny):
+    """Neither another seed nor another rate goes on from it; another number of threads does."""
+    pretrain.train(tiny(), FEW, 0, Path("a.fp16.safetensors"))
+    for cfg, seed in ((FEW, 1), (replace(FEW, lr=1e-4), 0)):
+        with pytest.raises(UserError, match="a.fp16.state.pt: is of a training with other numbers; remove it"):
+            pretrain.train(tiny(), cfg, seed, Path("a.fp16.safetensors"))
+    pretrain.train(tiny(), replace(FEW, threads=2), 0, Path("a.fp16.safetensors"))
+
+
+def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
+    """Half-precision weights that the model loads, a line every ten steps, and nothing to go on from."""
+    params = PARAMS.replace("STEPS", "2").replace(
+        "{model: tiny.json}", "{model: tiny.json, weights: w.fp16.safetensors}"
+    )
+    numbers = "{steps: 6, batch_size: 4, warmup_steps: 2, save_every_steps: 5, unbound_steps: 4}"
+    Path("params.yaml").write_text(params.replace("processes: 1}", f"processes: 1, pretrain: {numbers}}}"))
+    assert pretrain.main(["--backbone", "tiny"]) == 0
+    assert "w.fp16.safetensors: written" in capsys.readouterr().out
+    held = load_file("w.fp16.safetensors")
+    assert {v.dtype for v in held.values()} == {torch.float16}
+    assert set(held) == set(tiny().clip.state_dict())
+    assert [step for step, _ in _losses("w")] == [10]
+    assert sorted(p.name for p in Path().glob("w.*")) == ["w.fp16.log.jsonl", "w.fp16.safetensors"]
+
+
+def test_somebody_s_weights_are_not_replaced(tiny):
+    """A backbone whose weights are a tag or another file is refused before a step."""
+    Path("params.yaml").write_text(
+        PARAMS.replace("STEPS", "2").replace("tiny.json}", "tiny.json, weights: mine.safetensors}")
+    )
+    with pytest.raises(UserError, match="backbones.tiny.weights='mine.safetensors': are somebody's"):
+        pretrain.main(["--backbone", "tiny"])
+
+
+def test_pixels_by_hand(tiny):
+    """A white and a black picture, by the model's own mean and deviation."""
+    model = tiny()
+    white, black = (np.full((64, 64, 3), value, np.uint8) for value in (255, 0))
+    got_B3HW = pretrain.pixels([white, black], model)
+    mean, std = (torch.tensor(model.preprocess_cfg[k]) for k in ("mean", "std"))
+    torch.testing.assert_close(got_B3HW[:, :, 5, 7], torch.stack([(1 - mean) / std, -mean / std]))

@@ -1,0 +1,194 @@
+"""Sweeps: a restart repeats and loses nothing, the same seed gives the same trials; failures, conditions, objectives.
+
+Runs are a formula here (tests/driven_sweep.py); those of test_sweep_runs.py train.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import optuna
+import pytest
+
+from compclip.base import plugins
+from compclip.base.errors import UserError
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import study_driver as sweep_driver
+from compclip.sweep.study_driver import open_study
+from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
+
+IMPORTANCE = sweep_driver.compute_importance
+
+
+@pytest.mark.parametrize("sampler", plugins.list_plugins(plugins.SAMPLERS))
+def test_a_restart_gives_the_same_trials(folder, sampler):
+    """10 trials in one go equal 10 trials of four drivers; the first are the paper's."""
+    driver(sampler=sampler, startup_trials=4).drive(10)
+    once = trials()
+    forget()
+    for target in (1, 2, 7, 10):
+        driver(sampler=sampler, startup_trials=4).drive(target)
+    assert drawn(trials()) == drawn(once) and len(once) == 10
+    assert once[0]["paper"] and not any(t["paper"] for t in once[1:])
+    if sampler != "nsga2":  # a child may equal its parent
+        assert len({json.dumps(t["params"]) for t in once}) == 10
+
+
+def test_another_seed_gives_other_trials(folder):
+    """The seed is what they depend on."""
+    drawn_params = []
+    for seed in (0, 1):
+        driver(seed=seed).drive(4)
+        drawn_params.append([t["params"] for t in trials()])
+        forget()
+    assert drawn_params[0][0] == drawn_params[1][0] and not any(p in drawn_params[1] for p in drawn_params[0][1:])
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "tpe_joint"])
+def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
+    """The trial is finished with the values it would have had; nothing was submitted without its key in the storage."""
+    driver(sampler=sampler, startup_trials=2).drive(6)
+    once = trials()
+    forget()
+    driver(sampler=sampler, startup_trials=2).drive(5)
+    dying = driver(sampler=sampler, startup_trials=2)
+    trial = dying.opened.ask()
+    trial.suggest_float("gamma", 0, 5)
+    jobs = Here()
+    driver(jobs, sampler=sampler, startup_trials=2).drive(6)
+    assert drawn(trials()) == drawn(once) and len(jobs.sent) == 1
+
+
+def learned(name, objectives, when=False):
+    """25 trials of one sampler: their values, and which of them the last draws together."""
+    make = plugins.load_plugin(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5)
+    optuna_study = optuna.create_study(directions=["maximize"] * objectives, sampler=make)
+    for _ in range(25):
+        trial = optuna_study.ask()
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        total = trial.suggest_float("x", 0, 1)
+        total += trial.suggest_float("y", 0, 1) if kind == "a" or not when else 0.0
+        optuna_study.tell(trial, [total] * objectives)
+    return [t.params for t in optuna_study.trials], set(trial.relative_params)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "when", "tpe", "tpe_joint"),
+    [
+        (1, False, {"kind", "x", "y"}, {"kind", "x", "y"}),
+        (1, True, {"kind", "x"}, {"kind", "x", "y"}),
+        (2, False, set(), {"kind", "x", "y"}),
+        (2, True, set(), {"kind", "x", "y"}),
+    ],
+)
+def test_what_tpe_and_tpe_joint_draw_together(objectives, when, tpe, tpe_joint):
+    """As their docstrings say; equal draws only with one objective and no conditional parameter."""
+    plain, joint = (learned(name, objectives, when) for name in ("tpe", "tpe_joint"))
+    assert (plain[1], joint[1]) == (tpe, tpe_joint)
+    assert (plain[0] == joint[0]) == (objectives == 1 and not when)
+
+
+@pytest.mark.parametrize("name", ["tpe", "tpe_joint"])
+def test_running_trials_are_counted(name):
+    """The next draw is another where trials run, though the sampler has drawn nothing since."""
+    unit = {"x": optuna.distributions.FloatDistribution(0, 1)}
+
+    def draw(running):
+        optuna_study = optuna.create_study(
+            sampler=plugins.load_plugin(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5)
+        )
+        for i in range(20):
+            optuna_study.add_trial(
+                optuna.trial.create_trial(params={"x": i / 20}, distributions=unit, value=abs(i / 20 - 0.5))
+            )
+        for i in range(running):
+            state = optuna.trial.TrialState.RUNNING
+            optuna_study.add_trial(
+                optuna.trial.create_trial(params={"x": 0.5 + i / 100}, distributions=unit, state=state)
+            )
+        return optuna_study.ask(unit).params["x"]
+
+    assert draw(0) == draw(0) != draw(5)
+
+
+def test_conditional_values_are_drawn_only_then(folder):
+    """lambda_local belongs to minmax."""
+    driver(sampler="random").drive(20)
+    assert {t["params"]["attention"] for t in trials()} == {"minmax", "softmax"}
+    assert all(("lambda_local" in t["params"]) == (t["params"]["attention"] == "minmax") for t in trials())
+
+
+def test_finished_runs_are_shared(folder):
+    """The pretrained model is scored once; a run key with results is not submitted again."""
+    first, second = Here(), Here()
+    driver(first).drive(3)
+    shutil.rmtree(".work/studies")
+    driver(second).drive(4)
+    assert len(first.sent) == 4 and len(second.sent) == 1
+    assert json.loads(Path("studies/s/trials.json").read_text())["reference"]["values"] == [0.5]
+
+
+def test_a_study_that_only_fails_stops_and_can_be_tried_again(folder):
+    """Three at the start are enough; with the cause gone, --retry-failed brings the budget's number of finished ones."""
+    with pytest.raises(UserError, match="study s: 3 trials failed in a row, the last: no space left; remove the cause"):
+        driver(Here(failures=99)).drive(8)
+    assert states() == ["failed"] * 3
+    assert {t["reason"] for t in trials()} == {"no space left"}
+    again = driver()
+    assert again.retry_failed() == 3 and again.retry_failed() == 0
+    again.drive(8)
+    assert Counter(states()) == {"complete": 8, "failed": 3}
+    failed = {t["number"]: t["params"] for t in trials() if t["state"] == "failed"}
+    assert {t["retry_of"]: t["params"] for t in trials() if t["retry_of"] is not None} == failed
+
+
+def test_failed_trials_count_and_the_study_goes_on(folder):
+    """Once a trial has come through, it takes ten in a row to stop."""
+    driver().drive(1)
+    driver(Here(failures=9)).drive(12)
+    assert states() == ["complete"] + ["failed"] * 9 + ["complete"] * 2
+    with pytest.raises(UserError, match="10 trials failed in a row"):
+        driver(Here(failures=99)).drive(30)
+    assert states()[12:] == ["failed"] * 10
+
+
+def test_impossible_values_fail_alone(folder):
+    """A method that refuses its values is a failed trial with the method's own words."""
+    space = {"space": {"epsilon": {"float": [0.0, 1.5]}}, "paper": [{"epsilon": 1.25}, {"epsilon": 0.5}]}
+    driver(**space).drive(2)
+    assert [t["state"] for t in trials()] == ["failed", "complete"]
+    assert "epsilon=1.25: must be >= 0 and < 1" in trials()[0]["reason"]
+
+
+def test_a_wrong_column_stops_before_training(folder):
+    """The pretrained model's results show it."""
+    jobs = Here()
+    with pytest.raises(UserError, match="unknown metric 'swop'; did you mean 'swap'"):
+        driver(jobs, objectives=["sugarcrepe/swop"]).drive(4)
+    assert len(jobs.sent) == 1
+
+
+def test_a_changed_study_is_refused(folder):
+    """Other trials would not compare; only the number of trials may change."""
+    driver().drive(2)
+    driver(trials=30).drive(3)
+    with pytest.raises(UserError, match="study s: seed, sampler changed since it was begun"):
+        driver(seed=5, sampler="random")
+    with pytest.raises(UserError, match="the code, the data or the fixed parameters have changed"):
+        open_study(study(), sweep_command.storage_url("", "s", Path(".")), "other")
+
+
+def test_two_objectives(folder, monkeypatch):
+    """The front holds what nothing beats, the choice is on it, and NSGA-II and TPE both run."""
+    two = ["sugarcrepe/swap", "retrieval/i2t"]
+    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(11)
+    monkeypatch.setattr(sweep_driver, "compute_importance", IMPORTANCE)
+    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(12)
+    document = json.loads(Path("studies/s/trials.json").read_text())
+    assert document["best"] in document["front"] and set(document["importance"]) == set(two)
+    storage = optuna.storages.RDBStorage("sqlite:///.work/studies/s.db")
+    native = {t.number for t in optuna.load_study(study_name="s", storage=storage).best_trials}
+    assert set(document["front"]) == native

@@ -1,0 +1,149 @@
+"""Sweeps as processes: killed drivers lose and repeat nothing, one driver at a time, a database of several machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from compclip.config import switch
+from compclip.launch import slurm
+from compclip.launch.profiles import Profile
+from compclip.sweep import study_results
+from tests.conftest import ROOT
+from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
+
+DEADLINE_S = 120
+
+
+def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch):
+    """A note of jobs in the making is left alone while its writer lives; a dead one's jobs are found in the queue."""
+    cluster = slurm.Slurm(Profile(), tmp_path)
+    monkeypatch.setattr(slurm, "_list_ids", lambda name: ["7_0", "7_1"])
+    with pytest.raises(KeyboardInterrupt), slurm._note_keys(tmp_path / ".work" / "slurm", ["a", "b"]):
+        assert cluster.recover() == 0
+        raise KeyboardInterrupt
+    assert cluster.recover() == 2
+    assert json.loads((tmp_path / "store/b/job.json").read_text())["id"] == "7_1"
+    assert cluster.recover() == 0
+
+
+def start(*args: str, cwd: Path) -> subprocess.Popen:
+    """The command with fake jobs, as a process."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, str(ROOT / "tests/fake_sweep.py"), "--study", "s", *args], cwd=cwd, env=env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def wait_for(process: subprocess.Popen, enough) -> None:
+    """Until `enough()`, at most two minutes."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not enough():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def finished(cwd: Path) -> int:
+    """Results that are there, the pretrained model's too."""
+    return len(list(cwd.glob("store/*/scored.json")))
+
+
+def test_a_driver_killed_three_times(folder):
+    """24 trials on two workers: 24 finished, none repeated, none lost; each run started once."""
+    for enough in (4, 10, 18):
+        process = start("-j", "2", cwd=folder)
+        wait_for(process, lambda: finished(folder) >= enough)  # noqa: B023
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    out, err = start("-j", "2", cwd=folder).communicate(timeout=DEADLINE_S)
+    assert "24 complete" in out, err
+    assert [t["number"] for t in trials()] == list(range(24))
+    assert {t["state"] for t in trials()} == {"complete"}
+    assert len({json.dumps(t["params"]) for t in trials()}) == 24
+    starts = Counter((folder / "starts.txt").read_text().split())
+    assert len(starts) == 25 and set(starts.values()) == {1}
+    switch.use_grid("studies/s/best.yaml", force=True)
+
+
+def test_a_second_driver_is_told(folder):
+    """One line, exit code 2, nothing touched."""
+    with study_results.lock_study("s", folder):
+        process = start(cwd=folder)
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 2
+    assert err.strip() == (f"error: study s: process {os.getpid()} drives it already; wait for it, or stop it and "
+                           "start again")  # fmt: skip
+    assert not (folder / ".work/studies/s.db").exists()
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """The address of a fresh PostgreSQL server on a socket of its own, or a skip that says what lacks."""
+    initdb_paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not initdb_paths or shutil.which("runuser") is None:
+        pytest.skip("no PostgreSQL server; apt-get install postgresql to run this test")
+    pytest.importorskip("psycopg", reason="no psycopg; pip install 'psycopg[binary]' to run this test")
+    if os.geteuid() != 0:
+        pytest.skip("PostgreSQL is started as the user postgres, which needs root")
+    home = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
+    shutil.chown(home, "postgres", "postgres")
+    as_postgres, binaries = ["runuser", "-u", "postgres", "--"], initdb_paths[-1].parent
+    subprocess.run([*as_postgres, binaries / "initdb", "-D", home / "data", "-A", "trust"], check=True, capture_output=True,
+                   cwd=home)  # fmt: skip
+    control = [*as_postgres, binaries / "pg_ctl", "-D", home / "data", "-w"]
+    options = f"-k {home} -c listen_addresses='' -c fsync=off"
+    subprocess.run(
+        [*control, "-o", options, "-l", home / "log", "start"], check=True, stdout=subprocess.DEVNULL, cwd=home
+    )
+    try:
+        subprocess.run([*as_postgres, binaries / "createdb", "-h", home, "sweeps"], check=True, cwd=home)
+        yield f"postgresql+psycopg://postgres:secret@/sweeps?host={home}"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL, cwd=home)
+        shutil.rmtree(home)
+
+
+def test_postgresql(folder, postgres):
+    """A killed driver goes on there as well, with the trials that SQLite has; the password is shown nowhere."""
+    driver().drive(8)
+    once = trials()
+    forget()
+    process = start("--trials", "8", "--storage", postgres, cwd=folder)
+    wait_for(process, lambda: finished(folder) >= 4)
+    process.kill()
+    process.communicate()
+    out, err = start("--trials", "8", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
+    assert "8 complete" in out, err
+    assert drawn(trials()) == drawn(once)
+    _, err = start("--storage", postgres.replace("/sweeps", "/nowhere"), cwd=folder).communicate(timeout=DEADLINE_S)
+    assert "\nerror: study s: storage: " in f"\n{err}" and "nowhere" in err and "secret" not in err
+    assert [line.partition(":")[0] for line in err.splitlines()] == ["warning", "error"]  # of the password, and why
+    assert not list(folder.glob(".work/studies/*.db"))
+
+
+def test_a_locked_postgresql_is_waited_for_so_long(folder, postgres, monkeypatch):
+    """Its own bound is none: a table that another program has locked would be waited for without end."""
+    import psycopg
+
+    from compclip.base.errors import UserError
+    from compclip.sweep import __main__ as sweep_command
+    from compclip.sweep import study_driver as sweep_driver
+
+    start("--trials", "1", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
+    monkeypatch.setattr(sweep_driver, "LOCKED_S", 0.01)
+    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
+    with psycopg.connect(postgres.replace("+psycopg", "")) as connection:
+        connection.execute("LOCK TABLE studies")
+        with pytest.raises(UserError, match="storage: another program has locked it; end that one"):
+            sweep_command.main(["--study", "s", "--storage", postgres])
+        connection.rollback()

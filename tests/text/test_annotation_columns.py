@@ -1,0 +1,219 @@
+"""Annotations as the columns of a shard, and rows out of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.text.annotation import Annotation
+from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts, narrow
+from compclip.text.annotation_rows import AnnotationRows
+from tests.text.strategies import annotations
+
+ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+CANDIDATE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t"), min_size=1, max_size=4)
+
+
+def columns(values: list[Annotation]) -> AnnotationColumns:
+    output = AnnotationColumns()
+    for value in values:
+        output.add(value)
+    return output
+
+
+def written(made: AnnotationColumns) -> bytearray:
+    """The bytes of a shard's file."""
+    batch, sink = pa.RecordBatch.from_struct_array(made.array()), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytearray(sink.getvalue())
+
+
+def read(data: bytes | bytearray) -> AnnotationRows:
+    return AnnotationRows(pa.ipc.open_file(pa.BufferReader(bytes(data))).get_batch(0), "00000.arrow")
+
+
+def all_of(rows: AnnotationRows) -> list[Annotation]:
+    return [rows[i] for i in range(len(rows))]
+
+
+def test_rows_are_what_was_added(annotated):
+    values = list(annotated.values())
+    assert all_of(read(written(columns(values)))) == values
+    assert all_of(AnnotationRows(columns([]).array())) == []
+
+
+@st.composite
+def any_annotation(draw) -> Annotation:
+    """With words of lemmas and candidates that no table has."""
+    value = draw(annotations())
+    count = len(value)
+    lemma = tuple(draw(ODD) if draw(st.booleans()) else word for word in value.lemma)
+    candidates = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
+    masked = tuple(tuple(draw(st.lists(CANDIDATE, max_size=2))) for _ in range(count))
+    odd = {"written_swap": draw(ODD), "written_replace": draw(ODD)}
+    table = st.lists(st.tuples(CANDIDATE, st.integers(1, 2**31 - 1)), max_size=3)
+    pairs = [draw(table) for _ in range(count)] if draw(st.booleans()) else []
+    relatives = tuple((tuple(w for w, _ in own), tuple(n for _, n in own)) for own in pairs)
+    return replace(value, lemma=lemma, candidates=candidates, masked=masked, relatives=relatives, **odd)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(any_annotation(), max_size=4))
+def test_rows_of_anything(values):
+    """A shard in which no token has a masked model's words has no column of them; relatives all of a shard have, or none.
+
+    Where one has relatives, the others get empty ones.
+    """
+    masked, asked = any(any(value.masked) for value in values), any(value.relatives for value in values)
+    values = values if masked else [replace(value, masked=()) for value in values]
+    empty = [replace(v, relatives=v.relatives or (((), ()),) * len(v) * asked) for v in values]
+    assert all_of(read(written(columns(values)))) == empty
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(TEXT, max_size=3), max_size=5), st.lists(TEXT, max_size=3))
+def test_stored_texts_stand_beside_captions(negatives, dense):
+    """Whatever the texts are; kinds without texts are left out of a row."""
+    values = [Annotation("") for _ in negatives]
+    array = add_stored_texts(columns(values).array(), {"negative": negatives, "dense": [dense] * len(values)})
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_struct_array(array)
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    for row, own in zip(all_of(read(sink.getvalue())), negatives, strict=True):
+        kinds = {"negative": tuple(own), "dense": tuple(dense)}
+        assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
+
+
+def test_a_shard_without_relatives_has_no_column_of_them(annotated):
+    value = annotated["The dog chases the cat."]
+    table = (("fox", "sea lion"), (3, 1))
+    weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
+    assert "relatives" not in columns([value]).arrays()
+    assert columns([weighed]).arrays()["relatives"].to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
+
+
+def test_numbers_are_as_wide_as_they_must_be():
+    """A caption of more than 65,535 characters, with a head 300 tokens away and one before its token."""
+    words = ["w" * 70_000, *["x"] * 400]
+    ends = tuple(np.cumsum([len(w) for w in words]).tolist())
+    many = (("NN",) * 401,) * 4
+    heads = (300, 0, *[401 - 1] * 399)
+    long = Annotation(
+        "".join(words), (0, *ends[:-1]), ends, *many, heads, ((0, ends[-1]),), ((0, 401),), (), ((),) * 401
+    )
+    short = Annotation(
+        "a dog", (0, 2), (1, 5), *(("DET", "NOUN"),) * 4, (1, 1), ((0, 5),), ((0, 2),), (), ((), ("cat",))
+    )
+    assert all_of(read(written(columns([short, long, short])))) == [short, long, short]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([], np.uint8),
+        ([0, 255], np.uint8),
+        ([256], np.uint16),
+        ([65_536], np.uint32),
+        ([-128, 127], np.int8),
+        ([-1, 128], np.int16),
+        ([-129, 0], np.int16),
+        ([-32_769], np.int32),
+        ([-1, 32_768], np.int32),
+    ],
+)
+def test_the_narrowest_type(numbers, kind):
+    assert narrow(numbers).dtype == kind and narrow(numbers).tolist() == numbers
+
+
+def test_captions_are_repeated_by_number(annotated):
+    values = list(annotated.values())[3:6]
+    output = columns(values)
+    output.repeat([2, 0, 0, 1, 2])
+    assert len(output) == 5
+    assert all_of(read(written(output))) == [values[i] for i in (2, 0, 0, 1, 2)]
+
+
+def test_the_captions_of_samples_can_be_lists(annotated):
+    """As a shard has them: a row a sample, its captions within."""
+    values = list(annotated.values())
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, len(values)], pa.int32()), columns(values).array())
+    assert all_of(AnnotationRows(lists.values)) == values
+
+
+def test_equal_captions_give_equal_bytes(annotated):
+    values = list(annotated.values())
+    assert written(columns(values)) == written(columns(values))
+
+
+def test_a_column_has_the_nouns_of_first_sentences(annotated):
+    named = columns([annotated["Two dogs and three cats sleep."], annotated[""]]).arrays()
+    assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
+    rows = AnnotationRows(pa.RecordBatch.from_pydict(named))
+    assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
+
+
+def test_what_does_not_fit_together_is_not_added(annotated):
+    value = annotated["The dog chases the cat."]
+    for wrong in (replace(value, starts=value.starts[1:]), replace(value, pos=value.pos[1:])):
+        with pytest.raises(ValueError):
+            columns([wrong])
+    for word in ("a\tb", ""):
+        with pytest.raises(ValueError, match="cannot be joined"):
+            columns([replace(value, candidates=((word,), *value.candidates[1:]))]).arrays()
+
+
+def test_other_columns_are_an_error(annotated):
+    good = pa.RecordBatch.from_struct_array(columns(list(annotated.values())).array())
+    numbers = pa.array(range(len(good)))
+    for name in ("text", "tokens", "lemma", "chunks"):
+        for bad in (good.drop_columns([name]), good.drop_columns([name]).append_column(name, numbers)):
+            with pytest.raises(UserError, match="x.arrow: damaged .* run `dvc repro annotate` again"):
+                AnnotationRows(bad, "x.arrow")
+
+
+def test_no_caption_beyond_the_last(annotated):
+    rows = AnnotationRows(columns(list(annotated.values())).array())
+    for index in (-1, len(rows)):
+        with pytest.raises(IndexError):
+            rows[index]
+
+
+def with_everything(annotated) -> bytearray:
+    """The bytes of a shard that has every column."""
+    table = (("fox", "sea lion"), (3, 1))
+    values = [replace(a, masked=(("a", "b"),) * len(a), relatives=(table,) * len(a)) for a in annotated.values()]
+    array = add_stored_texts(columns(values).array(), {"negative": [("x", a.text) for a in values]})
+    batch, sink = pa.RecordBatch.from_struct_array(array), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytearray(sink.getvalue())
+
+
+def test_a_damaged_file_gives_rows_or_an_error(annotated):
+    """Whatever byte of it is another, offsets too: never a read beyond a buffer, and no error but one for a person."""
+    data, rng, refused = with_everything(annotated), np.random.default_rng(0), 0
+    for place in rng.integers(len(data), size=400):
+        changed = bytearray(data)
+        changed[place] ^= int(rng.integers(1, 256))
+        try:
+            all_of(read(changed))
+        except (UserError, pa.ArrowException, OSError) as error:  # the latter two of Arrow, before there is a batch
+            refused += isinstance(error, UserError)
+    assert refused > 5
+
+
+def test_a_row_is_small(annotated):
+    """Numbers of one byte, words once a shard: less than 20 bytes a token, however often the captions come."""
+    values = [a for a in annotated.values() if len(a) > 8] * 200
+    assert len(written(columns(values))) < 20 * sum(map(len, values))

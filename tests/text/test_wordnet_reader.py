@@ -1,0 +1,119 @@
+"""The dictionary files against NLTK's reader of the same files, and damaged ones."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+from compclip.base.errors import UserError
+from compclip.text import wordnet, wordnet_install
+from compclip.text.wordnet_reader import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary
+
+WORDS = {
+    "n": "dog person color anchor man entity zyrian a hood",
+    "v": "run be eat stand zoom abash",
+    "a": "red large big galore zygotic able wet upset",
+    "r": "quickly now well zestfully",
+}
+FORMS = {
+    "n": "dogs wolves men boxes churches ponies oxen zzzs s",
+    "v": "ran standing eats tried zzzing",
+    "a": "redder best abler",
+    "r": "best harder",
+}
+CASES = [(word, part) for part, words in WORDS.items() for word in words.split()]
+
+
+class English(WordNetCorpusReader):
+    """Without the mapping between versions."""
+
+    def map_wn(self, version: str = "wordnet") -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def slow():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return English(str(wordnet_install.find_folder()), None)
+
+
+@pytest.fixture(scope="module")
+def listed(slow):
+    return sorted(slow._lemma_pos_offset_map)
+
+
+@pytest.fixture(scope="module")
+def files():
+    return Dictionary(wordnet_install.find_folder())
+
+
+@pytest.mark.parametrize(("word", "part"), CASES)
+def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
+    """In its order, with words, keys, glosses, and what they point to."""
+    expected, result = slow.synsets(word, part), files.synsets(word, part)
+    assert [s.offset for s in result] == [s.offset() for s in expected] and result
+    for ours, theirs in zip(result, expected, strict=True):
+        lemmas = theirs.lemmas()
+        assert (ours.pos, list(ours.words), ours.definition) == (
+            theirs.pos(),
+            theirs.lemma_names(),
+            theirs.definition(),
+        )
+        assert wordnet_install.LEXNAMES.split()[ours.field] == theirs.lexname()
+        assert [files.key(ours, i) for i in range(len(lemmas))] == [lemma.key() for lemma in lemmas]
+        antonyms = [(a.synset().offset(), a.name()) for lemma in lemmas for a in lemma.antonyms()]
+        assert [(s.offset, w) for own in ours.words for s, w in files.antonyms(ours, own)] == antonyms
+        derived = [d for lemma in lemmas for d in lemma.derivationally_related_forms()]
+        assert {(s.offset, w) for s, w in files.derived(ours)} == {(d.synset().offset(), d.name()) for d in derived}
+        for symbol, related in (
+            (HYPERNYM, theirs.hypernyms()),
+            (HYPONYM, theirs.hyponyms()),
+            (SIMILAR, theirs.similar_tos()),
+            (ALSO, theirs.also_sees()),
+        ):
+            assert {s.offset for s in files.related(ours, symbol)} == {s.offset() for s in related}
+
+
+@pytest.mark.parametrize(("form", "part"), [(form, part) for part, forms in FORMS.items() for form in forms.split()])
+def test_lemmas_of_forms_are_those_of_the_slow_reader(slow, files, form, part):
+    assert files.base(form, part) == slow.morphy(form, part)
+    assert files.bases(form, part) == list(dict.fromkeys(slow._morphy(form, part)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_word_is_found_where_the_slow_reader_has_it(slow, files, listed, data):
+    """Any of its words, any text, and what the lines hold beside their words."""
+    other = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.sampled_from(["dog n", " 1"]))
+    word = data.draw(st.one_of(st.integers(0, len(listed) - 1).map(listed.__getitem__), other))
+    part = data.draw(st.sampled_from("nvar"))
+    expected = slow._lemma_pos_offset_map.get(word, {}).get(part, [])
+    assert [s.offset for s in files.synsets(word, part)] == expected
+
+
+@pytest.mark.parametrize("name", ["index.noun", "data.noun"])
+@pytest.mark.parametrize("content", ["", "x", "dog n 2 0 2 1 99999999 00000000\n", "dog n x\n" * 100])
+def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
+    """Neither a traceback nor a search without end; a dictionary that merely has no such word has no candidates."""
+    shutil.copytree(wordnet_install.find_folder(), tmp_path / "wordnet")
+    (tmp_path / "wordnet" / name).write_text(content)
+    monkeypatch.setattr(wordnet_install, "find_folder", lambda: tmp_path / "wordnet")
+    caches = [
+        getattr(wordnet, cached)
+        for cached in ("dictionary", "_inflected_candidates", "_candidate_lemmas", "synsets_of")
+    ]
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        assert wordnet.find_candidates("dog", "dog", "NOUN", "NN") == () and (name, content) == ("index.noun", "x")
+    except UserError as error:
+        assert "damaged" in str(error) and "compclip.text.wordnet --install" in str(error)
+    finally:
+        for cached in caches:
+            cached.cache_clear()

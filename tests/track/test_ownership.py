@@ -1,0 +1,196 @@
+"""Several projects, and people, in one store: each removes and hides what is its own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+from mlflow.entities import ViewType
+
+from compclip.base.errors import UserError
+from compclip.track import __main__ as track_command
+from compclip.track import mlflow_models, sync, tracking_store
+from compclip.track.entries import KEY, PROJECT
+from compclip.track.store_writer import StoreWriter
+from tests import fake_runs
+from tests.track.project import params, source, update
+
+PROJECTS = ("team_1", "teamA1", "TEAM_1", "team_1b", "team")
+
+
+def read_store(uri):
+    """Every run that the store shows, by experiment and name, and every registered model with its versions' runs."""
+    with tracking_store.open_client(uri) as client:
+        experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=ViewType.ALL)}
+        runs = client.search_runs(list(experiments))
+        names = {(experiments[run.info.experiment_id], run.info.run_name): run.info.run_id for run in runs}
+        versions = {(v.name, v.run_id, v.version) for v in client.search_model_versions("")}
+        return names, {m.name for m in client.search_registered_models()}, versions
+
+
+def exclude_project(contents, project):
+    """What of it is not of a project."""
+    names, registered, versions = contents
+    return ({k: v for k, v in names.items() if not k[0].startswith(f"{project}: ")},
+            {name for name in registered if not name.startswith(f"{project}-vit")},
+            {v for v in versions if not v[0].startswith(f"{project}-vit")})  # fmt: skip
+
+
+@pytest.fixture
+def registered(runs, monkeypatch):
+    """Checkpoints are registered, and the files of the models left out."""
+    monkeypatch.setattr(mlflow_models, "fill_model", lambda *_: None)
+    for path in runs.glob("runs/*/*/checkpoint"):
+        (path / "open_clip_model.safetensors").write_bytes(b"")
+
+
+@pytest.fixture
+def shared(tmp_path, registered, uri):
+    """A store with the same cells of several projects."""
+    for project in PROJECTS:
+        update(tmp_path, uri, project=project)
+    return uri
+
+
+def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, shared):
+    """`_` stands for any character in the filter; names are compared letter by letter."""
+    original = read_store(shared)
+    assert len(original[0]) == 4 * len(PROJECTS) and len(original[1]) == len(PROJECTS)
+    path = fake_runs.trained(tmp_path, "clic-vit-scenes-0").metrics
+    path.write_text(path.read_text() + "\n")
+    for _ in range(2):
+        counts = update(tmp_path, shared, project="team_1")
+    assert counts["unchanged"] == 4
+    updated = read_store(shared)
+    assert exclude_project(updated, "team_1") == exclude_project(original, "team_1")
+    assert set(updated[0]) == set(original[0]) and updated[0] != original[0]
+
+
+def test_a_project_made_anew_leaves_the_others(tmp_path, shared):
+    """In a file that others use, too: no new file takes its place."""
+    original = read_store(shared)
+    assert sync.rebuild_store(source(tmp_path, project="team_1"), shared)["added"] == 4
+    rebuilt = read_store(shared)
+    assert exclude_project(rebuilt, "team_1") == exclude_project(original, "team_1")
+    assert set(rebuilt[0]) == set(original[0]) and rebuilt[1] == original[1]
+
+
+@pytest.mark.parametrize("project", ["%", "team_%", "a'b", "", " ", "a: b", "../x", "a/b", "x" * 65, "-x"])
+def test_a_project_has_a_name(tmp_path, runs, project, monkeypatch):
+    """`%` was everybody's."""
+    if project:
+        with pytest.raises(UserError, match="--project .*: must be letters, digits and"):
+            source(tmp_path, project=project)
+    monkeypatch.setenv(sync.PROJECT, project or "%")
+    with pytest.raises(UserError, match="COMPCLIP_PROJECT .*: must be letters, digits and"):
+        sync.name_project()
+
+
+def test_the_command_says_so(tmp_path, runs, uri, capsys):
+    where = ["--params", str(params(tmp_path)), "--root", str(runs), "--uri", uri]
+    with pytest.raises(UserError, match="--project '%'"):
+        track_command.main([*where, "--project", "%"])
+
+
+def test_what_people_logged_by_hand_stays(tmp_path, runs, uri):
+    """A run in our experiment, an empty experiment of our name, a registered model of our model's name."""
+    update(tmp_path, uri)
+    with tracking_store.open_client(uri) as client:
+        home = client.get_experiment_by_name("compclip: vit on scenes").experiment_id
+        unmarked_run = client.create_run(home, run_name="mine", tags={"kind": "cell"}).info.run_id
+        theirs = client.create_run(home, run_name="theirs", tags={KEY: "cell/x", PROJECT: "other"}).info.run_id
+        empty = client.create_experiment("compclip: my own tries")
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    update(tmp_path, uri)
+    with tracking_store.open_client(uri) as client:
+        assert (
+            client.get_run(unmarked_run).info.lifecycle_stage == client.get_run(theirs).info.lifecycle_stage == "active"
+        )
+        assert client.get_experiment(empty).lifecycle_stage == "active"
+
+
+def test_a_registered_model_of_another_s_is_left_alone(tmp_path, registered, uri):
+    """`a-b: c` and `a: b-c` would have one name; and whoever made one by hand keeps its aliases."""
+    with tracking_store.open_client(uri) as client:
+        client.create_registered_model("compclip-vit-on-scenes", {"experiment": "somebody's"})
+        run = client.create_run("0").info.run_id
+        client.create_model_version("compclip-vit-on-scenes", "file:///x", run)
+        client.set_registered_model_alias("compclip-vit-on-scenes", "best-of-mine", "1")
+    update(tmp_path, uri)
+    with tracking_store.open_client(uri) as client:
+        model = client.get_registered_model("compclip-vit-on-scenes")
+        assert (list(model.aliases), model.tags) == (["best-of-mine"], {"experiment": "somebody's"})
+        names = sorted(m.name for m in client.search_registered_models())
+        assert len(names) == 2 and names[1].startswith("compclip-vit-on-scenes-")
+        assert len(client.search_model_versions(f"name = '{names[1]}'")) == 4
+
+
+def test_a_version_registered_by_hand_keeps_its_model(tmp_path, registered, uri):
+    update(tmp_path, uri)
+    with tracking_store.open_client(uri) as client:
+        logged_run = StoreWriter(client, "compclip", None, None).tracked_runs["cell/clic-vit-scenes-0"][0]
+        model = client.get_logged_model(logged_run.outputs.model_outputs[0].model_id)
+        folder = tracking_store.path_of_uri(model.artifact_location)
+        (folder / "data").mkdir(parents=True)
+        client.create_registered_model("prod")
+        client.create_model_version("prod", model.artifact_location, logged_run.info.run_id)
+    path = fake_runs.trained(tmp_path, "clic-vit-scenes-0").metrics
+    path.write_text(path.read_text() + "\n")
+    assert update(tmp_path, uri)["replaced"] == 1
+    with tracking_store.open_client(uri) as client:
+        assert [v.run_id for v in client.search_model_versions("name = 'prod'")] == [logged_run.info.run_id]
+        assert folder.is_dir()
+        assert len(client.search_model_versions("name = 'compclip-vit-on-scenes'")) == 4
+
+
+def test_a_store_made_before_there_were_tags_gets_them(tmp_path, runs, uri):
+    """What has our very name and our marks is ours; nothing is logged again for it."""
+    update(tmp_path, uri)
+    with closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database, database:
+        for table in ("tags", "experiment_tags"):
+            database.execute(f"DELETE FROM {table} WHERE key = ?", [PROJECT])
+    assert update(tmp_path, uri) == {"unchanged": 4}
+    with closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database:
+        assert database.execute("SELECT count(*) FROM tags WHERE key = ?", [PROJECT]).fetchone() == (4,)
+        assert database.execute("SELECT value FROM experiment_tags WHERE key = ?", [PROJECT]).fetchall() == [
+            ("compclip",)
+        ]
+
+
+def test_a_rebuild_of_a_store_of_our_own_keeps_the_file(tmp_path, runs, uri):
+    """A server may have it open and log into it; other files and folders beside it stay."""
+    update(tmp_path, uri)
+    foreign_files = [
+        tmp_path / "mlflow" / name
+        for name in ("mlflow.0002.db", "mlflow.2024.db", "artifacts/2024/x", "artifacts/mine/x")
+    ]
+    for path in foreign_files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    inode = tracking_store.sqlite_file(uri).stat().st_ino
+    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    assert tracking_store.sqlite_file(uri).stat().st_ino == inode
+    assert [path.read_text() for path in foreign_files] == ["mine"] * 4
+
+
+@pytest.mark.parametrize("way", ["..", "link", "same", "above", "scheme", "other"])
+def test_only_a_run_s_own_folder_is_removed(tmp_path, way):
+    """Paths are resolved before they are compared: the address is what a store says."""
+    artifacts, foreign_folder = tmp_path / "mlflow" / "artifacts", tmp_path / "mine" / "id"
+    (artifacts / "0001" / "id").mkdir(parents=True)
+    foreign_folder.mkdir(parents=True)
+    os.symlink(tmp_path / "mine", artifacts / "0001" / "link")
+    uri = {
+        "..": f"file://{artifacts}/0001/../../../mine/id/artifacts",
+        "link": f"file://{artifacts}/0001/link/id/artifacts",
+        "same": f"file://{artifacts}/x",
+        "above": f"file://{artifacts}/0001/artifacts",
+        "scheme": f"s3://bucket{artifacts}/0001/id/artifacts",
+        "other": f"file://{foreign_folder}/artifacts",
+    }[way]
+    mlflow_models.remove_files(uri, artifacts, "id")
+    assert foreign_folder.is_dir() and (artifacts / "0001" / "id").is_dir()
+    mlflow_models.remove_files(f"file://{artifacts}/0001/id/artifacts", artifacts, "id")
+    assert not (artifacts / "0001" / "id").exists()

@@ -1,0 +1,219 @@
+"""Several processes a run equal one process with the whole batch; gradient caching equals the plain batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from compclip.base.errors import UserError
+from compclip.train import __main__ as train_command
+from compclip.train import distributed, process_group
+from tests import distributed_check, tiny_project
+from tests.conftest import ROOT
+from tests.distributed_check import CASES, FROZEN, difference, run
+from tests.tiny_project import cell, environment, steps, trained, wait_for
+
+NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, changes, number in CASES]
+
+
+def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
+    """The same command as two processes of one run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [subprocess.Popen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(2)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """What each of two processes found, by case."""
+    both = two("-m", "tests.distributed_check", cwd=ROOT)
+    outputs = [process.communicate(timeout=240) for process in both]
+    assert [p.returncode for p in both] == [0, 0], outputs
+    return [[json.loads(line) for line in out.splitlines()] for out, _ in outputs]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
+def test_two_processes_equal_one(compared, case):
+    """Every term and every gradient to 1e-10 in float64, on both processes, plain and cached, with frozen towers."""
+    for found in compared:
+        mine = [f for f in found if f["case"] == case]
+        assert len(mine) == 2 * len(FROZEN)
+        for f in mine:
+            assert f["terms"] < 1e-10
+            assert f["gradients"] < 1e-10
+            assert f["one_sided"] == []
+            assert f["compared"] > 10 or f["frozen"]
+
+
+@pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_gradient_caching_equals_the_plain_batch(case, frozen):
+    """One, two or four images at a time: the same terms and gradients to 1e-10 in float64."""
+    plain = run(case, None, frozen)
+    for micro in (1, 2, 4):
+        found = difference(plain, run(case, None, frozen, micro))
+        assert found["terms"] < 1e-10
+        assert found["gradients"] < 1e-10
+        assert found["one_sided"] == []
+
+
+def test_the_comparison_can_fail():
+    """Another batch has other gradients: the differences above are not zero by construction."""
+    a, b = (run(CASES[0], rows, frozenset()) for rows in ((0, 3), (3, 6)))
+    assert difference(a, b)["gradients"] > 1e-3
+
+
+@pytest.fixture(scope="module")
+def project(project, tmp_path_factory):
+    """All that a run of 24 steps needs."""
+    return tiny_project.other(project, tmp_path_factory.mktemp("distributed") / "project", 24)
+
+
+@pytest.fixture(scope="module")
+def one(project, tmp_path_factory):
+    """The project with a cell trained by one process."""
+    root = shutil.copytree(project, tmp_path_factory.mktemp("one") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert train_command.main(["--cell", cell("fsc_clip")]) == 0
+    return root
+
+
+def close(mine: list[dict], others: list[dict]) -> None:
+    """Two logs of runs that differ in rounding alone."""
+    assert len(mine) == len(others)
+    for row, other in zip(mine, others, strict=True):
+        assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
+
+
+def test_a_cell_on_two_processes(here, one):
+    """The command itself, stopped by a signal to the second process, and started again: one log, as of one process."""
+    name = cell("fsc_clip")
+    both = two("-m", "compclip.train", "--cell", name, cwd=here)
+    wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
+    both[1].send_signal(signal.SIGTERM)
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert all("stopped by a signal after step" in text for text in said), said
+    assert not (here / "runs").exists()
+    again = two("-m", "compclip.train", "--cell", name, cwd=here)
+    assert [p.wait(timeout=120) for p in again] == [0, 0]
+    [work] = here.glob("store/*/final")
+    facts = json.loads((work / "environment.json").read_text())
+    assert facts["processes"] == 2
+    assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
+    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
+
+
+def test_a_batch_that_cannot_be_shared(here, monkeypatch):
+    """The line names the batch size and the processes."""
+    monkeypatch.setattr(distributed, "current_process", lambda: distributed.Process(0, 3))
+    with pytest.raises(UserError, match="batch_size=8: not a multiple of the 3 processes"):
+        train_command.main(["--cell", cell("finetune")])
+
+
+def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
+    """Batches made ahead by two processes: the same weights, and pictures that cannot be read are counted as before."""
+
+    def counted(root: Path) -> dict:
+        return json.loads((trained(root, name) / "environment.json").read_text())["dropped"]
+
+    name = cell("fsc_clip")
+    (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
+    shutil.copytree(here, tmp_path / "serial")
+    assert train_command.main(["--cell", name, "train.workers=2"]) == 0
+    monkeypatch.chdir(tmp_path / "serial")
+    assert train_command.main(["--cell", name]) == 0
+    weights = [trained(root, name) / "checkpoint" / "open_clip_model.safetensors" for root in (here, Path("."))]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert counted(here) == counted(Path(".")) != {}
+
+
+def test_gradient_caching_in_a_cell(here, one):
+    """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
+    name = cell("fsc_clip")
+    assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
+    cached = trained(here, name) / "metrics.jsonl"
+    close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
+    for line in cached.read_text().splitlines():
+        row = json.loads(line)
+        assert 0 < row["matrix_share"] < 1
+        assert 0 <= row["data_wait"] < 1
+
+
+@pytest.mark.parametrize(("variables", "expected"), [
+    ({}, (0, 1, 0)),
+    ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (3, 8, 1)),
+    ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2", "SLURM_LOCALID": "0"}, (2, 4, 0)),
+    ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1, 0)),
+    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1, 0)),
+])  # fmt: skip
+def test_process(monkeypatch, variables, expected):
+    """torchrun's variables before SLURM's; an allocation without srun is one process."""
+    for name in list(os.environ):
+        if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+            monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    here = process_group.read_process()
+    assert (here.rank, here.world, here.local_rank) == expected
+
+
+@pytest.mark.parametrize(("nodes", "first"), [("gpu03", "gpu03"), ("a1,a2", "a1"), ("gpu[03-05,9],cpu1", "gpu03"),
+                                              ("n[7],m", "n7")])  # fmt: skip
+def test_first_host(nodes, first, monkeypatch):
+    """Without SLURM's own command at hand."""
+    monkeypatch.setenv("PATH", "")
+    assert process_group._first_host(nodes) == first
+
+
+def test_gradients_of_two_types_are_summed(tmp_path):
+    """Weights in bfloat16 beside norms in float32: each gradient keeps the type of its parameter."""
+    module = torch.nn.ModuleDict({"narrow": torch.nn.Linear(2, 2).bfloat16(), "wide": torch.nn.LayerNorm(2)})
+    before = {}
+    for name, parameter in module.named_parameters():
+        parameter.grad = torch.full_like(parameter, 0.3)
+        before[name] = parameter.grad.clone()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        distributed.sum_gradients(module)
+    finally:
+        dist.destroy_process_group()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad.dtype == parameter.dtype and torch.equal(parameter.grad, before[name])
+
+
+def test_counted_operations_are_those_of_the_model():
+    """Two images of 4 + 1 tokens through one layer, forward and backward, by hand."""
+    from compclip.interface.views import Views
+    from compclip.train.throughput import count_flops
+
+    clip, views = distributed_check.model(bias=False), Views()
+    W, D, T, patch = 32, 16, 5, 16 * 16 * 3
+    images = 2
+    # linear layers cost 2·in·out a token, twice that more backward; the pixels themselves need no slope
+    linear = 3 * 2 * T * (W * 3 * W + W * W + 2 * W * 4 * W)
+    attention = 3 * 2 * (T * T * W * 2)
+    stem = 2 * 2 * 4 * patch * W
+    by_hand = images * (linear + attention + stem + 3 * 2 * W * D)
+    with torch.no_grad():
+        batch = distributed_check.batch(views)
+    for name, parameter in clip.named_parameters():
+        parameter.requires_grad_(name.startswith("visual."))
+    both = count_flops(clip, batch, views, frozenset({"text"}))
+    text_forward = count_flops(clip, batch, views, frozenset({"text", "image"}))
+    image_forward = images * (linear // 3 + attention // 3 + stem // 2 + 2 * W * D)
+    assert both - text_forward == by_hand - image_forward

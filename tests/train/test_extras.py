@@ -1,0 +1,189 @@
+"""Heads, teachers and memory: in the loss, in the checkpoint, over processes and over parts of a batch.
+
+B images, D dim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from compclip.base import plugins
+from compclip.config.sections import Train
+from compclip.interface.method import Method, load_method
+from compclip.interface.views import Teacher, Views, Widths
+from compclip.train import accumulate, checkpoint, extras, losses, optimiser
+from compclip.train.extras import Extras
+from tests import distributed_check, small_training, tiny_project
+
+D = distributed_check.SHAPE["embed_dim"]
+
+
+class KeepingMethod(Method):
+    """A method with all three: it predicts the image from the text, stays near its teacher, and remembers a mean."""
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+
+    def heads(self, cfg, widths: Widths) -> nn.Module:
+        return nn.Linear(widths.joint, widths.joint)
+
+    def teacher(self, cfg) -> Teacher:
+        return Teacher(self.decay)
+
+    def memory(self, cfg) -> dict[str, torch.Tensor]:
+        return {"mean": torch.zeros((), dtype=torch.float64)}
+
+    def remember(self, f, cfg) -> dict[str, torch.Tensor]:
+        return {"mean": (f.image_BD * f.text_BD).sum(1).mean()}
+
+
+def loss(f) -> dict[str, torch.Tensor]:
+    return {
+        "clip": losses.clip(f.image_BD, f.text_BD, f.scale),
+        "head": (f.heads(f.text_BD) - f.image_BD).square().sum(1).mean(),
+        "teacher": (f.text_BD - f.teacher.text_BD).square().sum(1).mean(),
+        "memory": (f.memory["mean"] - (f.image_BD * f.text_BD).sum(1)).square().mean(),
+    }
+
+
+def made(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.AdamW]:
+    clip = distributed_check.model(bias=False)
+    model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
+    beside = extras.create_extras(KeepingMethod(decay), None, model, seed=0)
+    beside.heads.double()
+    return clip, beside, optimiser.adamw(clip, Train(lr=0.01), beside.parameters())
+
+
+def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[str, float]]:
+    """Some optimiser steps on one batch; the terms of each."""
+    step, found = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, beside), []
+    for _ in range(count):
+        adamw.zero_grad(set_to_none=True)
+        terms = step.compute_gradients(distributed_check.batch(Views()), Views(), loss)
+        adamw.step()
+        beside.after_step(clip)
+        found.append({name: term.item() for name, term in terms.items()})
+    return found
+
+
+def test_a_method_without_any_has_none():
+    model = SimpleNamespace(clip=distributed_check.model(bias=False), model_cfg=distributed_check.SHAPE)
+    assert extras.create_extras(Method(), None, model, 0) == extras.NONE
+    assert extras.NONE.state() == {} and extras.NONE.parameters() == []
+
+
+def test_the_first_step_sees_a_teacher_that_is_the_model():
+    first, second = steps(*made(), 2)
+    assert first["teacher"] < 1e-25 < second["teacher"]  # attention rounds otherwise without a graph
+
+
+def test_a_moving_teacher_by_hand():
+    """θ_t = d θ_t + (1 − d) θ after a step, and 1 stays where it was."""
+    for decay in (0.25, 1.0):
+        clip, beside, adamw = made(decay)
+        before = copy.deepcopy(clip).state_dict()
+        steps(clip, beside, adamw, 1)
+        for name, value in beside.teacher.state_dict().items():
+            if value.is_floating_point():
+                expected = decay * before[name] + (1 - decay) * clip.state_dict()[name]
+                torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_memory_is_the_step_befores_mean():
+    clip, beside, adamw = made()
+    with torch.no_grad():
+        batch = distributed_check.batch(Views())
+        own = clip.encode_image(batch.image_B3HW, normalize=True), clip.encode_text(batch.text_BL, normalize=True)
+    steps(clip, beside, adamw, 1)
+    torch.testing.assert_close(beside.memory["mean"], (own[0] * own[1]).sum(1).mean(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("decay", [0.5, 1.0])
+def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path, decay):
+    """Five steps equal two, a checkpoint read by a fresh process, and three."""
+    clip, beside, adamw = made(decay)
+    expected = steps(clip, beside, adamw, 5)
+    first = made(decay)
+    assert steps(*first, 2) == expected[:2]
+    checkpoint.write(tmp_path, 2, first[0], first[2], {"dropped": {}}, first[1])
+    again = made(decay)
+    for p in again[1].heads.parameters():
+        nn.init.zeros_(p)
+    assert checkpoint.read(tmp_path, again[0], again[2], extra_parts=again[1])["step"] == 2
+    assert steps(*again, 3) == expected[2:]
+    assert all(torch.equal(a, b) for a, b in zip(again[1].state().values(), beside.state().values(), strict=True))
+
+
+def test_only_a_moving_teacher_is_written():
+    """A frozen one is the backbone, which a resumed run has anyway."""
+    names = {decay: {n.partition(".")[0] for n in made(decay)[1].state()} for decay in (0.5, 1.0)}
+    assert names == {0.5: {"heads", "teacher", "memory"}, 1.0: {"heads", "memory"}}
+
+
+def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
+    clip, beside, adamw = made()
+    steps(clip, beside, adamw, 1)
+    checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}}, beside)
+    assert checkpoint.read(tmp_path, clip, adamw) is None
+    assert "of another model" in capsys.readouterr().out
+
+
+def test_parts_of_a_batch_give_the_terms_and_slopes_of_the_whole():
+    plain, parts = made(), made()
+    for one, other in zip(steps(*plain, 2), steps(*parts, 2, micro=2), strict=True):
+        assert one == pytest.approx(other, rel=1e-10)
+    for p, q in zip(plain[1].heads.parameters(), parts[1].heads.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+
+
+def test_heads_are_the_same_for_a_seed_and_leave_torchs_generator_alone():
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    one, other = (made()[1].heads.weight for _ in range(2))
+    assert torch.equal(one, other) and not torch.equal(one, torch.zeros_like(one))
+    torch.manual_seed(7)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+# --- whole runs ---------------------------------------------------------------------------------------------------
+
+
+def keeping() -> list[str]:
+    """The methods that keep something beside the model."""
+    hooks = {"heads", "teacher", "memory"}
+    return [name for name in plugins.list_plugins(plugins.METHODS) if hooks & vars(load_method(name)).keys()]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A small project with a cell for each of them."""
+    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", f"[{', '.join(keeping())}]")
+    tables = ", ".join(f"{name}: {OPTIONS.get(name, '{}')}" for name in keeping())
+    params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{{tables}}}")
+    return tiny_project.make(tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
+
+
+OPTIONS = {
+    "degla": "{negatives: rules, decay: 0.5}",
+    "ce_clip": "{words: wordnet}",
+    "read_clip": "{lambda_align: 0}",
+}  # pictures have one caption
+
+
+@pytest.mark.parametrize("name", keeping())
+def test_a_run_killed_in_its_third_step_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path, monkeypatch):
+    """The last two checkpoints are kept: the run goes on from the second, without what only memory held."""
+    monkeypatch.chdir(project)
+    whole = small_training.train(project, name, tmp_path / "a").clip.state_dict()
+    small_training.train(project, name, tmp_path / "b")
+    for path in sorted((tmp_path / "b").glob("step_*"))[1:]:
+        path.unlink()
+    again = small_training.train(project, name, tmp_path / "b").clip.state_dict()
+    assert [p.name for p in sorted((tmp_path / "b").glob("step_*"))][-1] == "step_00000004.safetensors"
+    assert all(torch.equal(whole[k], again[k]) for k in whole)

@@ -1,0 +1,84 @@
+"""A process of a run that is lost ends the others soon; one that came to its end does not."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import torch.distributed as dist
+
+from compclip.train import process_group
+from tests.conftest import ROOT
+from tests.train.test_distributed import two
+
+
+@pytest.mark.parametrize("lost, number, work", [(0, signal.SIGSTOP, "collective"), (1, signal.SIGKILL, "alone")])
+def test_the_others_end(lost, number, work):
+    """A machine that stands still leaves its connections open: a collective waits for it, and so does the store."""
+    both = two("-m", "tests.lost_process", cwd=ROOT)
+    assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
+    both[lost].send_signal(number)
+    survivor = both[1 - lost]
+    try:
+        said = survivor.communicate(work, timeout=60)[1]
+    finally:
+        for process in both:
+            process.kill()
+    assert survivor.returncode == process_group.EXIT_LOST, said
+    assert f"process {lost} of this run gave no sign of life" in said and "goes on from the last checkpoint" in said
+
+
+def pair() -> tuple[process_group.LivenessWatch, process_group.LivenessWatch]:
+    """What each of two processes hears of the other."""
+    store = dist.HashStore()
+    return process_group.LivenessWatch(store, 0, 2), process_group.LivenessWatch(store, 1, 2)
+
+
+def beats(watch: process_group.LivenessWatch, count: int) -> list[int]:
+    """Who is silent after some beats."""
+    silent: list[int] = []
+    for _ in range(count):
+        watch.exchange_beats()
+        silent = watch.silent_ranks()
+    return silent
+
+
+def test_a_silent_process_is_lost_after_some_beats():
+    """Behind its last sign of life, and not before."""
+    first, second = pair()
+    second.exchange_beats()
+    assert beats(first, process_group.PATIENCE_BEATS) == []
+    assert beats(first, 1) == [1]
+    second.exchange_beats()
+    assert beats(first, 1) == []
+
+
+def test_one_that_came_to_its_end_is_not():
+    first, second = pair()
+    second.exchange_beats()
+    second.announce_end()
+    assert beats(first, 3 * process_group.PATIENCE_BEATS) == []
+
+
+def test_a_store_that_is_gone_gives_no_sign_of_life():
+    class Broken(dist.HashStore):
+        def add(self, _key, _amount):
+            raise dist.DistNetworkError("Broken pipe")
+
+    first = process_group.LivenessWatch(Broken(), 0, 2)
+    first._store = Broken()
+    assert beats(first, process_group.PATIENCE_BEATS + 1) == [1]
+
+
+def test_processes_that_end_are_told(monkeypatch):
+    """At the end, or stopped by a signal; not after an error."""
+    for error, left in ((None, True), (SystemExit("stopped"), True), (ValueError(), False)):
+        store = dist.HashStore()
+        try:
+            with process_group.watch_processes(store, 0, 2):
+                if error:
+                    raise error
+        except (SystemExit, ValueError):
+            pass
+        other = process_group.LivenessWatch(store, 1, 2)
+        assert (beats(other, process_group.PATIENCE_BEATS + 1) == []) == left

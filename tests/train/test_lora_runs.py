@@ -1,0 +1,114 @@
+"""A run with an adapter, by its commands: what it publishes, kills and resumes, and what it is known by."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, write_atomic
+from compclip.config import grid, read, run_config
+from compclip.config.sections import Lora
+from compclip.model import adapter_files, backbone, lora
+from compclip.model.clip_model import WEIGHTS
+from compclip.train import __main__ as train_command
+from compclip.train import driver, optimiser
+from tests import tiny_project
+from tests.model.test_lora import outputs
+from tests.model.test_towers import TEXTS
+from tests.tiny_project import trained
+
+VARIANT = "methods.fsc_clip.variants.lora={train: {lora: {rank: 2}}}"
+CELL = tiny_project.cell("fsc_clip.lora")
+ARGS = ["--cell", CELL, "grid.methods=[fsc_clip.lora]", VARIANT]
+
+
+@pytest.fixture(scope="module")
+def project(project, tmp_path_factory):
+    """All that a run of six steps needs."""
+    return tiny_project.other(project, tmp_path_factory.mktemp("lora") / "project", steps=6)
+
+
+@pytest.fixture(scope="module")
+def whole(project, tmp_path_factory):
+    """The project with the run made, undisturbed."""
+    root = shutil.copytree(project, tmp_path_factory.mktemp("whole") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert train_command.main(ARGS) == 0
+    return root
+
+
+def test_a_run_publishes_adapter_and_merged_weights(whole):
+    """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
+    folder, base = trained(whole, CELL) / "checkpoint", backbone.load(whole / "models" / "tiny")
+    merged = backbone.load(folder)
+    before, after = base.clip.state_dict(), merged.clip.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {n.split(".")[-2] for n in moved - {"visual.conv1.weight"}} == {"attn", "out_proj", "c_fc", "c_proj"}
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 3, 64, 64), base.tokenize(TEXTS)
+    adapter_files.load_adapter(base.clip, folder / lora.FOLDER)
+    for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    facts = json.loads((trained(whole, CELL) / "environment.json").read_text())
+    assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter_parameters(base.clip).values())
+    assert facts["parameters"] == sum(v.numel() for v in before.values())
+
+
+def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, whole):
+    """What is saved on the way is the adapter and its moments alone, and it is enough."""
+    with monkeypatch.context() as patch:
+        patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
+        with pytest.raises(KeyboardInterrupt):
+            driver.run_cell(tiny_project.at(CELL, *ARGS[2:]))
+    saved = sorted(here.glob("store/*/step_*.safetensors"))
+    assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
+    with safe_open(saved[-1], "pt") as file:
+        kinds = {name.partition(".")[0] for name in file.keys()}  # noqa: SIM118 (no mapping)
+        assert all(".lora_" in name for name in file.keys())  # noqa: SIM118
+    assert kinds == {"model", "exp_avg", "exp_avg_sq", "step"}
+    assert train_command.main(ARGS) == 0
+    for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
+        here_, whole_ = (fingerprint(trained(root, CELL) / "checkpoint" / name) for root in (here, whole))
+        assert here_ == whole_
+
+
+def _stopping(after: int):
+    calls = iter(range(1, 1000))
+
+    def stop(_clip, _largest):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+@pytest.mark.parametrize(
+    "value,said",
+    [
+        ("{rank: 0}", r"variants.lora.train.lora.rank=0: must be > 0"),
+        ("{alpha: 0}", r"train.lora.alpha=0: must be > 0"),
+        ("{rnak: 4}", r"train.lora: unknown key 'rnak'; did you mean 'rank'"),
+        ("{targets: [atention]}", r"unknown target 'atention'.*did you mean 'attention'"),
+        ("{patch: matrx}", r"unknown patch 'matrx'.*did you mean 'matrix'"),
+        ("{targets: []}", r"targets=\[\]: must name"),
+    ],
+)
+def test_wrong_parameters(here, value, said):
+    """Key, value and fix, or the nearest name."""
+    with pytest.raises(UserError, match=said):
+        read.load_params("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
+
+
+def test_a_run_knows_its_adapter_again(here):
+    """config.yaml gives the same run; without lora the key is null."""
+    for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
+        run = grid.resolve(read.load_params("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
+        assert run.train.lora == wanted
+        write_atomic(here / "run.yaml", run_config.to_yaml(run))
+        assert run_config.from_yaml(here / "run.yaml") == run

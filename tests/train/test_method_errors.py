@@ -1,0 +1,85 @@
+"""A loss of one's own that is wrong: one line with the place in one's own file, or with the term that is not finite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.train import __main__ as train_command
+from tests.base.test_plugins import on_path, package  # noqa: F401
+
+HEAD = """from dataclasses import dataclass
+
+import own_helper
+from compclip.train import losses
+from compclip.train.batch import Views
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    weight: float = 1.0
+
+
+def views(cfg, step):
+    return Views()
+
+
+def loss(f, cfg, step):
+    clip = losses.clip(f.image_BD, f.text_BD, f.scale)
+"""
+FIRST = len(HEAD.splitlines()) + 1  # the line behind
+HELPER = "def far(f):\n    return f.image_BD[:, 999].mean()\n"
+
+
+def message(on_path, folder: Path, body: str) -> str:  # noqa: F811
+    """What a training with this loss ends with."""
+    package(folder, "own-pack", {"own": "own_method"}, own_method=f"{HEAD}    {body}\n", own_helper=HELPER)
+    on_path(folder)
+    grid = ("methods.own={}", "grid.methods=[pretrained,own]")
+    with pytest.raises(UserError) as error:
+        train_command.main(["--cell", "own-tiny-scenes-0", *grid])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ('return {"clip": clip, "own": (f.image_BD @ f.text_BD).mean()}', "RuntimeError: mat1 and mat2 shapes"),
+        ('return {"clip": clip, "own": f.image_BD[:, 999].mean()}', "IndexError: index 999 is out of bounds"),
+        ('return {"own": losses.clip(f.image_BD, f.text_BD[:, :3], f.scale)}', "RuntimeError: mat1 and mat2 shapes"),
+        ('return {"clip": clip, "own": own_helper.far(f)}', "IndexError: index 999 is out of bounds"),
+        ('return {"clip": clip, "own": f.no_such}', "AttributeError: 'Features' object has no attribute 'no_such'"),
+    ],
+    ids=["shape", "index", "in_our_losses", "in_a_helper", "attribute"],
+)
+def test_the_place_in_the_own_file(here, on_path, tmp_path, body, said):  # noqa: F811
+    """The last line of the method's file that was under way, whoever raised it; the helper has a file of its own."""
+    told = message(on_path, tmp_path / "site", body)
+    assert told.startswith(f"{tmp_path}/site/own_method.py:{FIRST}: {said}")
+    assert told.endswith("; mend the loss of method 'own'")
+
+
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ('return {"clip": clip, "own": f.image_BD.square().sum(1)}', r"term 'own' has shape [8]; each is one number"),
+        ('return {"clip": clip, "own": 0.5}', "term 'own' is a float; each is a tensor of one number"),
+        ("return clip", "gives a Tensor; it must be a dict of named terms"),
+    ],
+)
+def test_terms_of_another_form(here, on_path, tmp_path, body, said):  # noqa: F811
+    """With the line where the loss begins."""
+    told = message(on_path, tmp_path / "site", body)
+    assert told.startswith(f"{tmp_path}/site/own_method.py:{FIRST - 2}: ") and said in told
+
+
+@pytest.mark.parametrize("value, shown", [("1 / (clip * 0)", "inf"), ("(clip * 0).log() * 0", "nan")])
+def test_the_term_that_is_not_finite(here, on_path, tmp_path, value, shown):  # noqa: F811
+    told = message(on_path, tmp_path / "site", f'return {{"clip": clip, "own": {value}}}')
+    assert told.startswith(f"train: the loss is {shown} at step 1: own={shown}; lower train.lr=0.001")
+    assert "clip" not in told and "mend that term" in told

@@ -1,0 +1,217 @@
+"""How a run is trained by its parameters: weights in bfloat16, averaged weights, fewer positions, texts to be read.
+
+B texts, L positions, D dim.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.interface.views import Views, Widths
+from compclip.model import backbone, clip_model, tokenizers, towers, weight_interpolation
+from compclip.model import t5 as t5_of
+from compclip.model.clip_model import WEIGHTS
+from compclip.train import __main__ as train_command
+from compclip.train import checkpoint, collate, decoders
+from compclip.train.batch import View
+from compclip.train.recorder import do_nothing
+from tests import small_training, tiny_project
+from tests.model.test_towers import TEXTS, TINY
+from tests.tiny_project import cell, trained
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A small project, prepared."""
+    return tiny_project.make(tmp_path_factory.mktemp("protocols") / "p", steps=4)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A tiny model with random weights."""
+    write_json(tmp_path / "tiny.json", TINY)
+    return backbone.create(str(tmp_path / "tiny.json"), seed=3)
+
+
+def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeypatch):
+    """Products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; training moved some of them."""
+    monkeypatch.chdir(project)
+    made = small_training.train(project, "fsc_clip", tmp_path / "run", do_nothing, "train.precision=bf16_weights")
+    start = backbone.load(project / "models" / "tiny").clip.state_dict()
+    moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
+    for name, value in made.clip.state_dict().items():
+        assert value.dtype != torch.bfloat16
+        assert any(part in name for part in wide) or torch.equal(value, value.to(torch.bfloat16).to(value.dtype)), name
+        moved += int(not torch.equal(value, start[name].to(torch.bfloat16).to(value.dtype)))
+    assert moved > 10
+    (last,) = sorted((tmp_path / "run").glob("step_*"))[-1:]
+    dtypes = {k: v.dtype for k, v in load_file(last).items() if k.startswith("exp_avg.")}
+    for name, dtype in dtypes.items():
+        assert dtype == (torch.float32 if any(part in name for part in wide) else torch.bfloat16), name
+    assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
+
+
+def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
+    monkeypatch.chdir(project)
+    overrides = ("train.precision=bf16_weights", "train.checkpoint_every_steps=1")
+    whole = small_training.train(project, "finetune", tmp_path / "a", do_nothing, *overrides)
+    small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
+    (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
+    again = small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
+    for name, value in whole.clip.state_dict().items():
+        assert torch.equal(value, again.clip.state_dict()[name]), name
+    assert checkpoint.KEEP == 2
+
+
+def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
+    """The run with 0.6 is exactly 0.4 of the backbone and 0.6 of the run without, and its adapter-free folder loads."""
+    ends = {}
+    for alpha in ("1.0", "0.6", "0.0"):
+        root = tiny_project.other(project, tmp_path / alpha, steps=4)
+        monkeypatch.chdir(root)
+        assert train_command.main(["--cell", cell("finetune"), f"train.average_alpha={alpha}"]) == 0
+        ends[alpha] = load_file(trained(root, cell("finetune")) / "checkpoint" / WEIGHTS)
+    start = load_file(project / "models" / "tiny" / WEIGHTS)
+    for name, value in weight_interpolation.interpolate(start, ends["1.0"], 0.6).items():
+        assert torch.equal(ends["0.6"][name], value) and torch.equal(ends["0.0"][name], start[name])
+
+
+def test_fewer_positions_keep_what_fits(model):
+    """Embeddings of texts that fit are those of the whole tower; the config and the tokenizer say the new number."""
+    before = towers.encode_texts(model.clip, model.tokenize(TEXTS), tokens=True)
+    length = model.tokenize(TEXTS).argmax(-1).max().item() + 1
+    short = clip_model.cut_context(model, length)
+    after = towers.encode_texts(short.clip, short.tokenize(TEXTS), tokens=True)
+    assert short.tokenize(TEXTS).shape[1] == length == short.model_cfg["text_cfg"]["context_length"]
+    for a, b in zip(before, after, strict=True):
+        torch.testing.assert_close(a, b)
+    assert short.tokenize(["word " * 200])[0, -1] == short.tokenize(["word"]).max()  # the end token stays
+
+
+def test_a_cut_model_is_saved_and_loads(model, tmp_path):
+    clip_model.cut_context(model, 16).save(tmp_path / "cut")
+    again = backbone.load(tmp_path / "cut")
+    assert again.clip.positional_embedding.shape[0] == 16 == again.tokenize(["a"]).shape[1]
+
+
+@pytest.mark.parametrize("length", [2, 78])
+def test_positions_that_a_backbone_has_not(model, length):
+    with pytest.raises(UserError, match=f"train.context_length={length}: must be from 3 to 77"):
+        clip_model.cut_context(model, length)
+
+
+def test_positions_of_another_tower(model):
+    other = dataclasses.replace(model, tokenizer=tokenizers.StandInTokenizer(32000, 64))
+    with pytest.raises(UserError, match="only for CLIP's own text tower"):
+        clip_model.cut_context(other, 16)
+
+
+# --- texts to be read ---------------------------------------------------------------------------------------------
+
+WIDTHS = Widths(joint=8, context=12, vocabulary=50)
+
+
+def test_targets_are_the_texts_own_tokens(model):
+    """Start, words and end as the model's tokenizer has them, and -1 behind."""
+    rows = [View(torch.zeros(3, 32, 32), text, target=text) for text in TEXTS]
+    ids_BL = collate._tokenize_targets(rows, Views(target="own"), model)
+    plain_BL = model.tokenize(TEXTS)
+    for ids, plain in zip(ids_BL.tolist(), plain_BL.tolist(), strict=True):
+        end = plain.index(max(plain)) + 1
+        assert ids == plain[:end] + [-1] * (len(plain) - end)
+
+
+def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
+    """Two texts of unlike lengths, by hand from the head's own logits; what is padded counts nowhere."""
+    torch.manual_seed(0)
+    head = decoders.SmallDecoder(WIDTHS).double()
+    text, target = torch.randn(2, 8).double(), torch.tensor([[1, 5, 7, 9], [1, 6, -1, -1]])
+    logits, _ = head(text, target)
+    said = [logits[0, i].log_softmax(0)[t] for i, t in ((0, 5), (1, 7), (2, 9))] + [logits[1, 0].log_softmax(0)[6]]
+    torch.testing.assert_close(decoders.log_likelihood(head, text, target), sum(said) / 4)
+
+
+def test_a_decoder_looks_only_back():
+    """Another later token changes no earlier logit; another embedding changes all."""
+    torch.manual_seed(0)
+    head = decoders.SmallDecoder(WIDTHS).double()
+    text, target = torch.randn(1, 8).double(), torch.tensor([[1, 5, 7, 9]])
+    one, other = head(text, target)[0], head(text, torch.tensor([[1, 5, 8, 9]]))[0]
+    assert torch.equal(one[:, :2], other[:, :2]) and not torch.equal(one[:, 2], other[:, 2])
+    assert not torch.allclose(head(text + 1, target)[0], one)
+
+
+def test_no_target_is_0():
+    head = decoders.SmallDecoder(WIDTHS)
+    found = decoders.log_likelihood(head, torch.randn(2, 8), torch.full((2, 4), -1))
+    assert found.item() == 0
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory) -> Path:
+    """A T5 of a few thousand numbers with a tokenizer of words, as transformers writes them."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("t5")
+    cfg = transformers.T5Config(
+        vocab_size=40,
+        d_model=16,
+        d_kv=8,
+        d_ff=16,
+        num_layers=1,
+        num_decoder_layers=1,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
+    torch.manual_seed(0)
+    transformers.T5ForConditionalGeneration(cfg).save_pretrained(folder)
+    words = {w: i for i, w in enumerate(["<pad>", "</s>", "<unk>", "a", "red", "star", "blue", "moon"])}
+    plain = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    plain.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=plain, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    return folder
+
+
+def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
+    """Token mean over unequal lengths; a slope for the map and the embedding, none for T5; no dropout."""
+    ids = t5_of.tokenize_targets(str(t5), ["a red star", "a moon"], 12)
+    assert ids[:, :4].tolist() == [[3, 4, 5, 1], [3, 7, 1, -1]] and (ids[:, 4:] == -1).all()
+    torch.manual_seed(0)
+    head = decoders.build_decoder(str(t5), WIDTHS).train()
+    text = torch.randn(2, 8, requires_grad=True)
+    found = -decoders.log_likelihood(head, text, ids)
+    theirs = head.decoder(encoder_outputs=(head.project(text)[:, None],), labels=ids.masked_fill(ids == -1, -100)).loss
+    torch.testing.assert_close(found, theirs)
+    found.backward()
+    assert text.grad.abs().sum() > 0 and head.project.weight.grad.abs().sum() > 0
+    assert all(p.grad is None for p in head.decoder.parameters())
+
+
+def test_a_folder_that_holds_no_t5(tmp_path):
+    pytest.importorskip("transformers")
+    with pytest.raises(UserError, match=r"decoder=.*: no T5 of transformers"):
+        decoders.build_decoder(str(tmp_path), WIDTHS)
+    with pytest.raises(UserError, match=r"decoder=.*tokenizer|no tokenizer"):
+        t5_of.tokenize_targets(str(tmp_path), ["a"], 8)
+
+
+def test_heads_are_built_for_the_model(model):
+    from compclip.train import extras
+
+    found = extras.widths(SimpleNamespace(model_cfg=TINY))
+    assert (found.joint, found.context, found.vocabulary) == (
+        TINY["embed_dim"], TINY["text_cfg"].get("context_length", 77), TINY["text_cfg"].get("vocab_size", 49408)
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Looking at a model on the way: the training's bits stay, and each rung is scored once however often it is killed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from compclip.base.files import write_json
+from compclip.config import read
+from compclip.evaluate.rungs import Rungs
+from compclip.runs.run_folder import RunFolder
+from tests import small_training, tiny_project
+
+
+@pytest.fixture
+def folder(here) -> RunFolder:
+    """A run's folder in which a pruner asks for two rungs."""
+    found = RunFolder(here / "store" / "key")
+    write_json(found.rungs, {"shares": [0.4, 0.7, 1.0], "benchmarks": ["sugarcrepe"]})
+    return found
+
+
+@pytest.fixture
+def rungs(folder) -> Rungs:
+    """What looks at the training of that run."""
+    return Rungs.load(folder, read.load_params("params.yaml"))
+
+
+def scored(folder) -> list[int]:
+    """The steps that have scores."""
+    return [json.loads(line)["step"] for line in folder.intermediate.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_looking_changes_no_bit(here, folder, rungs, workers):
+    """Ten steps, scored after four and seven: weights and log are those of the undisturbed run."""
+    asked = f"train.workers={workers}"
+    plain = small_training.train(here, "fsc_clip", here / "plain", small_training.recorder.do_nothing, asked)
+    seen = small_training.train(here, "fsc_clip", folder.path, rungs, asked)
+    assert scored(folder) == [4, 7]
+    assert all(torch.equal(a, b) for a, b in zip(plain.clip.parameters(), seen.clip.parameters(), strict=True))
+    assert tiny_project.steps(here / "plain" / "metrics.jsonl") == tiny_project.steps(folder.metrics)
+
+
+def test_mode_threads_and_generator_are_put_back(here, rungs):
+    """A look leaves them as they were, whatever they were."""
+    model = small_training.backbone.load(here / "models" / "tiny")
+    model.clip.train()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    rungs(4, 10, model)
+    assert model.clip.training and torch.get_num_threads() == 1
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_rung_is_scored_once(here, folder, rungs):
+    """Again after a kill, with half a line behind it: what was written whole stays, the rest is written anew."""
+    model = small_training.backbone.load(here / "models" / "tiny")
+    rungs(4, 10, model)
+    first = folder.intermediate.read_text()
+    with open(folder.intermediate, "a", encoding="utf-8") as file:
+        file.write('{"step": 7, "metr')
+    for done in (4, 5, 7, 10):
+        rungs(done, 10, model)
+    assert folder.intermediate.read_text().startswith(first) and scored(folder) == [4, 7]

@@ -1,0 +1,347 @@
+"""The stages of a method, `train --method` and `evaluate --method`: all its cells, each run once, what is there is taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import score
+from compclip.runs import cluster, jobs, lock, machine, run_store
+from compclip.runs.progress import Follower
+from compclip.train import __main__ as train_command
+from compclip.train import driver
+from tests import tiny_project
+from tests.tiny_project import cell, outcome, results, trained
+
+SEEDS = [f"finetune-tiny-scenes-{seed}" for seed in (0, 1)]
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """The stage answers them in its own way; afterwards they mean what they meant."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def nothing_trains(monkeypatch) -> None:
+    """A run that would be trained fails the test."""
+    monkeypatch.setattr(train_command, "_train_todo", None)
+
+
+def seeds(*numbers: int) -> None:
+    """The grid of the current folder has these seeds; the stages before training have run."""
+    text = Path("params.yaml").read_text().replace("seeds: [0]", f"seeds: {list(numbers)}")
+    Path("params.yaml").write_text(text)
+    tiny_project.plan()
+
+
+def planned(name: str) -> run_store.StoredRun:
+    """The run of a cell as the stages left it."""
+    method = name.partition("-")[0]
+    return next(stored for stored in run_store.load_planned(method) if stored.cell.name == name)
+
+
+def bring(method: str) -> int:
+    """The stage of a method's training."""
+    return train_command.main(["--method", method])
+
+
+LOOKS = """
+import sys
+from compclip.train import __main__ as train
+assert train.main(["--method", "fsc_clip"]) == 0
+from compclip.evaluate import __main__ as evaluate
+assert evaluate.main(["--method", "fsc_clip"]) == 0
+print("heavy:", *{"torch", "open_clip", "PIL", "numpy", "spacy", "mlflow", "dvc", "optuna"} & set(sys.modules))
+"""
+
+
+def test_what_is_finished_is_published_without_torch(here_finished, finished):
+    """In a fresh process, whole: links to the store, and nothing of what training or scoring would import."""
+    tiny_project.plan()
+    assert evaluate_command.main(["--census", "sugarcrepe"]) == 0
+    for folder in ("runs", "results"):
+        shutil.rmtree(folder)
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "fsc_clip: 1 cells, 0 of 0 runs trained"
+    assert "fsc_clip: 1 cells, 0 runs scored" in done.stdout
+    assert done.stdout.splitlines()[-1] == "heavy:"
+    name = cell("fsc_clip")
+    assert outcome(here_finished, name) == outcome(finished, name)
+    place, final = planned(name).published.trained, planned(name).folder.final
+    assert place.weights.samefile(final.weights) and place.environment.samefile(final.environment)
+    assert not trained(here_finished, cell("finetune")).exists()
+
+
+def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, capsys):
+    """Both start before one ends; the one whose lock cannot be taken is named; the other is trained and published."""
+    seeds(0, 1)
+    planned(SEEDS[1]).folder.lock.mkdir(parents=True)
+    capsys.readouterr()
+    monkeypatch.setattr(machine, "list_slots", lambda threads: [{}, {}])
+    assert bring("finetune") == 1
+    out, err = capsys.readouterr()
+    said = [line for line in out.splitlines() if "step" not in line]
+    assert [line.partition(" as ")[0] for line in said[:2]] == [f"{name}: started" for name in SEEDS]
+    assert said[-1] == "finetune: 2 cells, 1 of 2 runs trained"
+    assert (
+        err.startswith(f"error: {SEEDS[1]}: exit code 2: error: ")
+        and "lock: cannot write: Is a directory; free space" in err
+    )
+    assert tiny_project.steps(trained(here, SEEDS[0]) / "metrics.jsonl") == tiny_project.steps(
+        trained(finished, SEEDS[0]) / "metrics.jsonl"
+    )
+    assert not trained(here, SEEDS[1]).exists()
+    assert read_json(Path("trained/finetune.json")).keys() == {SEEDS[0]}
+
+
+def test_a_place_that_cannot_be_written_leaves_the_others(here_finished, nothing_trains, capsys):
+    """Of two cells of one finished run: the one is named, the other published."""
+    names = [f"pretrained-tiny-scenes-{seed}" for seed in (0, 1)]
+    seeds(0, 1)
+    shutil.rmtree("runs")
+    Path("runs/pretrained").mkdir(parents=True)
+    trained(here_finished, names[0]).write_text("a file where the folder should be")
+    assert bring("pretrained") == 1
+    assert capsys.readouterr().err.startswith(
+        f"error: {names[0]}: runs/pretrained/tiny-scenes-0/config.yaml: cannot write"
+    )
+    assert (trained(here_finished, names[1]) / "environment.json").is_file()
+
+
+def test_cells_that_share_a_key_are_one_run(here, here_finished, monkeypatch):
+    """Seeds of the model that is not trained: one run to make, published as both with the cells' own config.yaml."""
+    os.chdir(here)
+    seeds(0, 1)
+    seen = []
+    monkeypatch.setattr(train_command, "_train_todo", lambda todo, *_: seen.append([s.cell.seed for s in todo]) or {})
+    assert bring("pretrained") == bring("finetune") == 0
+    assert seen == [[0], [0, 1]]
+    os.chdir(here_finished)
+    seeds(0, 1)
+    assert bring("pretrained") == 0 and len(seen) == 2
+    both = [trained(here_finished, f"pretrained-tiny-scenes-{seed}") for seed in (0, 1)]
+    assert (both[0] / "environment.json").samefile(both[1] / "environment.json")
+    assert ["seed: 0" in (p / "config.yaml").read_text() for p in both] == [True, False]
+    assert evaluate_command.main(["--method", "pretrained"]) == 0
+    files = [results(here_finished, f"pretrained-tiny-scenes-{seed}") / "sugarcrepe.json" for seed in (0, 1)]
+    assert files[0].samefile(files[1])
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Trainings of the stage stop in their fourth step."""
+    monkeypatch.setattr(jobs, "TRAINS", "tests.held_job")
+    monkeypatch.setenv("HELD_JOB", "compclip.train.job")
+
+
+def when_held(number: signal.Signals):
+    """In place of the look whether the stage is an orphan: a signal to this process when its training is held."""
+    sent = []
+
+    def look() -> bool:
+        if not sent and Path("held").exists():
+            sent.append(os.kill(os.getpid(), number))
+        return False
+
+    return lambda: look
+
+
+def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
+    """They leave after the step that they are in; the command says that it goes on where they were."""
+    monkeypatch.setenv("HELD_UNTIL", "signal")
+    monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGINT))
+    tiny_project.plan()
+    with pytest.raises(SystemExit) as left:
+        bring("finetune")
+    assert left.value.code == 130
+    assert "stopping; what trains saves first, and the same command goes on" in capsys.readouterr().err
+    folder = planned(cell("finetune")).folder
+    assert [path.name for path in folder.checkpoints()][-1] == "step_00000004.safetensors"
+    assert jobs.find_live_job(folder) is None and lock.find_holder(folder) is None
+    assert not Path("runs").exists()
+
+
+def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished, monkeypatch, capsys, held):
+    """It says what goes on; the run is trained once, with the bits of an undisturbed one."""
+    name = cell("finetune")
+    monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGTERM))
+    tiny_project.plan()
+    with pytest.raises(SystemExit) as left:
+        bring("finetune")
+    assert left.value.code == 143
+    told = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
+    assert told in capsys.readouterr().err
+    folder = planned(name).folder
+    pid = jobs.find_live_job(folder).record["pid"]
+    monkeypatch.setattr(driver, "_orphan_check", lambda: lambda: False)
+    monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
+    assert bring("finetune") == 0
+    assert f"{name}: attached to process {pid}\n" in capsys.readouterr().out
+    assert len(list(folder.lives.glob("*.json"))) == 1
+    assert evaluate_command.main(["--method", "finetune"]) == 0
+    assert outcome(here, name) == outcome(finished, name)
+
+
+def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
+    """Its parent, or the shell's above it, is another one than when it began."""
+    above = [(7, 1)]
+    monkeypatch.setattr(driver, "_ancestors", lambda: above[-1])
+    gone = driver._orphan_check()
+    assert not gone()
+    above.append((7, 2))
+    assert gone()
+
+
+def slurm_job(name: str, *states: tuple[str, str] | None):
+    """A cluster's job for a run, and the queue that tells of it: `finish` is called at its end."""
+    folder, answers = planned(name).folder, list(states)
+    write_json(folder.job, {"kind": "slurm", "module": jobs.TRAINS, "id": "7_1", "log": ""})
+
+    def state(*_: object) -> tuple[str, str] | None:
+        if len(answers) > 1:
+            return answers.pop(0)
+        aside = folder.path / "aside"
+        if aside.exists():
+            aside.rename(folder.final.path)
+        return answers[0]
+
+    return state
+
+
+def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsys):
+    """It takes no place on this machine; what it made is published."""
+    tiny_project.plan()
+    name = cell("finetune")
+    folder = planned(name).folder
+    shutil.rmtree("runs")
+    folder.final.path.rename(folder.path / "aside")
+    queue = type("Queue", (), {"state": staticmethod(slurm_job(name, ("PENDING", ""), ("RUNNING", ""), None))})
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    monkeypatch.setattr(machine, "list_slots", lambda threads: [])
+    assert bring("finetune") == 0
+    assert f"{name}: attached to job 7_1\n" in capsys.readouterr().out
+    assert (trained(here_finished, name) / "environment.json").is_file()
+
+
+def test_a_job_of_a_cluster_that_failed_is_named(here, monkeypatch, capsys):
+    """Nothing is trained here in its place."""
+    tiny_project.plan()
+    queue = type("Queue", (), {"state": staticmethod(slurm_job(cell("finetune"), None))})
+    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    monkeypatch.setattr(cluster, "explain_end", lambda job_id, log: "time limit reached")
+    monkeypatch.setattr(jobs.Local, "submit", None)
+    assert bring("finetune") == 1
+    assert f"error: {cell('finetune')}: job 7_1 failed: time limit reached" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("nothing_trains")
+def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
+    """A clone that pulled runs/ has no store: nothing trains again, and the store then has the same files."""
+    tiny_project.plan()
+    shutil.rmtree("store")
+    for method in tiny_project.METHODS:
+        assert bring(method) == 0
+        stored = planned(cell(method))
+        assert stored.folder.finished
+        assert stored.folder.final.weights.samefile(stored.published.trained.weights)
+        assert outcome(here_finished, cell(method)) == outcome(finished, cell(method))
+    seeds(0, 1)
+    shutil.rmtree("store")
+    shutil.rmtree("runs/pretrained/tiny-scenes-0")
+    Path("runs/pretrained").mkdir(exist_ok=True)
+    shutil.copytree(trained(finished, cell("pretrained")), "runs/pretrained/tiny-scenes-1")
+    assert bring("pretrained") == 0  # where only another cell of the key was pulled
+    assert (trained(here_finished, cell("pretrained")) / "environment.json").is_file()
+
+
+def test_what_stands_behind_training_changes_with_a_training_alone(here_finished):
+    """trained/<method>.json: the same for files that are linked anew; another where a run of that key was made again."""
+    seeds(0, 1)
+    written, name = Path("trained/pretrained.json"), cell("pretrained")
+    assert bring("pretrained") == 0
+    first = written.read_bytes()
+    assert json.loads(first).keys() == {name, name.replace("-0", "-1")}
+    shutil.rmtree("runs")
+    written.unlink()
+    assert bring("pretrained") == 0
+    assert written.read_bytes() == first
+    final = planned(name).folder.final
+    write_json(final.environment, final.facts() | {"started": "another day"})
+    assert bring("pretrained") == 0
+    changed = read_json(written)
+    assert changed.keys() == json.loads(first).keys()
+    assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
+
+
+def test_cells_that_failed_are_named_where_trained_cannot_be_written(here_finished, nothing_trains, capsys):
+    """Both are said: a cell's place that is taken, and a file where trained/ should be."""
+    tiny_project.plan()
+    shutil.rmtree("runs")
+    Path("runs").mkdir()
+    Path("runs/pretrained").touch()
+    shutil.rmtree("trained", ignore_errors=True)
+    Path("trained").touch()
+    with pytest.raises(UserError, match="trained/pretrained.json"):
+        bring("pretrained")
+    assert f"error: {cell('pretrained')}: " in capsys.readouterr().err
+
+
+def test_evaluate_names_the_cell_that_failed(here_finished, monkeypatch, capsys):
+    """A cell that was not trained; the others' results are taken over, and nothing is scored."""
+    seeds(0, 1)
+    shutil.rmtree("results")
+    monkeypatch.setattr(score, "load_benchmarks", None)
+    assert evaluate_command.main(["--method", "finetune"]) == 1
+    out, err = capsys.readouterr()
+    assert "finetune: 2 cells, 0 runs scored" in out
+    assert err == f"error: {SEEDS[1]}: runs/finetune/tiny-scenes-1: not there; run `dvc repro train@finetune` first\n"
+    assert read_json(results(here_finished, SEEDS[0]) / "summary.json")
+
+
+def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch, capsys):
+    """Once for cells that share a run; a checkpoint that is broken is named, and the others are scored."""
+    seeds(0, 1)
+    assert bring("pretrained") == 0
+    for method in ("pretrained", "finetune"):
+        shutil.rmtree(planned(cell(method)).folder.path / "scores")
+    shutil.rmtree("results")
+    capsys.readouterr()
+    assert evaluate_command.main(["--method", "pretrained"]) == 0
+    assert "pretrained: 2 cells, 1 runs scored" in capsys.readouterr().out
+    assert outcome(here_finished, cell("pretrained")) == outcome(finished, cell("pretrained"))
+    weights = planned(cell("finetune")).folder.final.weights
+    weights.unlink()
+    weights.write_bytes(b"no")
+    assert evaluate_command.main(["--method", "finetune"]) == 1
+    err = capsys.readouterr().err
+    assert f"error: {SEEDS[0]}: " in err and "not a readable weights file" in err
+
+
+@pytest.mark.parametrize("option", [["train.lr=1"], ["train.lr=1", "train.epochs=2"]])
+def test_a_method_is_trained_as_the_plan_has_it(here, option):
+    """What stands on the command line would be no part of the plan; without a plan or keys the stage is named."""
+    with pytest.raises(UserError, match=f"--method finetune: is trained as plan/ has it; leave out {option[0]}"):
+        train_command.main(["--method", "finetune", *option])
+    with pytest.raises(UserError, match="plan/train/finetune.json: not there; run `dvc repro plan` first"):
+        bring("finetune")
+    tiny_project.plan()
+    Path("keys/finetune.json").unlink()
+    with pytest.raises(UserError, match="keys/finetune.json: not there; run `dvc repro keys` first"):
+        bring("finetune")
+    assert json.loads(Path("plan/train/finetune.json").read_text())["cells"].keys() == {"tiny-scenes-0"}

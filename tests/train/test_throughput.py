@@ -1,0 +1,42 @@
+"""The meter of a run: operations are counted once for each kind of step, not in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
+from compclip.train import throughput
+from tests import distributed_check
+
+WORDS = {"color": ["red", "blue"]}
+
+
+def counted(monkeypatch, views_at: Callable[[int], Views], steps: int) -> int:
+    """How often a meter counts operations in some steps."""
+    calls: list[Views] = []
+    monkeypatch.setattr(throughput, "count_flops", lambda _clip, _batch, views, _frozen: calls.append(views) or 1)
+    meter = throughput.Meter(distributed_check.model(bias=True), frozenset(), torch.float32)
+    for step in range(steps):
+        views = views_at(step)
+        meter.add(distributed_check.batch(views), views)
+    return len(calls)
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("svlc", {}), ("svlc", {"words": WORDS}), ("svlc", {"negatives": "both"}), ("dac", {}), ("dac", {"words": WORDS})],
+)
+def test_rules_made_anew_in_every_step_are_counted_once(monkeypatch, name, options):
+    method = load_method(name)
+    cfg = method.Config(**options)
+    assert counted(monkeypatch, lambda step: method.views(cfg, step), 4) == 1
+
+
+def test_steps_of_two_kinds_are_counted_twice(monkeypatch):
+    """Another number of texts is other work."""
+    kinds = (Views(), Views(negatives=(lambda _annotation, _rng: "",)))
+    assert counted(monkeypatch, lambda step: kinds[step % 2], 6) == 2

@@ -1,0 +1,284 @@
+"""Training whole cells: killed and resumed, the bits are those of the undisturbed run; views depend on nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from compclip.base import files
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json
+from compclip.config import grid, read
+from compclip.config.cell import Cell
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.interface.method import load_method
+from compclip.model.clip_model import CONFIG, WEIGHTS
+from compclip.runs.run_folder import Inputs
+from compclip.train import __main__ as train_command
+from compclip.train import accumulate, finish, loop, optimiser, recorder, view_maker
+from tests import small_training, tiny_project
+from tests.prepared_set import all_annotations, prepared
+from tests.tiny_project import at, results, trained
+
+PARAMS = """
+grid: {methods: [pretrained, finetune, negclip, clic, fsc_clip, c2lip, hard_positives], backbones: [tiny], data: [scenes], seeds: [0]}
+train: {epochs: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
+methods: {pretrained: {}, finetune: {}, negclip: {}, clic: {train: {trainable: text}}, fsc_clip: {}, c2lip: {}, hard_positives: {}}
+backbones: {tiny: {model: tiny.json}}
+data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
+benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
+evaluate: {benchmarks: [sugarcrepe]}
+scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
+"""
+
+
+@pytest.fixture
+def every(here) -> Path:
+    """The project with a grid of every method, and the current folder in it."""
+    (here / "params.yaml").write_text(PARAMS)
+    return here
+
+
+def weights(root: Path, cell: str) -> str:
+    """Fingerprint of a cell's published weights."""
+    return fingerprint(trained(root, cell) / "checkpoint" / WEIGHTS)
+
+
+def log(root: Path, cell: str) -> list[dict]:
+    """The logged steps without what the clock says."""
+    return tiny_project.steps(trained(root, cell) / "metrics.jsonl")
+
+
+def environment(root: Path, cell: str) -> dict:
+    """What a published run says of itself."""
+    return read_json(trained(root, cell) / "environment.json")
+
+
+@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+def test_every_method_trains_and_logs_its_terms(every, method):
+    """Weights change, all steps are logged once, and the total is the sum of the named terms."""
+    cell = f"{method}-tiny-scenes-0"
+    assert train_command.main(["--cell", cell]) == 0
+    rows = log(every, cell)
+    assert [r["step"] for r in rows] == list(range(1, 11))
+    standard = {"step", "epoch", "samples", "loss", "lr", "logit_scale", "grad_norm"}
+    for row in rows:
+        assert row["loss"] == pytest.approx(
+            sum(v for k, v in row.items() if k not in standard and k[:6] != "share/"), rel=1e-6
+        )
+    assert fingerprint(every / "models" / "tiny" / WEIGHTS) != weights(every, cell)
+    assert (trained(every, cell) / "config.yaml").is_file()
+
+
+def test_pretrained_is_published_untouched(finished):
+    """The grid's first row has the backbone's own bits."""
+    assert weights(finished, "pretrained-tiny-scenes-0") == fingerprint(finished / "models" / "tiny" / WEIGHTS)
+
+
+FSC_CLIP = tiny_project.cell("fsc_clip")
+# A function, what its first argument must hold, and which such call kills: between steps, before a checkpoint's rename,
+# between steps again, and when of the finished files the last one, which marks them complete, is lacking.
+KILLS = ((optimiser, "learning_rate", "", 4), (files, "_sync", ".step_", 1), (optimiser, "clamp_scale", "", 3),
+         (finish, "write_json", "environment", 1))  # fmt: skip
+
+
+def killed(monkeypatch, module: ModuleType, name: str, word: str, at: int) -> int:
+    """Train in a process that kills itself at call number `at` of a function; the signal that it died of."""
+    original, calls = getattr(module, name), itertools.count(1)
+
+    def deadly(*args):
+        if word in str(args[0]) and next(calls) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, deadly)
+        return tiny_project.forked(lambda: train_command.main(["--cell", FSC_CLIP]))
+
+
+def test_killed_again_and_again_ends_with_the_same_bits(here, finished, monkeypatch):
+    """SIGKILL wherever it hurts: weights, log and outcomes are the undisturbed run's; all its lives are counted."""
+    for number, kill in enumerate(KILLS, 1):
+        assert killed(monkeypatch, *kill) == -signal.SIGKILL
+        assert not (here / "runs").exists()
+        assert len(list(here.glob("store/*/lives/*.json"))) == number
+    assert list(here.glob("store/*/step_*.safetensors")), "nothing was saved: the kills came too early to test a resume"
+    train_command.main(["--cell", FSC_CLIP])
+    evaluate_command.main(["--cell", FSC_CLIP])
+    assert tiny_project.outcome(here, FSC_CLIP) == tiny_project.outcome(finished, FSC_CLIP)
+    facts = environment(here, FSC_CLIP)
+    assert facts["device_seconds"] > facts["seconds"]
+    items = read_json(results(here, FSC_CLIP) / "sugarcrepe.json")["items"]
+    assert any(i["outcomes"] for i in items.values())
+
+
+def test_a_signal_saves_and_stops(here, finished, monkeypatch):
+    """Each is answered between two steps: a checkpoint is written, the process says so, and the next one goes on."""
+    original = optimiser.learning_rate
+    for step, number in enumerate(recorder.STOP_SIGNALS, 2):
+
+        def rate(at: int, *args, step=step, number=number) -> float:
+            if at + 1 == step:
+                os.kill(os.getpid(), number)
+            return original(at, *args)
+
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match=f"signal after step {step} of 10"):
+            patch.setattr(optimiser, "learning_rate", rate)
+            train_command.main(["--cell", FSC_CLIP])
+        assert len(list(here.glob(f"store/*/step_*{step}.safetensors"))) == 1
+    train_command.main(["--cell", FSC_CLIP])
+    assert log(here, FSC_CLIP) == log(finished, FSC_CLIP)
+    assert weights(here, FSC_CLIP) == weights(finished, FSC_CLIP)
+
+
+def test_a_finished_run_key_is_not_trained_again(here_finished, monkeypatch):
+    """The second time the files are published without a step."""
+    cell, here = "finetune-tiny-scenes-0", here_finished
+    first = weights(here, cell)
+    shutil.rmtree(here / "runs")
+    monkeypatch.setattr(loop, "train", None)
+    train_command.main(["--cell", cell])
+    assert weights(here, cell) == first
+
+
+def test_full_disk_while_training(here, monkeypatch, capsys):
+    """A checkpoint that cannot be written is one line; nothing is published; with space again the run finishes."""
+
+    def full(_fd):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(UserError, match="No space left on device"):
+            train_command.main(["--cell", "finetune-tiny-scenes-0"])
+    assert not (here / "runs").exists()
+    assert not list(here.rglob("*.tmp"))
+    assert train_command.main(["--cell", "finetune-tiny-scenes-0"]) == 0
+
+
+def test_unreadable_pictures_are_counted_and_replaced(here):
+    """A truncated picture gives way to the next sample, and environment.json says how often."""
+    (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
+    train_command.main(["--cell", "finetune-tiny-scenes-0"])
+    assert environment(here, "finetune-tiny-scenes-0")["dropped"] == {"unreadable": 2}
+
+
+def test_unknown_cell_and_missing_inputs(here):
+    """A misspelt cell lists the nearest; a cell without data names the stage to run."""
+    with pytest.raises(UserError, match="did you mean 'finetune-tiny-scenes-0'"):
+        train_command.main(["--cell", "finetun-tiny-scenes-0"])
+    shutil.rmtree(here / "models")
+    with pytest.raises(UserError, match="dvc repro backbone"):
+        train_command.main(["--cell", "finetune-tiny-scenes-0"])
+
+
+def same(a, b) -> bool:
+    """Whether two views have the same pixels and texts."""
+    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and (
+        a.caption,
+        a.negatives,
+        a.positives,
+        a.concepts,
+    ) == (b.caption, b.negatives, b.positives, b.concepts)
+
+
+def two_captions(data: PreparedDataset, folder: Path) -> PreparedDataset:
+    """The same pictures, each with the next one's caption as a second: something to draw for every method."""
+    said = all_annotations(data)
+    both = [a + b for a, b in zip(said, (*said[1:], said[0]), strict=True)]
+    return prepared(folder, [data.sample(i) for i in range(len(data))], both, 16)
+
+
+def train_set(cell: Cell) -> PreparedDataset:
+    """The data of a cell of the project in the current folder."""
+    return PreparedDataset(Inputs(Path("."), cell).data)
+
+
+@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
+    """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
+    run = at(f"{method}-tiny-scenes-0").run
+    wanted = load_method(method).views(run.method, 0)
+    data = two_captions(train_set(run.cell), tmp_path)
+    first, second = (view_maker.ViewMaker(data, 0, 64) for _ in range(2))
+    forward = [first.view(i, 1, wanted) for i in range(12)]
+    backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
+    assert all(map(same, forward, backward))
+    other = [first.view(i, 2, wanted) for i in range(12)]
+    assert not all(map(same, forward, other))
+    for size in (4, 6):
+        rows = view_maker.EpochSampler(first, size)
+        seen = [v for step in range(rows.per_epoch) for v in rows.batch(step, wanted)[0]]
+        order = view_maker.full_order(len(data), 0, 0)
+        assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
+
+
+def test_a_composite_never_pairs_a_sample_with_itself(every):
+    """Over many draws every other sample is met, the sample itself never."""
+    maker = view_maker.ViewMaker(train_set(at("clic-tiny-scenes-0").cell), 0, 64)
+    met = {maker._draw_any_partner(3, np.random.default_rng(i)) for i in range(1000)}
+    assert met == set(range(40)) - {3}
+
+
+def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
+    """What a sample says in an epoch does not depend on the negatives that a method asks for."""
+    maker = view_maker.ViewMaker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
+    asked = [
+        load_method(m).views(grid.resolve(read.load_params("params.yaml"), f"{m}-tiny-scenes-0").method, 0)
+        for m in ("finetune", "negclip", "fsc_clip")
+    ]
+    for index in range(10):
+        assert len({maker.view(index, 0, v).caption for v in asked}) == 1
+
+
+def test_loss_that_is_not_finite_stops(here):
+    """A loss that explodes is named with its step and the learning rate."""
+    with pytest.raises(UserError, match="the loss is nan at step .*lower train.lr"):
+        train_command.main(
+            ["--cell", "finetune-tiny-scenes-0", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"]
+        )
+
+
+def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
+    """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
+    path = here / "models" / "tiny" / CONFIG
+    config = read_json(path)
+    config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
+    files.write_json(path, config)
+    whole = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
+    small_training.train(here, "finetune", tmp_path / "b")
+    for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
+        checkpoint.unlink()
+    resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    masks = [loop.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
+    assert not torch.equal(*masks)
+
+
+def test_gradient_caching_drops_the_same_patches_twice(here, tmp_path, monkeypatch):
+    """A part is encoded twice, and the slope of the first embeddings is pulled into the second: they must be equal."""
+    path = here / "models" / "tiny" / CONFIG
+    config = read_json(path)
+    config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
+    files.write_json(path, config)
+    encode, seen = accumulate.encode.encode_features, []
+
+    def recorded(*args):
+        features = encode(*args)
+        seen.append(features.image_BD.detach().clone())
+        return features
+
+    monkeypatch.setattr(accumulate.encode, "encode_features", recorded)
+    small_training.train(here, "finetune", tmp_path, recorder.do_nothing, "train.micro_batch=4", "train.max_steps=1")
+    parts = -(-read.load_params(here / "params.yaml").train.batch_size // 4)
+    first, second = seen[:parts], seen[parts : 2 * parts]
+    assert parts > 1 and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

@@ -1,0 +1,239 @@
+"""The parts of training that need no data: schedule, freezing, checkpoints, the log."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from compclip.base.errors import UserError
+from compclip.config.sections import Train
+from compclip.interface import features
+from compclip.train import checkpoint, encode, optimiser
+from compclip.train import log as train_log
+
+CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
+
+
+class Clip(torch.nn.Module):
+    """Parameters named as open_clip names them."""
+
+    def __init__(self):
+        super().__init__()
+        self.visual = torch.nn.Linear(3, 3)
+        self.transformer = torch.nn.Linear(3, 3)
+        self.logit_scale = torch.nn.Parameter(torch.tensor(2.0))
+        self.logit_bias = None
+
+    def forward(self, x):
+        return self.transformer(self.visual(x)).sum() * self.logit_scale
+
+
+def test_schedule_by_hand():
+    """Linear to lr over ten steps, lr at the end of the warm-up, half way down in the middle, lr_end at the last."""
+    rates = [optimiser.learning_rate(s, 111, CFG) for s in range(111)]
+    assert rates[0] == pytest.approx(1e-5 + (1e-3 - 1e-5) / 10)
+    assert rates[9] == pytest.approx(1e-3)
+    assert rates[10] == pytest.approx(1e-3)
+    assert rates[60] == pytest.approx((1e-3 + 1e-6) / 2)
+    assert rates[110] == pytest.approx(1e-6)
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_warmup_fraction_replaces_steps():
+    """20 % of 50 steps is ten steps."""
+    rates = [optimiser.learning_rate(s, 50, Train(lr=1.0, warmup_fraction=0.2, warmup_steps=1)) for s in range(50)]
+    assert rates[9] == pytest.approx(1.0)
+    assert rates[8] < 1.0
+
+
+@pytest.mark.parametrize(
+    "trainable,frozen,trained",
+    [
+        ("all", set(), {"visual", "transformer"}),
+        ("text", {"image"}, {"transformer"}),
+        ("image", {"text"}, {"visual"}),
+        ("none", {"image", "text"}, set()),
+    ],
+)
+def test_frozen_towers(trainable, frozen, trained):
+    """What is not trained has no gradient and does not change by a bit; the scale is a switch of its own."""
+    torch.manual_seed(0)
+    clip = Clip()
+    before = {n: p.detach().clone() for n, p in clip.named_parameters()}
+    assert optimiser.freeze(clip, Train(trainable=trainable)) == frozen
+    adamw = optimiser.adamw(clip, Train(lr=0.1))
+    clip(torch.ones(2, 3)).backward()
+    adamw.step()
+    changed = {n.split(".")[0] for n, p in clip.named_parameters() if not torch.equal(p, before[n])}
+    assert changed == trained | {"logit_scale"}
+
+
+def test_scale_can_be_frozen_and_is_clamped():
+    """`train_logit_scale: false` keeps it as it is; else the clamp bounds exp(logit_scale)."""
+    clip = Clip()
+    optimiser.freeze(clip, Train(train_logit_scale=False))
+    assert not clip.logit_scale.requires_grad
+    with torch.no_grad():
+        clip.logit_scale.fill_(9.0)
+    optimiser.clamp_scale(clip, 100.0)
+    assert clip.logit_scale.item() == 9.0
+    optimiser.freeze(clip, Train())
+    optimiser.clamp_scale(clip, 100.0)
+    assert clip.logit_scale.item() == pytest.approx(math.log(100))
+
+
+def test_gains_and_biases_are_not_decayed():
+    """Two groups: matrices with weight decay, the rest without."""
+    groups = optimiser.adamw(Clip(), Train(weight_decay=0.3)).param_groups
+    assert [(g["weight_decay"], {p.ndim for p in g["params"]}) for g in groups] == [(0.3, {2}), (0.0, {0, 1})]
+
+
+def _steps(clip, adamw, count):
+    for _ in range(count):
+        adamw.zero_grad()
+        clip(torch.ones(2, 3)).backward()
+        adamw.step()
+
+
+def _pair(seed):
+    torch.manual_seed(seed)
+    clip = Clip()
+    return clip, optimiser.adamw(clip, Train(lr=0.01))
+
+
+def test_checkpoint_restores_weights_and_moments(tmp_path):
+    """Three steps, save, three more equal six steps to the bit; only the last two files are kept."""
+    whole, adamw = _pair(0)
+    _steps(whole, adamw, 6)
+    first, opt = _pair(0)
+    for step in (1, 2, 3):
+        _steps(first, opt, 1)
+        checkpoint.write(tmp_path, step, first, opt, {"dropped": {"missing": 2}})
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["step_00000002.safetensors", "step_00000003.safetensors"]
+    second, opt = _pair(7)
+    header = checkpoint.read(tmp_path, second, opt)
+    assert header == {"step": 3, "dropped": {"missing": 2}}
+    _steps(second, opt, 3)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters(), strict=True))
+
+
+def test_torn_checkpoint_falls_back(tmp_path, capsys):
+    """A file cut short is passed over with a warning; with none left training starts anew."""
+    clip, adamw = _pair(0)
+    for step in (1, 2):
+        _steps(clip, adamw, 1)
+        checkpoint.write(tmp_path, step, clip, adamw, {"dropped": {}})
+    last = tmp_path / "step_00000002.safetensors"
+    last.write_bytes(last.read_bytes()[:100])
+    assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
+    assert "unreadable checkpoint" in capsys.readouterr().out
+    (tmp_path / "step_00000001.safetensors").write_bytes(b"")
+    assert checkpoint.read(tmp_path, clip, adamw) is None
+
+
+def _rewritten(path, change):
+    """A checkpoint with its tensors and header changed."""
+    with safe_open(path, "pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        header = json.loads(file.metadata()["header"])
+    tensors, header = change(tensors, header)
+    save_file(tensors, path, header if header is None else {"header": header})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t, h: (t, None),
+        lambda t, h: (t, "{"),
+        lambda t, h: (t, "[" * 100_000),
+        lambda t, h: (t, "[]"),
+        lambda t, h: (t, json.dumps(h | {"step": 1})),
+        lambda t, h: (t, json.dumps(h | {"step": "2"})),
+        lambda t, h: (t, json.dumps({"step": 2})),
+        lambda t, h: (t, json.dumps(h | {"dropped": {"missing": "many"}})),
+        lambda t, h: ({}, json.dumps(h)),
+        lambda t, h: (t | {"model.other": torch.ones(1)}, json.dumps(h)),
+        lambda t, h: ({k: v for k, v in t.items() if k != max(n for n in t if n.startswith("model."))}, json.dumps(h)),
+        lambda t, h: (
+            {k: v for k, v in t.items() if k != max(n for n in t if n.startswith("exp_avg."))},
+            json.dumps(h),
+        ),
+        lambda t, h: ({k: v[..., :1].contiguous() if v.ndim else v for k, v in t.items()}, json.dumps(h)),
+        lambda t, h: ({k: v.to(torch.int8) for k, v in t.items()}, json.dumps(h)),
+    ],
+)
+def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, change):
+    """Whole as a file and wrong in what it holds: the one before counts, and nothing of the wrong one stays."""
+    clip, adamw = _pair(0)
+    for step in (1, 2):
+        _steps(clip, adamw, 1)
+        checkpoint.write(tmp_path, step, clip, adamw, {"dropped": {}})
+    _rewritten(tmp_path / "step_00000002.safetensors", change)
+    other, adamw = _pair(7)
+    assert checkpoint.read(tmp_path, other, adamw) == {"step": 1, "dropped": {}}
+    assert "unreadable checkpoint" in capsys.readouterr().out
+    first, adamw = _pair(0)
+    _steps(first, adamw, 1)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+    (tmp_path / "step_00000001.safetensors").unlink()
+    other, adamw = _pair(7)
+    assert checkpoint.read(tmp_path, other, adamw) is None
+    assert all(torch.equal(a, b) for a, b in zip(_pair(7)[0].parameters(), other.parameters(), strict=True))
+
+
+def test_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
+    """No space while saving: a clear error, and the checkpoint before is still there and whole."""
+    clip, adamw = _pair(0)
+    _steps(clip, adamw, 1)
+    checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}})
+    monkeypatch.setattr("os.fsync", _full)
+    with pytest.raises(UserError, match="No space left on device"):
+        checkpoint.write(tmp_path, 2, clip, adamw, {"dropped": {}})
+    assert [p.name for p in tmp_path.iterdir()] == ["step_00000001.safetensors"]
+    assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
+
+
+def _full(_fd):
+    raise OSError(28, "No space left on device")
+
+
+def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
+    """After a resume from step 2 the lines behind it, and a torn one, are gone and are written once."""
+    path = tmp_path / "metrics.jsonl"
+    log = train_log.MetricsLog(path, 0, 4, batch_size=8, per_epoch=2)
+    for step in (1, 2, 3):
+        log.write(step, {"clip": torch.tensor(1.5), "global": torch.tensor(0.5)}, 1e-3, 14.0, 0.1)
+    with open(path, "a") as file:
+        file.write('{"step": 4, "lo')
+    log = train_log.MetricsLog(path, 2, 4, batch_size=8, per_epoch=2)
+    log.write(3, {"clip": torch.tensor(1.0)}, 1e-3, 14.0, 0.1)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [r["step"] for r in rows] == [1, 2, 3]
+    assert rows[0]["loss"] == 2.0
+    assert rows[0]["epoch"] == 0.5
+    assert "ETA" in capsys.readouterr().out
+
+
+def test_every_field_with_rows_says_so():
+    """What gathers, joins and pads features goes by it; the last letters of a name tell the same."""
+    kinds, axes = features.field_kinds(), {"image": "B", "concept": "M"}
+    assert {f.name for f in fields(features.Features)} - set(kinds) == {"scale", "bias", "heads", "teacher", "memory"}
+    for name, kind in kinds.items():
+        shape = name.rpartition("_")[2]
+        assert shape[0] == axes[kind.row]
+        assert kind.text_axis == (shape.index("T") if "T" in shape else None)
+        assert bool(kind.tower) == shape.endswith("D")
+
+
+def test_pooled_concepts_are_normalised_means():
+    """Two concepts of one caption: the mean over positions 1-2 and over position 3."""
+    tokens = torch.tensor([[[9.0, 9.0], [1.0, 0.0], [0.0, 1.0], [3.0, 4.0]]])
+    pooled = encode.pool_concepts(tokens, torch.tensor([[1, 3], [3, 4]]), torch.tensor([0, 0]))
+    torch.testing.assert_close(pooled, torch.tensor([[0.5**0.5, 0.5**0.5], [0.6, 0.8]]))

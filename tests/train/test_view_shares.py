@@ -1,0 +1,203 @@
+"""The share of samples that had each text and picture: counted by hand, the same however a run is cut, and never 0."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.config import grid, read
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
+from compclip.methods import ce_clip, clic, dac, fsc_clip, gnm_clip, hard_positives, hybrid, negclip, read_clip
+from compclip.model import backbone
+from compclip.runs.run_folder import Inputs
+from compclip.train import __main__ as train_command
+from compclip.train import fine_tuning, view_shares
+from compclip.train.batch import View
+from tests.small_training import train
+from tests.tiny_project import at, trained
+from tests.train.test_distributed import two
+
+PIXELS = np.zeros((1, 1, 3), np.uint8)
+
+
+def view(negatives=(), positives=(), **more) -> View:
+    return View(PIXELS, "a dog", tuple(negatives), tuple(positives), **more)
+
+
+def shares_of(rows, views: Views, samples: int | None = None) -> dict[str, float]:
+    return view_shares.shares(view_shares.tally_parts(rows, views, len(rows) if samples is None else samples))
+
+
+def test_each_rule_has_a_share_of_its_own():
+    views = hard_positives.views(hard_positives.Config(), 0)
+    rows = [view(("x", "y"), (None, "z")), view((None, "y"), (None, None)), view(("x", None), (None, "z"))]
+    assert shares_of(rows, views) == {
+        "captions": 1.0,
+        "negatives/replace.wordnet": 0.666667,
+        "negatives/swap.negclip": 0.666667,
+        "positives/positives.replace": 0.666667,
+        "positives/positives.swap": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("views", "parts"),
+    [
+        (read_clip.views(read_clip.Config(), 0), {"negatives/swap.negclip", "positives/alternatives", "targets"}),
+        (dac.views(dac.Config(), 0), {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
+        (gnm_clip.views(gnm_clip.Config(), 0), {"negatives/stored.negative_0", "negatives/stored.negative_1",
+                                                "negative_images"}),
+        (ce_clip.views(ce_clip.Config(words="masked"), 0), {"negatives/swap.nouns", "negatives/masked.of_adj",
+                                                            "negatives/masked.of_noun", "negatives/masked.of_verb"}),
+        (ce_clip.views(ce_clip.Config(words="wordnet"), 0), {"negatives/swap.nouns", "negatives/replace.of_adj",
+                                                             "negatives/replace.of_noun", "negatives/replace.of_verb"}),
+        (negclip.views(negclip.Config(hard_images=1), 0), {"negatives/swap.negclip", "neighbours"}),
+        (fsc_clip.views(fsc_clip.Config(replace="clove"), 0), {"negatives/swap.negclip", "negatives/clove.replace",
+                                                               "negatives/shuffle.bigram"}),
+        (hybrid.views(hybrid.Config(concepts="pooled"), 0), {"concepts"}),
+        (Views(negatives=(lambda a, rng: None,)), {"negatives/test_view_shares._lambda_"}),
+    ],
+)  # fmt: skip
+def test_parts_are_what_views_ask_for(views, parts):
+    negatives, positives = len(views.negatives), len(views.positives) + views.alternatives + views.bag
+    negatives += views.bag if views.bag_rule else 0
+    row = view(("x",) * negatives, ("y",) * positives, concepts=((0, 1),), target="z",
+               negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
+    assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *parts}, 1.0)
+
+
+def test_a_composite_says_what_stood_in():
+    views = clic.views(clic.Config(partner="common_noun"), 0)
+    full = view(("n",), ("p2", "p3", "p4"))
+    short = replace(full, negatives=(None,), stand_ins=frozenset({view_shares.PARTNER, view_shares.FURTHER}))
+    assert shares_of([full, full, full, short], views) == {
+        "captions": 1.0, "negatives/composite": 0.75, "partners": 0.75, "positives/further": 0.75, "positives/second": 1.0
+    }  # fmt: skip
+
+
+def test_neighbours_that_cannot_be_read():
+    assert shares_of([view()] * 5, Views(neighbours=1), 4)["neighbours"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("asked", "had", "epoch_ended", "stops"),
+    [
+        (view_shares.CHECKED, 0, False, True),
+        (view_shares.CHECKED - 1, 0, False, False),  # too few to say
+        (view_shares.CHECKED - 1, 0, True, True),
+        (12, 0, True, True),  # all that a small data set has
+        (10**6, 1, True, False),  # rare, and there
+        (0, 0, True, False),  # of steps to come
+    ],
+)
+def test_a_part_that_no_sample_had_stops_the_run(asked, had, epoch_ended, stops, here):
+    run = at("finetune-tiny-scenes-0").run
+    counts = {"asked": {"positives/x.y": asked}, "had": {"positives/x.y": had}}
+    line = (
+        rf"methods.finetune: positives/x.y: none of the first {asked:,} samples of data.scenes had one; train without"
+    )
+    with pytest.raises(UserError, match=line) if stops else contextlib.nullcontext():
+        view_shares.check_parts(counts, run, epoch_ended)
+
+
+def test_when_parts_are_judged():
+    """After 16,384 samples or a few more, at the end of each epoch and of the run; by numbers of the run alone."""
+    assert [s for s in range(1, 700) if view_shares.is_due(s, 100, 300, 650)] == [164, 300, 328, 492, 600, 650, 656]
+
+
+CELL = "hard_positives-tiny-scenes-0"
+LACKING = ["methods.hard_positives={caption: first, hard_positives: both}", "train.max_steps=5"]
+
+
+@pytest.fixture
+def with_method(here):
+    """The tiny project with a cell of hard_positives; its first sentences have no "and"."""
+    text = (here / "params.yaml").read_text()
+    text = text.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune, fsc_clip, hard_positives]")
+    (here / "params.yaml").write_text(text.replace("fsc_clip: {}", "fsc_clip: {}, hard_positives: {}"))
+    return here
+
+
+def test_a_run_without_a_part_publishes_nothing(with_method):
+    with pytest.raises(
+        UserError, match="methods.hard_positives: positives/positives.swap: none of the first 40 samples"
+    ):
+        train_command.main(["--cell", CELL, *LACKING])
+    assert not trained(with_method, CELL).exists()
+    stored = at(CELL, *LACKING)
+    assert not stored.finished and not stored.folder.final.path.exists()
+    with pytest.raises(UserError, match="none of the first 40 samples"):  # again, from its last checkpoint
+        train_command.main(["--cell", CELL, *LACKING])
+
+
+def direct_shares(root, run) -> dict[str, float]:
+    """The shares over all steps, counted from the views themselves."""
+    rows = fine_tuning.build_sampler(
+        run, load_method(run.method_name), backbone.load(root / "models" / "tiny"), Inputs(root, run.cell)
+    )
+    views = hard_positives.views(run.method, 0)
+    made = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
+    names = (
+        "negatives/swap.negclip",
+        "negatives/replace.wordnet",
+        "positives/positives.swap",
+        "positives/positives.replace",
+    )
+    texts = zip(*((*row.negatives, *row.positives) for row in made), strict=True)
+    return {"captions": 1.0} | {
+        name: sum(text is not None for text in column) / len(made) for name, column in zip(names, texts, strict=True)
+    }
+
+
+SHORT = ["train.max_steps=7"]
+
+
+@pytest.mark.parametrize("how", [[], ["train.workers=2"], ["train.micro_batch=3"]], ids=["plain", "workers", "parts"])
+def test_a_run_says_what_its_samples_had(with_method, how):
+    """environment.json and the last line of metrics.jsonl have the shares of the views themselves."""
+    assert train_command.main(["--cell", CELL, *SHORT, *how]) == 0
+    folder = trained(with_method, CELL)
+    shares = json.loads((folder / "environment.json").read_text())["view_shares"]
+    expected = direct_shares(with_method, grid.resolve(read.load_params("params.yaml", SHORT), CELL))
+    assert shares == pytest.approx(expected, abs=1e-6) and len(set(shares.values())) > 1
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert {k: v for k, v in last.items() if k.startswith("share/")} == {f"share/{k}": v for k, v in shares.items()}
+
+
+def test_two_processes_count_together(with_method):
+    """Each makes half of every batch; the log has the shares of the whole."""
+    processes = two("-m", "compclip.train", "--cell", CELL, *SHORT, cwd=with_method)
+    assert [p.wait(timeout=120) for p in processes] == [0, 0]
+    shares = json.loads((trained(with_method, CELL) / "environment.json").read_text())["view_shares"]
+    expected = direct_shares(with_method, grid.resolve(read.load_params("params.yaml", SHORT), CELL))
+    assert shares == pytest.approx(expected, abs=1e-6)
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_run_that_was_cut_counts_each_sample_once(with_method):
+    """Stopped between two checkpoints, a run counts what it makes again once; its lines are those of one that was not."""
+
+    def lines(work):
+        rows = map(json.loads, (work / "metrics.jsonl").read_text().splitlines())
+        return [{k: v for k, v in row.items() if k.startswith(("step", "share/"))} for row in rows]
+
+    def stop(done, *_):
+        if done == 7:
+            raise Stop
+
+    whole, cut = with_method / "whole", with_method / "cut"
+    train(with_method, "hard_positives", whole)
+    with pytest.raises(Stop):
+        train(with_method, "hard_positives", cut, stop)
+    train(with_method, "hard_positives", cut)
+    assert lines(cut) == lines(whole) and len(lines(whole)) == 10
+    assert lines(cut)[-1]["share/positives/positives.swap"] != lines(cut)[0]["share/positives/positives.swap"]

@@ -1,0 +1,78 @@
+"""No view has a text on both sides: none of its negatives is its caption or one of its positives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compclip.data.sample import Sample
+from compclip.interface.views import Views
+from compclip.methods import hard_positives, hybrid
+from compclip.text import composite_captions, positives, swap
+from compclip.text.spacy_parser import annotate
+from compclip.train.view_maker import ViewMaker
+from tests.prepared_set import prepared
+from tests.text.conftest import SENTENCES
+
+DOGS = "A black dog and a white dog."
+EPOCHS = 12
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The sentences of the rules' tests, each a picture's only caption, and one with stored texts."""
+    captions = [*filter(None, SENTENCES), DOGS]
+    stored = {"negative": (DOGS.upper(), "A red dog."), "paraphrase": ("A red dog.",), "dense": ("A red dog.",)}
+    annotations = [(a,) for a in annotate(captions)]
+    annotations += [(replace(annotations[-1][0], stored=stored),)]
+    samples = [Sample(str(i), f"{i}.jpg", (own[0].text,), width=4, height=4) for i, own in enumerate(annotations)]
+    return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
+
+
+def views_of(data, views: Views) -> list:
+    """The view of every sample in some epochs."""
+    maker = ViewMaker(data, 0, 8, lambda sample: None)
+    return [maker.view(i, epoch, views) for i in range(len(data)) for epoch in range(EPOCHS)]
+
+
+def shared_texts(view) -> set[str]:
+    """Texts that a view has both as a negative and as its caption or a positive."""
+    said = {view.caption.casefold(), *(text.casefold() for text in view.positives if text is not None)}
+    return said & {text.casefold() for text in view.negatives if text is not None}
+
+
+WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "masked")]
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        hard_positives.views(hard_positives.Config(), 0),
+        Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
+        hybrid.views(hybrid.Config(negatives="+".join(WITHOUT_MORE), place="s_neg", hard_positives="both"), 0),
+        hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
+        Views(bag=4, bag_rule=lambda text, rng: "A red dog.", caption="full"),
+        Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
+    ],
+    ids=["hard_positives", "released", "every_rule", "stored", "bag", "caption"],
+)
+def test_no_text_is_on_both_sides(data, views):
+    assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
+
+
+def test_a_negative_that_is_no_positive_stays(data):
+    """The released rule keeps its other exchanges, in the places that they had."""
+    views = Views(negatives=(swap.negclip_released,), caption="full")
+    both = replace(views, positives=(positives.swap,))
+    pairs = list(zip(views_of(data, views), views_of(data, both), strict=True))
+    assert any(alone.negatives != beside.negatives for alone, beside in pairs)
+    assert all(beside.negatives in (alone.negatives, (None,)) for alone, beside in pairs)
+    assert all(
+        (beside.negatives == (None,)) == (alone.negatives[0] in (None, *beside.positives)) for alone, beside in pairs
+    )
+
+
+def test_a_composite_s_negative_is_none_of_its_captions(data):
+    views = Views(composite=4, compose=composite_captions.compose, partner="")
+    assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
