@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from compclip.base.errors import entry  # noqa: E402
 from compclip.base.files import write_json  # noqa: E402
-from compclip.base.names import Name  # noqa: E402
+from compclip.base.safe_names import SafeName  # noqa: E402
 from compclip.config import read  # noqa: E402
 from compclip.data import noun_index, shard_files  # noqa: E402
 from compclip.data.prepared_dataset import PreparedDataset  # noqa: E402
@@ -84,7 +84,7 @@ def project(root: Path, count: int, rows: int) -> dict[str, Any]:
 
 def plan_annotation() -> ShardWork:
     """The work of `annotate`, in the project of the current folder."""
-    return shard_stages.plan_work(ANNOTATE, Name(NAME, "data"), read.load_params("params.yaml").data[NAME])
+    return shard_stages.plan_work(ANNOTATE, SafeName(NAME, "data"), read.load_params("params.yaml").data[NAME])
 
 
 def trained(data: Path, pictures: bool = True) -> dict[str, Any]:

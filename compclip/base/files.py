@@ -15,7 +15,7 @@ from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
-from compclip.base.shared import explain, make_folder, share_with_group
+from compclip.base.shared_folders import explain, make_folder, share_with_group
 
 LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # names of `temporary_path`
 LEFTOVER_AGE_S = 3600  # no writer is silent for so long

@@ -1,12 +1,17 @@
-"""JSON from outside: a value, or one line that says why not, whatever the text holds."""
+"""JSON from outside: a value, or one line that says why not; and texts without halves of surrogate pairs.
+
+JSON can write such a half, and no file, database or tokenizer takes it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from compclip.base.errors import UserError
 
+LONE = re.compile("[\ud800-\udfff]")
 FETCH = "fix or fetch the file again"
 
 
@@ -25,3 +30,13 @@ def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
     except ValueError:  # of int(): its time grows with the square of the digits
         fault = "has a number of thousands of digits"
     raise UserError(f"{where}: {f'line {line}: ' if line else ''}{fault}; {fix}")
+
+
+def replace_lone(text: str) -> str:
+    """Return `text` with U+FFFD, the replacement character, in place of each half."""
+    return text if text.isascii() else LONE.sub("\ufffd", text)
+
+
+def has_lone(text: str) -> bool:
+    """Return whether `text` holds half a pair."""
+    return not text.isascii() and bool(LONE.search(text))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import remove_leftovers, temporary_path
-from compclip.base.shared import explain, make_folder, open_plain, share_with_group
+from compclip.base.shared_folders import explain, make_folder, open_plain, share_with_group
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from compclip.base import from_environment, references
+from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text
 
@@ -30,6 +31,13 @@ FAULTS = (
     RecursionError,
 )  # fmt: skip
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+MARK = "${"
+MAX_SIZE = 2 << 20  # characters, keys and references of everything written out
+COST = 200  # what a reference counts besides its target: working one out takes OmegaConf as long as many characters
+OUTSIDE = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
+RESOLVED = "\0"  # in place of such a text: no name goes on behind it
+REFERENCE = re.compile(r"\$\{\s*([^${}:]*?)\s*\}")
+KeyPath = tuple[str, ...]
 EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -70,8 +78,8 @@ def to_plain(config: Any, where: str) -> Any:
     """
     try:
         values = raw = _restore_on_keys(OmegaConf.to_container(config, throw_on_missing=True))
-        if references.check_growth(raw, where):
-            from_environment.check_allowed(raw, where)
+        if check_growth(raw, where):
+            environment_variables.check_allowed(raw, where)
             values = _restore_on_keys(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     except MissingMandatoryValue as error:
         raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
@@ -79,7 +87,7 @@ def to_plain(config: Any, where: str) -> Any:
         key = getattr(error, "full_key", None)
         raise UserError(f"{where}: {f'{key}: ' if key else ''}{describe_error(error)}") from error
     _check_values(values, where, "")
-    from_environment.check_urls(raw, values, where)
+    environment_variables.check_urls(raw, values, where)
     return values
 
 
@@ -124,8 +132,8 @@ def _check_key(name: Any, where: str, key: str) -> None:
 def _find_fault(value: Any) -> str:
     """Return what is wrong with a value: a control character, half a surrogate pair, a number that is none; or ""."""
     if isinstance(value, str):
-        if references.MARK in value:  # put together of several texts, or escaped: the next reader would work it out
-            return f": gives {value[:100]!a}, which holds {references.MARK}; write it without"
+        if MARK in value:  # put together of several texts, or escaped: the next reader would work it out
+            return f": gives {value[:100]!a}, which holds {MARK}; write it without"
         control = NO_TEXT.search(value)
         return f": holds the character {control[0]!a}; remove it" if control else ""
     if isinstance(value, float) and not math.isfinite(value):
@@ -177,3 +185,82 @@ def _scan_events(text: str) -> str:
         if total > NODES:
             return f"more than {NODES} values with its aliases written out; write fewer"
     return ""
+
+
+def check_growth(values: Any, where: str) -> bool:
+    """Return whether unresolved plain values hold interpolations.
+
+    Raises UserError naming the key of one that is neither `${key}` nor of the environment, or whose growth has no end.
+    """
+    marked = {key_path: text for key_path, text in _iterate_texts(values, ()) if MARK in text}
+    for key_path, text in marked.items():
+        if MARK in REFERENCE.sub("", _strip_environment(text)):  # not of the kinds that are measured
+            key = ".".join(key_path)
+            raise UserError(f"{where}: {key}: {text[:100]!a}: give ${{key}}, ${{oc.env:NAME}} or the value itself")
+    if marked and _Sizes(values).size_of(()) > MAX_SIZE:
+        first = ".".join(next(iter(marked)))
+        raise UserError(f"{where}: {first}: its interpolations grow beyond {MAX_SIZE >> 20} MiB; write the values out")
+    return bool(marked)
+
+
+def _iterate_texts(value: Any, key_path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield key_path, value
+    for key, below in _items(value):
+        yield from _iterate_texts(below, (*key_path, key))
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((str(key), below) for key, below in value.items())
+    elif isinstance(value, list):
+        yield from ((str(i), below) for i, below in enumerate(value))
+
+
+def _strip_environment(text: str) -> str:
+    """Return a text without interpolations of the environment; `${oc.decode:${oc.env:NAME}}` takes two turns."""
+    return OUTSIDE.sub(RESOLVED, OUTSIDE.sub(RESOLVED, text))
+
+
+class _Sizes:
+    """Measures what each key of plain values grows to, once."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._known: dict[KeyPath, int] = {}
+
+    def size_of(self, target: KeyPath) -> int:
+        """Return the size at a key; of a text on the way to it, whose own target then holds the key."""
+        value = self._root
+        for i, key in enumerate(target):
+            if isinstance(value, str):
+                return self._size(value, target[:i])
+            value = _get_child(value, key)
+        return self._size(value, target)
+
+    def _size(self, value: Any, key_path: KeyPath) -> int:
+        if key_path not in self._known:
+            self._known[key_path] = 0  # of one that leads to itself: OmegaConf says so
+            if isinstance(value, str):
+                targets = [_resolve_target(name, key_path) for name in REFERENCE.findall(_strip_environment(value))]
+                size = len(value) + sum(COST + self.size_of(target) for target in targets)
+            else:
+                size = 1 + sum(len(key) + self._size(below, (*key_path, key)) for key, below in _items(value))
+            self._known[key_path] = size
+        return self._known[key_path]
+
+
+def _get_child(value: Any, key: str) -> Any:
+    """Return a child as OmegaConf finds it: of a list by number, of a mapping by name, which may be a number."""
+    index = int(key) if key.isdecimal() and len(key) < 9 else -1
+    if isinstance(value, list):
+        return value[index] if 0 <= index < len(value) else None
+    return value.get(key, value.get(index)) if isinstance(value, dict) else None
+
+
+def _resolve_target(name: str, key_path: KeyPath) -> KeyPath:
+    """Return the key that a reference means; a leading dot is its own mapping, each further dot the next outer one."""
+    bare = name.lstrip(".")
+    up = len(name) - len(bare)
+    keys = tuple(key for key in re.split(r"[.\[\]]+", bare) if key)
+    return (*key_path[:-up], *keys) if up else keys

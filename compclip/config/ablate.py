@@ -1,7 +1,7 @@
 """The ablation of a method: a grid of the method as it is, and of it without one part at a time.
 
-A part is a field that says how it is left out (`base.parts`), of the method's own Config, or of its training where
-`methods.<name>.train` says something else than `train`.
+A part is a field that says how it is left out (`base.ablation_parts`), of the method's own Config, or of its training
+where `methods.<name>.train` says something else than `train`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import parts, yaml_text
+from compclip.base import ablation_parts, yaml_text
+from compclip.base.ablation_parts import Part
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
-from compclip.base.parts import Part
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
@@ -74,8 +74,10 @@ def build_ablation(params: Params, method: str) -> Ablation:
     """Return the ablation of a method on the grid's data sets. Raises UserError where it has no part to leave out."""
     kind = load_method(method)
     configs = [method_config(params, method, data) for data in params.grid.data]
-    method_parts, train_parts = parts.list_parts(kind.Config), parts.list_parts(Train)
-    active_parts = {name for name in method_parts if any(not parts.is_left_out(cfg, name) for cfg, _ in configs)}
+    method_parts, train_parts = ablation_parts.list_parts(kind.Config), ablation_parts.list_parts(Train)
+    active_parts = {
+        name for name in method_parts if any(not ablation_parts.is_left_out(cfg, name) for cfg, _ in configs)
+    }
     active_train_parts = {
         name for name in train_parts if any(_differs_from_common(train, params.train, name) for _, train in configs)
     }
@@ -114,7 +116,7 @@ def _format_overlay(overlay: Mapping[str, Any]) -> str:
 
 def _differs_from_common(train: Train, common: Train, name: str) -> bool:
     """Whether a part of the training is the method's: the schedule of all methods is nobody's."""
-    return getattr(train, name) != getattr(common, name) and not parts.is_left_out(train, name)
+    return getattr(train, name) != getattr(common, name) and not ablation_parts.is_left_out(train, name)
 
 
 def _variant_name(field: str, part: Part) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.validation import RequiredText, Seed, load_section
 
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
@@ -14,9 +14,9 @@ LONGEST = 200  # bytes of a cell's name: files are called by it, with endings an
 
 
 class _Names(NamedTuple):
-    method: Name
-    backbone: Name
-    data: Name
+    method: SafeName
+    backbone: SafeName
+    data: SafeName
     seed: int
 
 
@@ -26,7 +26,9 @@ class Cell(_Names):
     __slots__ = ()
 
     def __new__(cls, method: str, backbone: str, data: str, seed: int) -> Self:
-        cell = super().__new__(cls, Name(method, "method"), Name(backbone, "backbone"), Name(data, "data"), seed)
+        cell = super().__new__(
+            cls, SafeName(method, "method"), SafeName(backbone, "backbone"), SafeName(data, "data"), seed
+        )
         if len(cell.name.encode()) > LONGEST:
             raise UserError(f"cell {cell.name}: has more than {LONGEST} bytes; shorten the names of the grid")
         return cell
@@ -44,7 +46,7 @@ class Cell(_Names):
     @property
     def plain(self) -> dict[str, Any]:
         """The cell as plain values, for files."""
-        return {name: str(value) if isinstance(value, Name) else value for name, value in self._asdict().items()}
+        return {name: str(value) if isinstance(value, SafeName) else value for name, value in self._asdict().items()}
 
 
 @dataclass(frozen=True)

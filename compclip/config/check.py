@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import columns, released_lists
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
@@ -34,11 +34,11 @@ RESERVED = {
 }
 
 
-def check_name(text: str, kind: str) -> Name:
+def check_name(text: str, kind: str) -> SafeName:
     """Return a key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError where it cannot name files."""
     if text in RESERVED.get(kind, ()):
         raise UserError(f"{kind} {text!r}: is what the project calls files of its own; rename it")
-    return Name(text, kind)
+    return SafeName(text, kind)
 
 
 def check_sections(params: Params) -> None:
@@ -68,7 +68,7 @@ def check_sections(params: Params) -> None:
 
 def _check_method(params: Params, name: str, raw: dict) -> None:
     variants = mapping(raw.get("variants"), f"methods.{name}.variants")
-    for method in (name, *(f"{name}.{Name(variant, f'variant of {name}')}" for variant in variants)):
+    for method in (name, *(f"{name}.{SafeName(variant, f'variant of {name}')}" for variant in variants)):
         method_config(params, method)
     for data in per_data_values(params, name):
         if data not in params.data:

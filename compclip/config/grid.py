@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.config.released_lists import ReleasedRewrites, rewrites_config
 from compclip.config.sections import BenchmarkSection, Data, Params, Run, Train
@@ -24,7 +24,7 @@ def list_cells(params: Params) -> list[Cell]:
     """Return all cells of the grid, methods outermost."""
     grid = params.grid
     places = itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)
-    return [Cell(Name(m, "method"), Name(b, "backbone"), Name(d, "data"), seed) for m, b, d, seed in places]
+    return [Cell(SafeName(m, "method"), SafeName(b, "backbone"), SafeName(d, "data"), seed) for m, b, d, seed in places]
 
 
 def list_line_cells(params: Params) -> list[Cell]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from compclip.base.text_requirements import required_key
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
+from compclip.text.annotation import required_key
 
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
 

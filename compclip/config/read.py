@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
-from compclip.base import references, yaml_text
+from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config import check
 from compclip.config.sections import (
@@ -88,7 +88,7 @@ def _check_literal(merged: Any) -> None:
     sections: Any = OmegaConf.to_container(merged)
     for section, key in LITERAL:
         values = sections.get(section)
-        if isinstance(values, dict) and references.MARK in str(values.get(key)):
+        if isinstance(values, dict) and yaml_text.MARK in str(values.get(key)):
             raise UserError(f"{section}.{key}={values[key]}: DVC resolves no interpolations; write the names out")
 
 

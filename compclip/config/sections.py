@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from compclip.base.parts import part
+from compclip.base.ablation_parts import part
 from compclip.config.cell import Cell
 from compclip.config.validation import RequiredText, Seed, Share
 

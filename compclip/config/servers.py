@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from compclip.base import from_environment, secret
+from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.base.redact import redact_secrets
 from compclip.config.validation import RequiredText, Share
@@ -51,14 +51,16 @@ class Server:
 
     def __post_init__(self) -> None:
         _check_address(self.url, self.server)
-        secret.check_name(self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key")
+        environment_variables.check_variable_name(
+            self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key"
+        )
 
 
 def check_key(config: Any, where: str) -> None:
     """Raise UserError where a grid would send a key to a server that the reader has not allowed to have it."""
     if isinstance(config, Server) and config.api_key_env:
-        address = config.url or from_environment.OWN_SERVER
-        from_environment.check_key(config.api_key_env, address, f"{where}.api_key_env")
+        address = config.url or environment_variables.OWN_SERVER
+        environment_variables.check_key(config.api_key_env, address, f"{where}.api_key_env")
 
 
 def _check_address(url: str, server: str) -> None:

@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import names
+from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_json, read_mapping
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.evaluate import cell_results, result_store
@@ -43,11 +43,11 @@ PLAN = Path("plan/evaluate")
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
-    if method := names.parse_only_option(argv, "--method"):
+    if method := safe_names.parse_only_option(argv, "--method"):
         return _evaluate_method(method, root)
     args, overrides = _arguments(argv)
     if args.method:
-        return _evaluate_method(names.parse_name(args.method, "--method"), root)
+        return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)
     if args.results:
         from compclip.evaluate import number_comparison
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
     params = read.load_params(args.params, overrides)
     if args.census:
-        return _census(params, names.parse_name(args.census, "--census"), root)
+        return _census(params, safe_names.parse_name(args.census, "--census"), root)
     documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
     if not args.compare:
         return 0
@@ -65,7 +65,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return _print_comparison(number_comparison.numbers_of_documents(documents), args)
 
 
-def _evaluate_method(method: Name, root: Path) -> int:
+def _evaluate_method(method: SafeName, root: Path) -> int:
     """The stage of a method, as the plan has it."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
@@ -83,7 +83,7 @@ def _evaluate_method(method: Name, root: Path) -> int:
     return 1 if outcome.failed else 0
 
 
-def _census(params: Params, name: Name, root: Path) -> int:
+def _census(params: Params, name: SafeName, root: Path) -> int:
     import json
 
     from compclip.config import columns
@@ -122,7 +122,7 @@ def _evaluate_cell(params: Any, name: str, root: Path) -> dict[str, dict]:
         outcome = cell_results.publish_results([cell], result_store.task_from_params(params, root))
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
-        benchmark_names = [Name(n, "benchmark") for n in params.evaluate.benchmarks]
+        benchmark_names = [SafeName(n, "benchmark") for n in params.evaluate.benchmarks]
         documents = {n: read_json(folders.result_path(outcome.results[name], n)) for n in benchmark_names}
     _print_table(documents)
     return documents

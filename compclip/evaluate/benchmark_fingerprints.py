@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from compclip.base.files import read_mapping
 
 if TYPE_CHECKING:
-    from compclip.base.names import Name
+    from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
 
 
 FOLDER = Path("data/benchmarks")  # of the files that `census` writes
 
 
-def benchmark_fingerprint(name: Name, section: Section, root: Path = Path(".")) -> str:
+def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:
     """Return the stored fingerprint of a benchmark while its files are unchanged, else a new one."""
     path = root / FOLDER / f"{name}.json"
     census = read_mapping(path) if path.is_file() else {}

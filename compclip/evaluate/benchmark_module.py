@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from compclip.base import plugins, surrogates
+from compclip.base import json_text, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.picture_references import file_of, parse_reference
@@ -76,7 +76,7 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
     if not section.images_outside:
         sample_cleaning.check_images(list_pictures(complete), section.images, section.path)
     for key in _names(complete):
-        if surrogates.has_lone(key):
+        if json_text.has_lone(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
     return replace(_repair_texts(benchmark), authors=benchmark.authors and _repair_texts(benchmark.authors))
 
@@ -106,8 +106,8 @@ def _names(benchmark: Benchmark) -> Iterator[str]:
 
 def _repair_texts(benchmark: Benchmark) -> Benchmark:
     texts = [text for record in benchmark.records for text in record.texts]
-    spoilt = sum(map(surrogates.has_lone, texts))
+    spoilt = sum(map(json_text.has_lone, texts))
     if not spoilt:
         return benchmark
-    records = tuple(replace(r, texts=tuple(map(surrogates.replace_lone, r.texts))) for r in benchmark.records)
+    records = tuple(replace(r, texts=tuple(map(json_text.replace_lone, r.texts))) for r in benchmark.records)
     return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import unknown
 from compclip.base.files import write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.evaluate import benchmark_fingerprints
 from compclip.evaluate.benchmark_module import load_benchmark
 from compclip.evaluate.picture_references import file_of, parse_reference
@@ -57,7 +57,9 @@ def metric_names(benchmark: Benchmark) -> list[str]:
     return list(benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {})).metrics)
 
 
-def check_columns(name: Name, benchmark: Benchmark, report_metrics: Sequence[str], scorers: Sequence[str] = ()) -> None:
+def check_columns(
+    name: SafeName, benchmark: Benchmark, report_metrics: Sequence[str], scorers: Sequence[str] = ()
+) -> None:
     """Raise UserError for a metric that the report is to show and these files do not have."""
     from compclip.config import columns
     from compclip.evaluate.benchmark import metric_by_scorer
@@ -70,7 +72,7 @@ def check_columns(name: Name, benchmark: Benchmark, report_metrics: Sequence[str
 
 
 def write_census(
-    name: Name,
+    name: SafeName,
     section: Section,
     root: Path = Path("."),
     report_metrics: Sequence[str] = (),

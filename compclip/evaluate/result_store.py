@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
 from compclip.base.files import fingerprint, temporary_path, write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import benchmark_fingerprints
@@ -47,7 +47,7 @@ class EvaluationTask:
         return [scored, self.how.recorded(), self.code]
 
     def _fingerprint(self, name: str) -> str:
-        return benchmark_fingerprints.benchmark_fingerprint(Name(name, "benchmark"), self.sections[name], self.root)
+        return benchmark_fingerprints.benchmark_fingerprint(SafeName(name, "benchmark"), self.sections[name], self.root)
 
     def identity(self, weights: str) -> str:
         """Equal for equal results: the weights' fingerprint, benchmarks, the way they are scored and code."""
@@ -126,7 +126,7 @@ def publish_link(results: Path, cell: Cell, root: Path) -> None:
 def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
     for name, document in documents.items():
-        write_json(folders.result_path(folder, Name(name, "benchmark")), document)
+        write_json(folders.result_path(folder, SafeName(name, "benchmark")), document)
     write_json(folder / folders.SUMMARY, flat_metrics(documents))
 
 

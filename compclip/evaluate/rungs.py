@@ -15,7 +15,7 @@ import torch
 
 from compclip.base import json_text
 from compclip.base.files import read_mapping, read_text
-from compclip.base.shared import open_plain
+from compclip.base.shared_folders import open_plain
 from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Benchmark

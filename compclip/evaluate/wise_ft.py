@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import code_hash, names, plugins
+from compclip.base import code_hash, plugins, safe_names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
@@ -100,7 +100,7 @@ def _line_ends(cell: Cell, root: Path) -> tuple[Path, Path]:
     return cell_results.pretrained(cell, root), cell_results.checkpoint(cell, root)
 
 
-def bring_lines(method: Name, root: Path, device: str) -> None:
+def bring_lines(method: SafeName, root: Path, device: str) -> None:
     """All lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
@@ -137,7 +137,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     args = _arguments(argv)
     backbone.check_device(args.device)
     if args.method:
-        bring_lines(names.parse_name(args.method, "--method"), root, args.device)
+        bring_lines(safe_names.parse_name(args.method, "--method"), root, args.device)
     elif args.cell:
         params = read.load_params(args.params, args.overrides)
         cell = grid.resolve(params, args.cell).cell

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from compclip.base import urls, yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.validation import RequiredText, load_section, mapping
 
 FILE = Path(__file__).with_name("catalogue.yaml")
@@ -105,7 +105,7 @@ class OfferSection:
 class Offer:
     """Something that can be fetched by its name."""
 
-    name: Name
+    name: SafeName
     section: OfferSection
     files: dict[str, OfferFile]
     pictures: PictureList | None
@@ -134,7 +134,7 @@ def load_catalogue(path: str | Path = FILE) -> dict[str, Offer]:
 
 
 def _parse_offer(text: str, raw: Any, path: str) -> Offer:
-    name = Name(text, f"{path}: entry")
+    name = SafeName(text, f"{path}: entry")
     where = f"{path}: {name}"
     options = mapping(raw, where)
     files, pictures = mapping(options.pop("files", None), f"{where}.files"), options.pop("pictures", None)

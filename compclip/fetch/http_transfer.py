@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from compclip.base import bounded, urls
+from compclip.base import thread_waiting, urls
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
 
@@ -106,7 +106,7 @@ def _attempt(download: Download, part_file: Path, tell: Tell, pace: Pace) -> Non
     while True:
         size_before = _downloaded_bytes(part_file)
         try:
-            bounded.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
+            thread_waiting.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
             return
         except NOWHERE as error:
             raise TransferRefused(

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compclip.base import secret
+from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
 from compclip.fetch.catalogue import OfferSection, relative_path
 
@@ -54,7 +54,7 @@ def list_files(section: OfferSection, patterns: list[str]) -> list[HubFile]:
     from huggingface_hub import HfApi
 
     kind, name = repository_name(section)
-    api = HfApi(token=secret.read_secret(TOKEN) or None)
+    api = HfApi(token=environment_variables.read_secret(TOKEN) or None)
 
     def request() -> list[Any]:
         tree = api.list_repo_tree(name, recursive=True, revision=section.revision or None, repo_type=kind)
@@ -85,7 +85,7 @@ def download(section: OfferSection, files: list[HubFile], folder: Path | None) -
     def request() -> str:
         return snapshot_download(
             name, repo_type=kind, revision=section.revision or None, local_dir=folder,
-            allow_patterns=[file.name for file in files], token=secret.read_secret(TOKEN) or None,
+            allow_patterns=[file.name for file in files], token=environment_variables.read_secret(TOKEN) or None,
         )  # fmt: skip
 
     target = Path(_call(request, section))

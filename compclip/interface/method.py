@@ -1,9 +1,9 @@
 """A method: what its module offers, typed, with the defaults of what it leaves out.
 
 A method is one module, `compclip/methods/<name>.py` or another package's. Six ideas are enough to write one: `Config`
-with `part` at what can be left out (`compclip.base.parts`), `views`, `loss`, and the `Features` with their masks that
-a loss sees. The other hooks are optional. `load_method` builds a `Method` from the module's names; a hook that the
-module does not have keeps the default below, which asks for nothing.
+with `part` at what can be left out (`compclip.base.ablation_parts`), `views`, `loss`, and the `Features` with their
+masks that a loss sees. The other hooks are optional. `load_method` builds a `Method` from the module's names; a hook
+that the module does not have keeps the default below, which asks for nothing.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
@@ -65,5 +65,5 @@ def _is_published(run: StoredRun, params: Params) -> bool:
     results = run.published.results
     if run.published.trained.run_key != run.key:
         return False
-    names = [Name(name, "benchmark") for name in params.evaluate.benchmarks]
+    names = [SafeName(name, "benchmark") for name in params.evaluate.benchmarks]
     return all(run_folder.result_path(results, name).is_file() for name in names)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError, entry
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
@@ -19,7 +19,7 @@ from compclip.runs import jobs, shard_tasks
 from compclip.runs.jobs import Job
 
 
-def run_stage(stage: str, name: Name, cfg: Data, root: Path = Path()) -> dict:
+def run_stage(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> dict:
     """Bring a stage of a data set up to date and return the counts. Raises UserError where a cluster's job failed."""
     return shard_stages.run_stage(stage, name, cfg, root, wait_for_tasks, forget_tasks)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
 from compclip.config.requested_shards import ANNOTATE, RECAPTION, REWRITE
 from compclip.config.sections import Data, Params
@@ -38,7 +38,7 @@ EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
 class MissingShards:
     """What a stage lacks of a data set."""
 
-    name: Name
+    name: SafeName
     work: ShardWork
     missing: Sequence[ShardTask]
     keys_in_progress: frozenset[str]  # keys of shards that a live job makes
@@ -119,7 +119,7 @@ class ShardSender:
         return [Task(shards.work.stage, shards.name, {i.name: i.key for i in chunk}, self.root) for chunk in chunks]
 
 
-def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[Name]:
+def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[SafeName]:
     """Select the data sets whose shards are made. Raises UserError for one that is none, or has no such stage."""
     for name in data_names:
         if name not in params.data:
@@ -127,7 +127,7 @@ def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[N
         if stage == REWRITE and not _has_rewrites(params.data[name]):
             raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
     selected = dict.fromkeys(data_names or params.grid.data)
-    return [Name(name, "data") for name in selected if stage != REWRITE or _has_rewrites(params.data[name])]
+    return [SafeName(name, "data") for name in selected if stage != REWRITE or _has_rewrites(params.data[name])]
 
 
 def _has_rewrites(cfg: Data) -> bool:
@@ -143,7 +143,7 @@ def list_prerequisites(stage: str, names: Iterable[str], params: Params) -> list
     return [*(f"{EARLIER[stage]}@{name}" for name in data_names), *(f"benchmark@{name}" for name in benchmarks)]
 
 
-def find_missing(stage: str, name: Name, cfg: Data, root: Path) -> MissingShards:
+def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingShards:
     """Find what a stage lacks now. Raises UserError where an earlier one has not been run."""
     work = shard_stages.plan_work(stage, name, cfg, root)
     live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_live_job(task.folder)]

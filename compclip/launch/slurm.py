@@ -27,10 +27,10 @@ from typing import Any, Protocol
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from compclip.base import openmp_threads
+from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, read_json, write_json
-from compclip.base.shared import open_plain
+from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, run_store, shard_tasks
 from compclip.runs.run_folder import RunFolder
@@ -74,7 +74,7 @@ class JobCommand:
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = find_job_folder(self.key).log_of(rank)
         with open_plain(log_file, "ab") as log:
-            environment = {**os.environ, **openmp_threads.passive_waiting(os.environ)}
+            environment = {**os.environ, **thread_waiting.passive_waiting(os.environ)}
             child = subprocess.Popen(
                 [sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=environment
             )

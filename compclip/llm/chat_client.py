@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from compclip.base import json_text, secret
+from compclip.base import environment_variables, json_text
 from compclip.base.errors import UserError, one_line
+from compclip.base.json_text import has_lone, replace_lone
 from compclip.base.redact import hide_known, redact_secrets
-from compclip.base.surrogates import has_lone, replace_lone
 from compclip.config.servers import Server
 from compclip.data import images
 from compclip.llm import answer_cache, chat_question
@@ -261,7 +261,7 @@ def _read_api_key(server: Server) -> str:
     """Return the key. Raises UserError naming the variable, never its value."""
     if not server.api_key_env:
         return ""
-    value = secret.read_secret(server.api_key_env)
+    value = environment_variables.read_secret(server.api_key_env)
     if not value:
         raise UserError(
             f"api_key_env={server.api_key_env}: this environment variable is not set; export it with the "

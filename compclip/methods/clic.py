@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
-from compclip.base.parts import part
 from compclip.interface.views import Views, step_in_epoch
 from compclip.methods import _check
 from compclip.methods._parts import captions, mean_over, uni

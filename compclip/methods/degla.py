@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.parts import part
+from compclip.base.ablation_parts import part
 from compclip.interface.views import Teacher, Views
 from compclip.methods import _check
 from compclip.text import replace, shuffle, stored_texts, swap

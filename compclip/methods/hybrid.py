@@ -22,8 +22,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
-from compclip.base.parts import part
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, mean_over, uni

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.parts import part
+from compclip.base.ablation_parts import part
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import swap

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from compclip.base.parts import part
-from compclip.base.text_requirements import requires_stored
+from compclip.base.ablation_parts import part
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.text import masked_words, stored_texts
+from compclip.text.annotation import requires_stored
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from compclip.base import names
+from compclip.base import safe_names
 from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    name = names.parse_name(args.backbone, "--backbone")
+    name = safe_names.parse_name(args.backbone, "--backbone")
     params = read.load_params(args.params)
     if name not in params.backbones:
         raise unknown("backbone", name, params.backbones, "backbones")

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compclip.base import json_text, surrogates
+from compclip.base import json_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
@@ -128,7 +128,7 @@ def _read_separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
             counts["captions_rows"] += 1
             if position >= len(row) or (cfg.header and len(row) != len(names)):
                 counts["captions_damaged"] += 1
-            elif any(map(surrogates.has_lone, row)):
+            elif any(map(json_text.has_lone, row)):
                 counts["captions_not_utf8"] += 1
             else:
                 yield row[position], [text for columns_of_name in slices for text in row[columns_of_name]]
@@ -180,8 +180,8 @@ def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[Lis
     texts = [text for value in values for text in _as_list(value) if text is not None]
     if isinstance(key, (str, int, type(None))) and all(isinstance(text, str) for text in texts):
         yield (
-            surrogates.replace_lone("" if key is None else str(key)),
-            [surrogates.replace_lone(text) for text in texts],
+            json_text.replace_lone("" if key is None else str(key)),
+            [json_text.replace_lone(text) for text in texts],
         )
     else:
         counts["captions_damaged"] += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
-from compclip.base.surrogates import replace_lone
+from compclip.base.json_text import replace_lone
 
 LONGEST_LITERAL = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
 LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # documented for `literal_eval`

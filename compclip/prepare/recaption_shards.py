@@ -21,7 +21,7 @@ import numpy as np
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.base.surrogates import replace_lone
+from compclip.base.json_text import replace_lone
 from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data

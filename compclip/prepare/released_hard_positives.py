@@ -15,7 +15,7 @@ from pathlib import Path
 from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_mapping
-from compclip.base.surrogates import replace_lone
+from compclip.base.json_text import replace_lone
 from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.servers import KINDS
 from compclip.prepare import text_index

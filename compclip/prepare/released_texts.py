@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base.surrogates import replace_lone
+from compclip.base.json_text import replace_lone
 from compclip.config.released_lists import MemberText, Texts
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from compclip.base.errors import UserError
-from compclip.base.surrogates import has_lone, replace_lone
+from compclip.base.json_text import has_lone, replace_lone
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 

@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from compclip.base import names
+from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists
 from compclip.config.requested_shards import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
@@ -43,7 +43,7 @@ from compclip.prepare.shard_work import BLOCKS, ShardWork
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 
 
-def plan_work(stage: str, name: Name, cfg: Data, root: Path = Path()) -> ShardWork:
+def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> ShardWork:
     """Return the shards that a stage is to write for a data set, and save them for other processes.
 
     Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
@@ -104,7 +104,7 @@ def _do_nothing(work: ShardWork) -> None:
 
 def run_stage(
     stage: str,
-    name: Name,
+    name: SafeName,
     cfg: Data,
     root: Path = Path(),
     before: Callable[[ShardWork], None] = _do_nothing,
@@ -122,7 +122,7 @@ def run_stage(
     return counts
 
 
-def main(argv: list[str], run: Callable[[str, Name, Data], dict] = run_stage) -> int:
+def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_stages", description=description)
@@ -133,7 +133,7 @@ def main(argv: list[str], run: Callable[[str, Name, Data], dict] = run_stage) ->
     parser.add_argument("--params", default="params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args(argv)
-    name = names.parse_name(args.data, "--data")
+    name = safe_names.parse_name(args.data, "--data")
     params = read.load_params(args.params, args.overrides)
     if name not in params.data:
         raise unknown("data", name, params.data)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
@@ -79,7 +79,7 @@ def _read_results(published: Published, benchmarks: list[str]) -> tuple[dict[str
     """Read the results by benchmark, and the reasons why others are absent."""
     results, failed = {}, []
     for name in benchmarks:
-        path = run_folder.result_path(published.results, Name(name, "benchmark"))
+        path = run_folder.result_path(published.results, SafeName(name, "benchmark"))
         if not path.is_file():
             failed.append(f"no result of {name}")
             continue

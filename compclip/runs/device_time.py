@@ -15,7 +15,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.base.shared import make_folder
+from compclip.base.shared_folders import make_folder
 from compclip.runs.run_folder import RunFolder
 
 DAMAGED = (UserError, ValueError, KeyError, TypeError, OverflowError)  # of a file that is not what we wrote

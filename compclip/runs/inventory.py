@@ -16,7 +16,7 @@ from typing import Any
 from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.base.shared import check_plain, explain
+from compclip.base.shared_folders import check_plain, explain
 from compclip.runs import device_time, jobs, lock, run_store
 from compclip.runs.run_folder import RunFolder
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from compclip.base import openmp_threads
+from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.base.shared import open_plain
+from compclip.base.shared_folders import open_plain
 from compclip.config import read
 from compclip.config.cell import parse_cell
 from compclip.config.run_config import dump_yaml
@@ -181,7 +181,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **openmp_threads.passive_waiting(os.environ), **(environment or {})},
+                env={**os.environ, **thread_waiting.passive_waiting(os.environ), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)

@@ -25,7 +25,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.base.shared import share_with_group
+from compclip.base.shared_folders import share_with_group
 from compclip.runs.run_folder import RunFolder
 
 BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0

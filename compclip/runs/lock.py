@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from compclip.base.errors import UserError
-from compclip.base.shared import explain, open_plain
+from compclip.base.shared_folders import explain, open_plain
 from compclip.runs import device_time, lease
 from compclip.runs.lease import BEAT_S, Lease
 from compclip.runs.run_folder import RunFolder

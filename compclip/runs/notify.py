@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compclip.base import bounded, secret
+from compclip.base import environment_variables, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json, write_json
 from compclip.runs.run_folder import RunFolder
@@ -52,7 +52,7 @@ def check_variable(variable: str, where: str) -> None:
     """Raise UserError for what names no environment variable; the value may be the secret itself and is not shown."""
     if "://" in variable:
         raise UserError(f"{where}: is a URL, which is a secret; put it into an environment variable and name that here")
-    secret.check_name(variable, where, "COMPCLIP_WEBHOOK, which holds the URL")
+    environment_variables.check_variable_name(variable, where, "COMPCLIP_WEBHOOK, which holds the URL")
 
 
 def post(variable: str, news: News, root: Path = Path(".")) -> bool:
@@ -61,7 +61,7 @@ def post(variable: str, news: News, root: Path = Path(".")) -> bool:
         return False
     try:
         project = os.environ.get("COMPCLIP_PROJECT") or root.resolve().name
-        fault = _post_body(secret.read_secret(variable), news.body(project))
+        fault = _post_body(environment_variables.read_secret(variable), news.body(project))
     except UserError as error:
         fault = str(error)
     if fault:
@@ -76,7 +76,7 @@ def _post_body(url: str, body: Mapping[str, Any]) -> str:
     try:
         headers = {"Content-Type": "application/json", "User-Agent": "compclip"}
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # through a proxy where one is set
-        bounded.run_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S).close())
+        thread_waiting.run_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S).close())
         return ""
     except urllib.error.HTTPError as error:
         error.close()

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping
-from compclip.base.names import Name
-from compclip.base.shared import check_plain, make_folder, share_with_group
+from compclip.base.safe_names import SafeName
+from compclip.base.shared_folders import check_plain, make_folder, share_with_group
 
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
@@ -218,7 +218,7 @@ class RunFolder(NamedTuple):
         """The results that the last job left; None where it did not come to them."""
         if not self.scored.is_file():
             return None
-        return self.scores(Name(read_mapping(self.scored).get("identity"), f"{self.scored}: identity"))
+        return self.scores(SafeName(read_mapping(self.scored).get("identity"), f"{self.scored}: identity"))
 
     def half_written(self) -> Iterator[Path]:
         """What a trainer that was killed inside a write left."""
@@ -292,7 +292,7 @@ class Published(NamedTuple):
         return self.root / RESULTS / LINES / f"{self.cell.folder}.json"
 
 
-def result_path(folder: Path, benchmark: Name) -> Path:
+def result_path(folder: Path, benchmark: SafeName) -> Path:
     """Return the path of one benchmark's results."""
     return folder / f"{benchmark}.json"
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
@@ -136,7 +136,7 @@ def store_folder(root: Path) -> Path:
 
 def find_folder(run_key: str, root: Path = Path(".")) -> RunFolder:
     """Return a run's folder by its key. Raises UserError for a text that is no key: files of others may have any."""
-    return RunFolder(store_folder(root) / Name(run_key, "run key"))
+    return RunFolder(store_folder(root) / SafeName(run_key, "run key"))
 
 
 def adopt_published(trained: Trained, into: RunFolder) -> None:
@@ -170,7 +170,7 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
 
 
-def load_planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
+def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     """Read the cells of a method as the stages `plan` and `keys` wrote them.
 
     Raises UserError where these did not run.
@@ -187,7 +187,7 @@ def load_planned(method: Name, root: Path = Path(".")) -> list[StoredRun]:
         raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
 
 
-def write_trained(method: Name, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
+def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
     """Write trained/<method>.json, the fingerprint of what is published of each cell.
 
     The stages behind training depend on it: DVC would walk all runs again for each of them.

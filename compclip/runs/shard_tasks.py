@@ -15,7 +15,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping, write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import requested_shards
 from compclip.runs.run_folder import RunFolder
 
@@ -68,10 +68,10 @@ def folder(key: str, root: Path = Path()) -> RunFolder:
     stage, data, task = (key.split("/") + ["", "", ""])[:3]
     if stage not in requested_shards.STAGES or key.count("/") != 2:
         raise unknown("task of shards", key, ())
-    return RunFolder(work(stage, Name(data, "data"), root) / JOBS / Name(task, "task"))
+    return RunFolder(work(stage, SafeName(data, "data"), root) / JOBS / SafeName(task, "task"))
 
 
-def work(stage: str, data: Name, root: Path = Path()) -> Path:
+def work(stage: str, data: SafeName, root: Path = Path()) -> Path:
     """Return the folder where a stage's shards of a data set are made."""
     return root / requested_shards.FOLDER / stage / data
 
@@ -97,7 +97,7 @@ def list_sent_tasks(folder: Path) -> list[Task]:
 
 def find_tasks(stages: Iterable[str], data: Iterable[str], root: Path = Path()) -> list[Task]:
     """List the tasks that were sent for some stages and data sets."""
-    folders = [work(stage, Name(name, "data"), root) for name in data for stage in stages]
+    folders = [work(stage, SafeName(name, "data"), root) for name in data for stage in stages]
     return [task for folder in folders for task in list_sent_tasks(folder)]
 
 

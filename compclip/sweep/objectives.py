@@ -13,7 +13,7 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Params
 from compclip.config.validation import mapping
 from compclip.report import tables
@@ -45,7 +45,7 @@ def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path,
         return tuple(Column(o.benchmark, o.column.partition("/")[2]) for o in study.objectives)
     evaluated = params.evaluate.benchmarks
     scored = {
-        name: result_files.read_result(folders.result_path(results_folder, Name(name, "benchmark")))
+        name: result_files.read_result(folders.result_path(results_folder, SafeName(name, "benchmark")))
         for name in evaluated
     }
     return columns_of_runs(
@@ -86,7 +86,7 @@ def read_scores(columns: Sequence[Column], folder: Path) -> list[float]:
     """Read the columns' values from a finished run's results folder. Raises UserError for one that is not there."""
     metric_values: dict[str, float] = {}
     for name in benchmarks(columns):
-        path = folders.result_path(folder, Name(name, "benchmark"))
+        path = folders.result_path(folder, SafeName(name, "benchmark"))
         metrics = mapping(read_mapping(path).get("metrics"), f"{path}: metrics")
         for column in leaf_columns(columns):
             if column.benchmark == name:

@@ -40,7 +40,7 @@ from pydantic import Field, PositiveInt
 
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import Params, Run
@@ -92,9 +92,9 @@ class Objective:
             raise ValueError("must have a column as benchmark/metric, as sugarcrepe/swap")
 
     @property
-    def benchmark(self) -> Name:
+    def benchmark(self) -> SafeName:
         """The part before the first stroke."""
-        return Name(self.column.partition("/")[0], "benchmark")
+        return SafeName(self.column.partition("/")[0], "benchmark")
 
     @property
     def sign(self) -> int:
@@ -177,10 +177,10 @@ class StudySection(StudyOptions):
 class Study(StudyOptions):
     """A declared study; see the top of this file."""
 
-    name: Name
-    method: Name
-    backbone: Name
-    data: Name
+    name: SafeName
+    method: SafeName
+    backbone: SafeName
+    data: SafeName
     space: tuple[Dimension, ...]
 
     def identity(self) -> dict:
@@ -190,7 +190,7 @@ class Study(StudyOptions):
 
 def load_study(name: str, folder: Path = FOLDER) -> Study:
     """Return the study of that name. Raises UserError naming file, key, value and fix."""
-    path = folder / f"{Name(name, '--study')}.yaml"
+    path = folder / f"{SafeName(name, '--study')}.yaml"
     if not path.is_file():
         raise unknown("study", name, [p.stem for p in folder.glob("*.yaml")], str(folder))
     raw = yaml_text.read_yaml(path, "must be a mapping with method, space, objectives and trials")
@@ -207,9 +207,9 @@ def parse_study(name: str, raw: Any) -> Study:
         raw["objectives"] = [{"column": entry} if isinstance(entry, str) else entry for entry in raw["objectives"]]
     section = load_section(StudySection, raw, "study")
     options: dict[str, Any] = {f.name: getattr(section, f.name) for f in fields(StudyOptions)}
-    options |= {key: Name(getattr(section, key), key) for key in ("method", "backbone", "data")}
+    options |= {key: SafeName(getattr(section, key), key) for key in ("method", "backbone", "data")}
     options["paper"] = tuple(_check_paper_values(values, section.space) for values in section.paper)
-    return Study(name=Name(name, "study"), space=_name_dimensions(section.space), **options)
+    return Study(name=SafeName(name, "study"), space=_name_dimensions(section.space), **options)
 
 
 def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
@@ -267,7 +267,7 @@ def trial_run(study: Study, params: Params, method: str = "", source: str = "the
 
     Raises UserError where the file `source` that `params` are from has no section for a name of the study.
     """
-    cell = Cell(Name(method or study.method, "method"), study.backbone, study.data, study.seed)
+    cell = Cell(SafeName(method or study.method, "method"), study.backbone, study.data, study.seed)
     base = cell.method.partition(".")[0]
     fix = f"{source} has no such section: give a grid that has it (--params FILE), or write it there"
     if base not in (*params.methods, PRETRAINED) and base in plugins.list_plugins(plugins.METHODS):

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compclip.base.text_requirements import requires_stored
 from compclip.text import word_edits
-from compclip.text.annotation import Annotation
+from compclip.text.annotation import Annotation, requires_stored
 
 
 @requires_stored("texts.negative")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.base.names import Name
-from compclip.base.surrogates import replace_lone
+from compclip.base.json_text import replace_lone
+from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
@@ -28,14 +28,14 @@ PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 
 
-def name_project(given_name: str = "", root: Path = Path()) -> Name:
+def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
     """Return the first word of our experiments' names: `given`, COMPCLIP_PROJECT, or the name of the folder `root`.
 
     A folder gets its name once: its own and six random digits, so that two checkouts that log to one server differ.
     Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
     if given_name or os.environ.get(PROJECT):
-        return Name(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
+        return SafeName(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
     file = root / PROJECT_FILE
     if name := _read_project(root):
         return name
@@ -43,13 +43,13 @@ def name_project(given_name: str = "", root: Path = Path()) -> Name:
         if name := _read_project(root):  # of a process that was faster
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
-        name = Name(f"{word}-{secrets.token_hex(3)}", str(file))
+        name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))
         write_json(file, {"project": name, "folder": replace_lone(str(root.resolve()))})
     print(f"{file}: the project of this folder is {name}; {PROJECT} gives another name", file=sys.stderr)
     return name
 
 
-def _read_project(root: Path) -> Name | None:
+def _read_project(root: Path) -> SafeName | None:
     """Return the stored name; None where there is none yet, or where the folder is a copy of the one that was named."""
     file = root / PROJECT_FILE
     if not file.is_file():
@@ -57,7 +57,7 @@ def _read_project(root: Path) -> Name | None:
     state = read_mapping(file)
     origin = Path(str(state.get("folder", ""))) / PROJECT_FILE
     is_copy = origin.is_file() and not origin.samefile(file) and read_mapping(origin) == state
-    return None if is_copy else Name(state.get("project", ""), f"{file}: project")
+    return None if is_copy else SafeName(state.get("project", ""), f"{file}: project")
 
 
 def load_project(

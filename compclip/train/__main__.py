@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compclip.base import names, openmp_threads
+from compclip.base import safe_names, thread_waiting
 from compclip.base.errors import UserError, entry
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.runs import run_store
 from compclip.runs.run_store import StoredRun
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PARAMS = "params.yaml"
 
 
-def train_method(method: Name, params: str, root: Path = Path(".")) -> int:
+def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
     """Train and publish every cell of a method; return 1 where one failed, else 0.
 
     What is finished costs no training and none of its imports.
@@ -95,11 +95,13 @@ def _train_cell(args: argparse.Namespace) -> int:
 
 def main(argv: list[str]) -> int:
     """Train the cells of a method, or one cell."""
-    os.environ.update(openmp_threads.passive_waiting(os.environ))  # before torch is loaded, which reads it
-    if method := names.parse_only_option(argv, "--method"):
+    os.environ.update(thread_waiting.passive_waiting(os.environ))  # before torch is loaded, which reads it
+    if method := safe_names.parse_only_option(argv, "--method"):
         return train_method(method, PARAMS)
     args = _arguments(argv)
-    return train_method(names.parse_name(args.method, "--method"), args.params) if args.method else _train_cell(args)
+    return (
+        train_method(safe_names.parse_name(args.method, "--method"), args.params) if args.method else _train_cell(args)
+    )
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -13,7 +13,7 @@ from torch import Tensor
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
-from compclip.base.shared import open_plain
+from compclip.base.shared_folders import open_plain
 
 AGAIN = "remove the run and train it again"
 

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from compclip.base import names
+from compclip.base import safe_names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import run_store
@@ -27,11 +27,11 @@ STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
 
 
-def write_missing(pairs: list[tuple[Name, Name]], code: str, root: Path = Path()) -> list[str]:
+def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
     records, new_pairs = read_neighbours_record(root), []
     for data, backbone in pairs:
-        inputs = Inputs(root, Cell(Name(PRETRAINED, "method"), backbone, data, 0))
+        inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
         identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}
         if not inputs.neighbours.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
             records[inputs.pair] = identity | _write_neighbours(inputs)
@@ -58,16 +58,16 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     return {"samples": len(data), "unreadable": unreadable}
 
 
-def _read_plan(root: Path) -> tuple[list[tuple[Name, Name]], str]:
+def _read_plan(root: Path) -> tuple[list[tuple[SafeName, SafeName]], str]:
     """Return the planned pairs of data and backbone, and the hash of the code that makes them."""
     path = root / plan.FOLDER / STAGE / f"{STAGE}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
     with plan.reading(path):
         content = read_mapping(path)
-        return [(Name(data, "data"), Name(backbone, "backbone")) for data, backbone in content["pairs"]], content[
-            "code"
-        ]
+        return [
+            (SafeName(data, "data"), SafeName(backbone, "backbone")) for data, backbone in content["pairs"]
+        ], content["code"]
 
 
 def main(argv: list[str]) -> int:
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     if bool(args.data) != bool(args.backbone):
         raise UserError("--data and --backbone: belong together; give both or neither")
     if args.data:
-        pair = names.parse_name(args.data, "--data"), names.parse_name(args.backbone, "--backbone")
+        pair = safe_names.parse_name(args.data, "--data"), safe_names.parse_name(args.backbone, "--backbone")
         new_pairs = write_missing([pair], plan.hash_stage_code(STAGE))
     else:
         new_pairs = write_missing(*_read_plan(Path()))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compclip.base import errors, redact, secret
+from compclip.base import environment_variables, errors, redact
 from compclip.base.errors import UserError
 from compclip.base.redact import hide_known, redact_secrets
 
@@ -88,15 +88,15 @@ def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeyp
     with pytest.raises(
         UserError, match=r"^\$KEY: holds a line break or another control character; set it to one line$"
     ):
-        secret.read_secret("KEY")
+        environment_variables.read_secret("KEY")
     assert redact_secrets("first-line, second-line, first-line second-line") == "***, ***, ***"
 
 
 def test_a_variable_is_read_when_it_is_used(monkeypatch):
     monkeypatch.delenv("KEY", raising=False)
-    assert secret.read_secret("KEY") == ""
+    assert environment_variables.read_secret("KEY") == ""
     monkeypatch.setenv("KEY", " a-long-key\n")
-    assert secret.read_secret("KEY") == "a-long-key"
+    assert environment_variables.read_secret("KEY") == "a-long-key"
     assert str(UserError("it said a-long-key")) == "it said ***"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base import references, yaml_text
+from compclip.base import yaml_text
 from compclip.base.errors import UserError
 
 WANTED = "must be a mapping"
@@ -69,5 +69,5 @@ def test_those_that_lead_to_themselves(text):
 
 def test_a_text_without_any_costs_nothing(monkeypatch):
     """No size is worked out."""
-    monkeypatch.setattr(references, "_Sizes", None)
+    monkeypatch.setattr(yaml_text, "_Sizes", None)
     assert plain("a: [1, x]") == {"a": [1, "x"]}

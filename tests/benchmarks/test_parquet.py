@@ -105,11 +105,11 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
 
 def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, monkeypatch):
     """They are known by their bytes."""
-    from compclip.base.names import Name
+    from compclip.base.safe_names import SafeName
     from compclip.prepare import benchmark_overlap
 
     monkeypatch.chdir(tmp_path)
-    census.write_census(Name("w", "benchmark"), Section("winoground", str(table.parent), "images"))
+    census.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
     benchmark_images = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])

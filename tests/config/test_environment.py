@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import from_environment
+from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import grid, read
@@ -27,7 +27,7 @@ REFERENCE = "${oc.env:AWS_SECRET_ACCESS_KEY}"
 @pytest.fixture
 def secret(monkeypatch, tmp_path) -> str:
     """A secret of the reader's, in an empty folder with the shipped grid."""
-    monkeypatch.delenv(from_environment.ALLOW, raising=False)
+    monkeypatch.delenv(environment_variables.ALLOW, raising=False)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
@@ -96,10 +96,10 @@ def test_what_is_allowed_by_name(secret, monkeypatch):
     override = "benchmarks.x={benchmark: sugarcrepe, path: '${oc.env:DATA_ROOT}/${oc.env:OTHER}', images: i}"
     with pytest.raises(UserError, match="export COMPCLIP_ALLOW_ENV=DATA_ROOT,OTHER$"):
         read.load_params("params.yaml", [override])
-    monkeypatch.setenv(from_environment.ALLOW, "DATA_ROOT")
+    monkeypatch.setenv(environment_variables.ALLOW, "DATA_ROOT")
     with pytest.raises(UserError, match=r"export COMPCLIP_ALLOW_ENV=\$COMPCLIP_ALLOW_ENV,OTHER$"):
         read.load_params("params.yaml", [override])
-    monkeypatch.setenv(from_environment.ALLOW, "DATA_ROOT,OTHER")
+    monkeypatch.setenv(environment_variables.ALLOW, "DATA_ROOT,OTHER")
     assert read.load_params("params.yaml", [override]).benchmarks["x"].path == "/somewhere/there"
 
 
@@ -114,7 +114,7 @@ def key(url: str) -> str:
 )
 def test_a_key_goes_to_the_server_it_was_allowed_for(secret, monkeypatch, allowed):
     """Whatever way its address is written."""
-    monkeypatch.setenv(from_environment.ALLOW, f"DATA_ROOT,AWS_SECRET_ACCESS_KEY@{allowed}")
+    monkeypatch.setenv(environment_variables.ALLOW, f"DATA_ROOT,AWS_SECRET_ACCESS_KEY@{allowed}")
     assert key(URL) == "AWS_SECRET_ACCESS_KEY"
 
 
@@ -124,21 +124,23 @@ def test_a_key_goes_to_the_server_it_was_allowed_for(secret, monkeypatch, allowe
 )
 def test_a_key_goes_nowhere_else(secret, monkeypatch, url):
     """Not to another host or port, and not without encryption."""
-    monkeypatch.setenv(from_environment.ALLOW, "AWS_SECRET_ACCESS_KEY@https://models.example,AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv(
+        environment_variables.ALLOW, "AWS_SECRET_ACCESS_KEY@https://models.example,AWS_SECRET_ACCESS_KEY"
+    )
     with pytest.raises(UserError, match="would send this environment variable to http"):
         key(url)
 
 
 def test_an_allowed_key_is_no_value(secret, monkeypatch):
     """It is sent, and written nowhere."""
-    monkeypatch.setenv(from_environment.ALLOW, f"AWS_SECRET_ACCESS_KEY@{URL}")
+    monkeypatch.setenv(environment_variables.ALLOW, f"AWS_SECRET_ACCESS_KEY@{URL}")
     with pytest.raises(UserError, match="reads the environment variable AWS_SECRET_ACCESS_KEY"):
         read.load_params("params.yaml", [section(MODEL)])
 
 
 def test_a_plan_holds_no_key(secret, monkeypatch):
     """Its variable's name alone."""
-    monkeypatch.setenv(from_environment.ALLOW, f"AWS_SECRET_ACCESS_KEY@{URL}")
+    monkeypatch.setenv(environment_variables.ALLOW, f"AWS_SECRET_ACCESS_KEY@{URL}")
     overrides = [section(KEY), "grid.data=[x]", "wise_ft.methods=[]", "data.x.exclude=[]"]
     assert config_command.main(["plan", *overrides]) == 0
     texts = [path.read_text() for path in Path(".").rglob("*") if path.is_file()]
@@ -150,5 +152,5 @@ def test_the_key_of_a_server_that_the_grid_starts(secret, monkeypatch):
     override = section(KEY).replace(f"url: '{URL}'", "server: 'serve --port {port}'")
     with pytest.raises(UserError, match="export COMPCLIP_ALLOW_ENV=AWS_SECRET_ACCESS_KEY@server$"):
         read.load_params("params.yaml", [override])
-    monkeypatch.setenv(from_environment.ALLOW, "AWS_SECRET_ACCESS_KEY@server")
+    monkeypatch.setenv(environment_variables.ALLOW, "AWS_SECRET_ACCESS_KEY@server")
     assert read.load_params("params.yaml", [override])

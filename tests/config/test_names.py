@@ -16,7 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import __main__ as config_command
 from compclip.config import cell, grid, read, run_config
 from compclip.config.cell import parse_cell
@@ -185,7 +185,7 @@ def test_a_cell_has_names_or_there_is_none(bad):
 def test_a_cell_s_name_fits_a_file_s():
     """Three names of 64 letters of two bytes do not."""
     with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
-        cell.Cell(*(Name("é" * 64, "x") for _ in range(3)), 0)
+        cell.Cell(*(SafeName("é" * 64, "x") for _ in range(3)), 0)
 
 
 def test_a_cell_is_a_value():
@@ -195,7 +195,7 @@ def test_a_cell_is_a_value():
         pickle.loads(pickle.dumps(original)) == copy.deepcopy(original) == original
         and original.folder == "clic/tiny-scenes-3"
     )
-    assert cell.Cell(**original.plain) == original and type(original.data) is Name
+    assert cell.Cell(**original.plain) == original and type(original.data) is SafeName
 
 
 def test_a_cell_s_file_holds_plain_texts(params):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.prepare import shard_stages, shard_writer
@@ -18,7 +18,7 @@ def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
     """All samples of a data set, with their own captions, and what counts.json says."""
     data_config = replace(cfg, source=source.__name__.rpartition(".")[2], captioner="none")
     with tempfile.TemporaryDirectory() as root:
-        counts = Counter(shard_stages.run_stage("recaption", Name("x", "data"), data_config, Path(root)))
+        counts = Counter(shard_stages.run_stage("recaption", SafeName("x", "data"), data_config, Path(root)))
         return in_folder(Path(root) / "data" / "x"), counts
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import read as parameters
 from compclip.config import released_lists
 from compclip.config.released_lists import Texts
@@ -187,7 +187,9 @@ def project(tmp_path, monkeypatch) -> Data:
 
 def prepare_all(cfg: Data) -> dict:
     """The last stage's counts."""
-    return [shard_stages.run_stage(stage, Name("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")][-1]
+    return [
+        shard_stages.run_stage(stage, SafeName("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")
+    ][-1]
 
 
 def test_the_stages(project):
@@ -219,7 +221,7 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     bare = replace(project, texts={})
 
     def keys(cfg: Data) -> list[str]:
-        return [item.key for item in shard_stages.plan_work("annotate", Name("d", "data"), cfg).items]
+        return [item.key for item in shard_stages.plan_work("annotate", SafeName("d", "data"), cfg).items]
 
     keys_before = keys(project)
     assert keys_before == keys(project) != keys(bare)

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
 from compclip.data.prepared_dataset import PreparedDataset
@@ -127,7 +127,7 @@ def project(tmp_path, monkeypatch, bert) -> Data:
 
 def test_the_stages(project):
     """From the data to the rule, beside no rewriter at all; other options make other shards."""
-    name = Name("d", "data")
+    name = SafeName("d", "data")
     shard_stages.run_stage("recaption", name, project)
     counts = shard_stages.run_stage("rewrite", name, project)
     assert counts["captions"] == 2 and counts["masked"]["words"] == 4

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
@@ -320,7 +320,7 @@ def test_the_stage(tmp_path, monkeypatch):
     put(tmp_path / "list.csv", "url,c\n" + "\n".join(rows))
     caption_list = {"file": "list.csv", "on": "url", "column": ["c"]}
     cfg = Data("webdataset", ".", ".", captioner="none", captions=caption_list, min_sentences=1)
-    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg) == {
+    assert shard_stages.run_stage("recaption", SafeName("d", "data"), cfg) == {
         "images": 6, "samples": 3, "samples_matched": 3, "samples_unmatched": 3, "few_sentences": 1,
         "openings_dropped": 0, "captions_rows": 5, "captions_empty": 1, "captions_duplicate": 1, "captions_matched": 3,
         "captions_unmatched": 1,
@@ -331,7 +331,7 @@ def test_the_stage(tmp_path, monkeypatch):
         ("00001/000010000", ("A dog runs on grass.",)),
     ]
     put(tmp_path / "list.csv", "url,c\nu3,A man and a woman sit.\n")
-    assert shard_stages.run_stage("recaption", Name("d", "data"), cfg)["captions_matched"] == 1
+    assert shard_stages.run_stage("recaption", SafeName("d", "data"), cfg)["captions_matched"] == 1
 
 
 def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
@@ -340,4 +340,4 @@ def test_a_list_that_has_none_of_the_pictures(tmp_path, monkeypatch):
     put(tmp_path / "list.csv", "url,c\nu2,A dog.\n")
     cfg = Data("webdataset", ".", ".", captioner="none", captions={"file": "list.csv", "on": "url", "column": ["c"]})
     with pytest.raises(UserError, match=r"no sample is left of 1 \(.*1 captions_unmatched, .*1 samples_unmatched"):
-        shard_stages.run_stage("recaption", Name("d", "data"), cfg)
+        shard_stages.run_stage("recaption", SafeName("d", "data"), cfg)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import read, released_lists
 from compclip.config.sections import Data
 from compclip.data import images, shard_files
@@ -29,7 +29,7 @@ from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
 from tests.data import tar_files
 
-NAME = Name("x", "data")
+NAME = SafeName("x", "data")
 
 
 @pytest.fixture

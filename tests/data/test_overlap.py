@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data import shard_files
 from compclip.data.sample import Sample
@@ -85,8 +85,10 @@ def project(tmp_path, monkeypatch) -> Path:
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
     records = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
     (tmp_path / "other.json").write_text(json.dumps({"images": records}))
-    census.write_census(Name("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
-    census.write_census(Name("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test"))
+    census.write_census(SafeName("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
+    census.write_census(
+        SafeName("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test")
+    )
     train = tmp_path / "train"
     shutil.copytree(tmp_path / "coco", train)
     (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes
@@ -108,8 +110,8 @@ CFG = Data("karpathy", "train.json", "train", captioner="none")
 def run_stages(cfg: Data) -> tuple[dict, dict, list[str]]:
     """What the stages count, what is shared, and the pictures that are left."""
     for stage in ("recaption", "rewrite"):
-        shard_stages.run_stage(stage, Name("d", "data"), cfg)
-    counts = shard_stages.run_stage("annotate", Name("d", "data"), cfg)
+        shard_stages.run_stage(stage, SafeName("d", "data"), cfg)
+    counts = shard_stages.run_stage("annotate", SafeName("d", "data"), cfg)
     ids = [
         id
         for path in sorted(Path("data/d/shards").glob("*.arrow"))
@@ -139,18 +141,18 @@ def test_a_hash_of_the_download_finds_a_picture_that_was_scaled(project):
 
 def test_what_annotate_needs_is_named(project):
     for stage in ("recaption", "rewrite"):
-        shard_stages.run_stage(stage, Name("d", "data"), CFG)
+        shard_stages.run_stage(stage, SafeName("d", "data"), CFG)
     with pytest.raises(UserError, match="no sample is left after exclude"):
         picture(project / "data/all.png", 0)
         benchmark_overlap.write_benchmark_images(
             project / "data/benchmarks/all.arrow", [str(p) for p in (project / "train").iterdir()]
         )
-        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["all"]))
+        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["all"]))
     with pytest.raises(UserError, match="gone.arrow: not there; run `dvc repro benchmark` first"):
-        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["gone"]))
     (project / "data/benchmarks/gone.arrow").write_bytes(b"ARROW1")
     with pytest.raises(UserError, match="run `dvc repro benchmark` again"):
-        shard_stages.run_stage("annotate", Name("d", "data"), replace(CFG, exclude=["gone"]))
+        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["gone"]))
 
 
 def test_the_same_pictures_give_the_same_file(project):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.prepare import released_hard_positives, rewrite_shards, shard_stages
@@ -78,10 +78,10 @@ def test_the_stages(files, tmp_path, monkeypatch):
     coco["annotations"] = [{"image_id": 1, "caption": text} for text in CAPTIONS]
     Path("captions.json").write_text(json.dumps(coco))
     cfg = Data("coco", "captions.json", ".", captioner="none", rewrites=vars(files))
-    shard_stages.run_stage("recaption", Name("d", "data"), cfg)
-    assert shard_stages.run_stage("rewrite", Name("d", "data"), cfg) == {
+    shard_stages.run_stage("recaption", SafeName("d", "data"), cfg)
+    assert shard_stages.run_stage("rewrite", SafeName("d", "data"), cfg) == {
         "captions": 3, "swap": {"not_released": 2, "usable": 1}, "replace": {"not_released": 1, "usable": 2}
     }  # fmt: skip
     (path,) = Path("data/d/rewrites").glob("*.arrow")
     assert rewrite_shards.load_rewrites(path)["A bus."] == rewrite_shards.Rewrites(replace="A coach.")
-    assert shard_stages.run_stage("annotate", Name("d", "data"), cfg)["captions"] == 4
+    assert shard_stages.run_stage("annotate", SafeName("d", "data"), cfg)["captions"] == 4

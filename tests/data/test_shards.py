@@ -17,7 +17,7 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data import shard_files
@@ -48,7 +48,7 @@ SAMPLES = st.lists(
     ),
     max_size=4,
 )
-NAME = Name("x", "data")
+NAME = SafeName("x", "data")
 
 
 @given(samples=SAMPLES)
@@ -246,7 +246,7 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     assert [Path(s.image).name for s in in_folder(tmp_path / "data" / "x")] == ["a.jpg"]
     assert counts["few_sentences"] == 1
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
-        shard_stages.run_stage("recaption", Name("y", "data"), replace(photographs, min_sentences=9), tmp_path)
+        shard_stages.run_stage("recaption", SafeName("y", "data"), replace(photographs, min_sentences=9), tmp_path)
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.data import images, shard_files, tar_members
 from compclip.data.images import MAX_BYTES
@@ -49,7 +49,7 @@ def test_tars_in_order_each_a_shard(tmp_path):
     assert counts == {"images": 3, "samples": 3, "openings_dropped": 0}
     assert images.read_bytes(samples[0].picture) == wide
     assert np.asarray(images.load_image(samples[0].picture))[0, 0, 0] > 240
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    shard_stages.run_stage("recaption", SafeName("x", "data"), data(tmp_path), tmp_path / "out")
     assert [p.name for p in sorted((tmp_path / "out/data/x/samples").glob("*.arrow"))] == ["00000.arrow", "00001.arrow"]
 
 
@@ -136,7 +136,7 @@ def test_members_that_are_no_files(tmp_path):
     write(tmp_path / "1.tar", sample("x", "A dog."))
     samples, counts = read(tmp_path)
     assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path / "out")
+    shard_stages.run_stage("recaption", SafeName("x", "data"), data(tmp_path), tmp_path / "out")
     lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
     assert [json.loads(line).get("no_picture", 0) for line in lines] == [1, 0]
 
@@ -198,7 +198,7 @@ def test_a_place_beyond_the_archive(tmp_path):
 def test_another_tar_makes_another_shard(tmp_path):
     """One more tar leaves the shards of the others as they are."""
     write(tmp_path / "in" / "0.tar", sample("1", "A dog."))
-    name, manifest = Name("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
+    name, manifest = SafeName("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
     shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
     (first,) = shard_files.read_manifest(manifest, "").shards
     write(tmp_path / "in" / "1.tar", sample("2", "A cat."))
@@ -222,6 +222,6 @@ def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_p
     """JSON can write one, as a checksum too, and no shard can hold it."""
     members = [*sample("a", "A dog."), ("b.jpg", picture()), ("b.txt", b"A cat."), ("b.json", b'{"sha256": "\\ud800"}')]
     write(tmp_path / "0.tar", members)
-    shard_stages.run_stage("recaption", Name("x", "data"), data(tmp_path), tmp_path)
+    shard_stages.run_stage("recaption", SafeName("x", "data"), data(tmp_path), tmp_path)
     (shard,) = (tmp_path / "data/x/samples").glob("*.arrow")
     assert [(s.id, s.sha256) for s in shard_writer.load_samples(shard)] == [("0/a", ""), ("0/b", "\ufffd")]

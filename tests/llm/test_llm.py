@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
@@ -62,7 +62,7 @@ def folder(tmp_path):
 def run_rewrite(cfg, folder):
     """The stage with this rewriter: its counts."""
     section = Data("karpathy", "d.json", ".", captioner="none", rewriter={} if cfg is None else asdict(cfg))
-    return shard_stages.run_stage("rewrite", Name("d", "data"), section, folder.parent.parent)
+    return shard_stages.run_stage("rewrite", SafeName("d", "data"), section, folder.parent.parent)
 
 
 def forget(folder):
@@ -187,7 +187,7 @@ def test_from_the_rewriter_to_the_view(folder):
         cfg = settings(at, folder)
         run_rewrite(cfg, folder)
     section = Data("karpathy", "d.json", ".", captioner="none", rewriter=asdict(cfg))
-    shard_stages.run_stage("annotate", Name("d", "data"), section, folder.parent.parent)
+    shard_stages.run_stage("annotate", SafeName("d", "data"), section, folder.parent.parent)
     data = PreparedDataset(folder)
     annotations = all_annotations(data)
     assert positives.written_swap(annotations[0][0], RNG) == "A cat and a dog."

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from compclip.base import parts, plugins
+from compclip.base import ablation_parts, plugins
 from compclip.config.sections import Train
 from compclip.config.validation import load_section
 from compclip.interface.method import load_method
@@ -15,7 +15,7 @@ from compclip.runs.run_key import compute_key
 from tests.methods.conftest import drawn
 
 METHODS = {name: load_method(name) for name in plugins.list_plugins(plugins.METHODS)}
-DECLARED = [(name, field) for name, method in METHODS.items() for field in parts.list_parts(method.Config)]
+DECLARED = [(name, field) for name, method in METHODS.items() for field in ablation_parts.list_parts(method.Config)]
 WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
 STEPS = (0, 1)
 SWITCHED = {  # of a method whose parts are off by default, and no numbers
@@ -27,20 +27,20 @@ SWITCHED = {  # of a method whose parts are off by default, and no numbers
 def whole(name):
     """A method with all of its parts, those too that its defaults leave out."""
     cfg = METHODS[name].Config(**SWITCHED.get(name, {}))
-    out = {f: p.off for f, p in parts.list_parts(cfg).items() if getattr(cfg, f) == p.off}
+    out = {f: p.off for f, p in ablation_parts.list_parts(cfg).items() if getattr(cfg, f) == p.off}
     return replace(cfg, **{field: type(off)(1) for field, off in out.items()})
 
 
 def without(name, field):
     """The same without one part, read as from params.yaml."""
-    known = parts.list_parts(METHODS[name].Config)[field]
+    known = ablation_parts.list_parts(METHODS[name].Config)[field]
     overlay = {field: known.off, **known.along}
     return load_section(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
 
 
 def without_what_it_is_of(name, field):
     """The same without all that a part is of: a switch loses the member that the part is named to be of."""
-    others, changes = parts.list_parts(METHODS[name].Config), {}
+    others, changes = ablation_parts.list_parts(METHODS[name].Config), {}
     for other in others[field].of:
         switch, _, member = other.partition(":")
         kept = [one for one in str(getattr(whole(name), switch)).split("+") if one != member]
@@ -73,22 +73,22 @@ def test_the_papers_ablations_are_declared():
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_a_part_names_fields_that_are_there(name, field):
     """In what it is of, with a member that the field takes, and in what goes along with it."""
-    known, cfg = parts.list_parts(METHODS[name].Config)[field], whole(name)
+    known, cfg = ablation_parts.list_parts(METHODS[name].Config)[field], whole(name)
     assert {one.partition(":")[0] for one in known.of} | {*known.along} <= {*asdict(cfg)}
-    assert all(not parts.is_left_out(cfg, one) for one in known.of)
+    assert all(not ablation_parts.is_left_out(cfg, one) for one in known.of)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_weight_of_a_term_beside_the_contrast_is_a_part(name):
     """Of a term that weighs nothing where its weight is 0; CLIC's own contrast and the analogy have another switch."""
     weights = [field for field in asdict(METHODS[name].Config()) if field.startswith("lambda_")]
-    assert {*weights} - {*parts.list_parts(METHODS[name].Config)} <= {"lambda_cont", "lambda_analogy"}
+    assert {*weights} - {*ablation_parts.list_parts(METHODS[name].Config)} <= {"lambda_cont", "lambda_analogy"}
 
 
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_without_a_part_another_run_is_trained(name, field):
     full, less = whole(name), without(name, field)
-    assert not parts.is_left_out(full, field) and parts.is_left_out(less, field)
+    assert not ablation_parts.is_left_out(full, field) and ablation_parts.is_left_out(less, field)
     assert run_key(name, full) != run_key(name, less)
     method = METHODS[name]
     asks = any(method.views(full, step) != method.views(less, step) for step in STEPS)
@@ -122,11 +122,11 @@ def test_without_a_weight_one_term_goes_and_the_others_stay(name, field):
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_what_is_a_part_of_others_does_nothing_without_them(name, field):
     """So that an ablation need not train it: the same terms with and without it."""
-    method, known = METHODS[name], parts.list_parts(METHODS[name].Config)[field]
+    method, known = METHODS[name], ablation_parts.list_parts(METHODS[name].Config)[field]
     if not known.of:
         return
     full = without_what_it_is_of(name, field)
-    assert parts.is_left_out(full, field)
+    assert ablation_parts.is_left_out(full, field)
     if field == "lambda_uni":  # p2 is p1 then, which the drawn texts are not
         assert method.views(full, 0).partner == ""
         return

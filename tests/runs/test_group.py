@@ -17,7 +17,7 @@ import pytest
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
-from compclip.base.shared import open_plain
+from compclip.base.shared_folders import open_plain
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs import __main__ as runs_command
 from compclip.runs import inventory, jobs, lock, run_store

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.run_config import dump_yaml
 from compclip.runs import keys, run_store
@@ -48,7 +48,7 @@ def test_every_method_of_the_field_has_its_keys(here):
     assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0
     tiny_project.plan()
     params = read.load_params("params.yaml")
-    names = [Name(path.stem, "method") for path in Path("keys").iterdir()]
+    names = [SafeName(path.stem, "method") for path in Path("keys").iterdir()]
     key_of_cell = {
         stored_run.cell.name: stored_run.key for name in names for stored_run in run_store.load_planned(name)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from tests.fuzz import formats
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers.data import _with_pictures
@@ -29,4 +29,4 @@ def _beside(_: random.Random) -> object:
     beside = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
     path = f"files/{formats.SOURCES['karpathy'][0]}"
     data = Data("karpathy", path, "pictures", captioner="none", negative_images=beside)
-    return shard_stages.run_stage("recaption", Name("x", "data"), data)
+    return shard_stages.run_stage("recaption", SafeName("x", "data"), data)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from tests.data import tar_files
 from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
@@ -110,8 +110,8 @@ def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
         from compclip.prepare import shard_stages, shard_writer
 
         data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
-        shard_stages.run_stage("recaption", Name("x", "data"), data)
-        shard_stages.run_stage("rewrite", Name("x", "data"), data)
+        shard_stages.run_stage("recaption", SafeName("x", "data"), data)
+        shard_stages.run_stage("rewrite", SafeName("x", "data"), data)
         return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
     return read

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.names import Name
+from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
@@ -108,7 +108,7 @@ def test_the_recaption_stage(server, tmp_path, pictures):
     with serve(described) as at:
         options = {"url": at.url, "model": "m", "cache": str(tmp_path / "c.sqlite")}
         data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint", options=options)
-        counts = shard_stages.run_stage("recaption", Name("x", "data"), data, tmp_path)
+        counts = shard_stages.run_stage("recaption", SafeName("x", "data"), data, tmp_path)
     assert sorted(s.captions[0] for s in in_folder(tmp_path / "data" / "x")) == [
         "A picture 30 wide. It is 60 high.",
         "A picture 400 wide. It is 100 high.",

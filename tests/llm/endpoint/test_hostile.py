@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compclip.base import secret
+from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.llm import chat_client, http_post
 from compclip.llm.chat_question import Question
@@ -126,7 +126,7 @@ def test_halves_of_surrogate_pairs_are_repaired_and_counted(server):
 def test_a_key_that_no_header_takes_is_one_line(server, monkeypatch, key):
     """Before anything is sent, and without it."""
     if "\0" in key:
-        monkeypatch.setattr(secret.os, "environ", {"SOME_KEY": key})
+        monkeypatch.setattr(environment_variables.os, "environ", {"SOME_KEY": key})
     else:
         monkeypatch.setenv("SOME_KEY", key)
     with pytest.raises(UserError, match="SOME_KEY") as caught:

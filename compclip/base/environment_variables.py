@@ -1,4 +1,4 @@
-"""What a grid takes from the environment: paths and names by `${oc.env:NAME}`, and the keys of servers.
+"""Environment variables: secrets, and what a grid takes: paths and names by `${oc.env:NAME}`, and keys of servers.
 
 A grid may be a stranger's. Its values are written to config.yaml, the plan and MLflow, and its keys are sent to the
 servers that it names. It reads the variables that the reader allowed, by their names, and no others:
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from compclip.base import redact
 from compclip.base.errors import UserError
 
 ALLOW = "COMPCLIP_ALLOW_ENV"
@@ -23,7 +24,27 @@ OWN_SERVER = "server"  # in place of an address: the one that the grid starts it
 READ = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)", re.ASCII)
 PORTS = {"http": 80, "https": 443}
 PATHS = ("sqlite:", "file:")  # URLs of files
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+NO_LINE = re.compile(r"[\x00-\x1f\x7f]")
 SHORTEST = 6  # characters: a shorter value may stand in a URL by chance
+
+
+def read_secret(variable: str) -> str:
+    """Return the value of a variable, "" where it is not set; messages hide it from now on.
+
+    Raises UserError naming the variable where it holds more than a line: a header, a URL and a command end with it.
+    """
+    value = os.environ.get(variable, "").strip()
+    redact.remember_secret(value)
+    if NO_LINE.search(value):
+        raise UserError(f"${variable}: holds a line break or another control character; set it to one line")
+    return value
+
+
+def check_variable_name(variable: str, where: str, example: str) -> None:
+    """Raise UserError for what is no variable's name; it may be the secret itself, so that it is not shown."""
+    if variable and not NAME.fullmatch(variable):
+        raise UserError(f"{where}: names no environment variable; give one as {example}")
 
 
 def check_allowed(raw: Any, where: str) -> None:

@@ -1,6 +1,6 @@
 """Names that become folders, files and words of commands: one rule, checked where they enter.
 
-Code that joins a name to a path takes a `Name`, which holds no separator.
+Code that joins a name to a path takes a `SafeName`, which holds no separator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST = 64  # characters: a cell's file is called by three names, and a file s
 RULE = f"must be letters, digits and _ . + -, begin with none of . + -, and have at most {LONGEST} characters"
 
 
-class Name(str):
+class SafeName(str):
     """A checked name. Raises UserError saying what it was to name, and the rule."""
 
     __slots__ = ()
@@ -27,16 +27,16 @@ class Name(str):
             raise UserError(f"{what} {_shorten(name)!a}: {RULE}; rename it")
         return super().__new__(cls, name)
 
-    def __reduce__(self) -> tuple[type[Name], tuple[str, str]]:  # pickle and copy
+    def __reduce__(self) -> tuple[type[SafeName], tuple[str, str]]:  # pickle and copy
         return type(self), (str(self), "name")
 
 
-def parse_name(text: str, option: str) -> Name:
+def parse_name(text: str, option: str) -> SafeName:
     """Return the name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
-    return Name(text.rpartition("@")[2], option)
+    return SafeName(text.rpartition("@")[2], option)
 
 
-def parse_only_option(argv: Sequence[str], option: str) -> Name | None:
+def parse_only_option(argv: Sequence[str], option: str) -> SafeName | None:
     """Return the option's name if it is all that a command is given; a stage that is done then imports no parser."""
     if len(argv) == 2 and argv[0] == option and not argv[1].startswith("-"):
         return parse_name(argv[1], option)

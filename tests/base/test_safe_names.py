@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.names import LONGEST, Name, parse_only_option
+from compclip.base.safe_names import LONGEST, SafeName, parse_only_option
 
 
 @pytest.mark.parametrize("text", ["clic", "fsc_clip.local", "ViT-B-32", "1e-5", "größe", "a+b", "x" * LONGEST])
 def test_names(text):
     """Names as grids have them; they are what they were."""
-    assert Name(text, "data") == text
-    assert pickle.loads(pickle.dumps(Name(text, "data"))) == copy.copy(Name(text, "data")) == text
+    assert SafeName(text, "data") == text
+    assert pickle.loads(pickle.dumps(SafeName(text, "data"))) == copy.copy(SafeName(text, "data")) == text
 
 
 BAD = ["", ".", "..", "../x", "/abs", "a/b", "a\\b", "-x", "--out", ".hidden", "a b", "a\nb", "y$(touch X)", "a;b", "*",
@@ -30,7 +30,7 @@ BAD = ["", ".", "..", "../x", "/abs", "a/b", "a\\b", "-x", "--out", ".hidden", "
 def test_no_names(text):
     """Whatever a shell or a path would read as more than a name is refused in one line of ASCII."""
     with pytest.raises(UserError, match="data .*: must be letters, digits and _") as error:
-        Name(text, "data")
+        SafeName(text, "data")
     assert str(error.value).isascii()
     assert len(str(error.value)) < 600
 
@@ -39,7 +39,7 @@ def test_no_names(text):
 def test_a_name_is_one_part_of_a_path_and_one_word(text):
     """Every text that is a name is its own last part of a path, and the same to a shell but for letters it quotes."""
     try:
-        name = Name(text, "x")
+        name = SafeName(text, "x")
     except UserError:
         return
     assert (Path("data") / name).name == name

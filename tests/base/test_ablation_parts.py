@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from compclip.base import parts
-from compclip.base.parts import part
+from compclip.base import ablation_parts
+from compclip.base.ablation_parts import part
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Made:
 
 
 def test_what_is_declared_stands_at_the_field():
-    found = parts.list_parts(Made)
+    found = ablation_parts.list_parts(Made)
     assert list(found) == ["near", "far", "focus", "rewrites", "deep"]
     assert (found["focus"].off, found["focus"].of, found["focus"].name) == (0.0, ("near", "far"), "")
     assert (found["rewrites"].name, dict(found["rewrites"].along)) == ("positives", {"focus": 0.0})
@@ -43,4 +43,4 @@ def test_what_is_declared_stands_at_the_field():
     ],
 )
 def test_a_part_is_out_by_itself_or_with_all_that_it_is_a_part_of(values, out):
-    assert [name for name in parts.list_parts(Made) if parts.is_left_out(Made(**values), name)] == out
+    assert [name for name in ablation_parts.list_parts(Made) if ablation_parts.is_left_out(Made(**values), name)] == out

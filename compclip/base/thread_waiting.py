@@ -1,0 +1,48 @@
+"""Threads that wait: work within a time that others decide, and OpenMP's threads, which sleep while they wait.
+
+By default OpenMP's threads spin at every barrier for milliseconds. Where another process has one of the cores, each
+barrier waits for a thread that has no core while the others burn theirs. OpenMP reads the setting as torch is loaded.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+TICK_S = 0.2  # between two calls of `allowed`
+CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # a user who sets one of these has chosen
+Result = TypeVar("Result")
+
+
+def run_while(allowed: Callable[[], bool], work: Callable[[], Result]) -> Result:
+    """Return the result of `work`, or raise what it raises.
+
+    Raises TimeoutError when `allowed` gives False; the thread goes on then, and ends with the process.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # for the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    while not wait([future], TICK_S).done:
+        if not allowed():
+            raise TimeoutError
+    return future.result()
+
+
+def run_within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Return the result of `work`; raise TimeoutError where it takes longer than `seconds`."""
+    end = time.monotonic() + seconds
+    return run_while(lambda: time.monotonic() < end, work)
+
+
+def passive_waiting(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to add to a process's environment; none where the user has chosen already."""
+    return {} if any(name in environment for name in CHOICES) else {"OMP_WAIT_POLICY": "passive"}
