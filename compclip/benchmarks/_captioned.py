@@ -7,12 +7,18 @@ Flickr8k's captions.txt     image,caption with quotes where a caption holds a co
 Flickr8k.token.txt          name.jpg#0 TAB caption; Flickr30k's results_20130124.token too
 CLIP_benchmark's            name.jpg,caption without quotes, behind a line that is no caption (*_karpathy.txt)
 CLIP_benchmark's tars       of each key a picture and its captions, a line each, in .txt
+FLAIR's trees               {"annotations": [{"image", "caption", "image_id"}]}, a caption a record, in the folder
+                            `annotations` or at the top, and pictures in folders beside it
+
+FLAIR (Xiao et al., CVPR 2025, arXiv:2412.03561; github.com/ExplainableML/flair, datasets/) cuts DOCCI and ImageInWords
+into sentences, each a caption of its picture.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,13 +26,29 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json, read_text
-from compclip.benchmarks import _tars
-from compclip.benchmarks._files import first_existing, read_field
+from compclip.benchmarks._files import check_unique, first_existing, read_field, read_tar_pairs
+from compclip.evaluate.benchmark import Record
 
+SUBSET = "all"
 PATTERNS = ("*.json", "captions.txt", "*_karpathy.txt", "Flickr8k.token.txt", "results_*.token")
 HEADER = ["image", "caption"]
-Captioned = tuple[str, Path | str, list[str]]  # id, image, captions
+FLAIR_FOLDER = "annotations"
+SENTENCE_ENDS = re.compile(r"[.\n]|</s>")  # FLAIR's rule: "1.5 m" is two pieces, "What? No!" is one
+Captioned = tuple[str, Path | str, list[str]]  # id, picture, captions
 MOST = 1 << 20  # bytes of the captions of a picture in a tar
+
+
+def make_records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Record, ...], dict[str, int]]:
+    """Return one record for each picture with a caption, and how many pictures have none; empty captions are left out.
+
+    Raises UserError naming an id that stands twice.
+    """
+    records = [
+        Record(SUBSET, key, (str(picture),), tuple(text for text in texts if text.strip()))
+        for key, picture, texts in captioned
+    ]
+    with_captions = check_unique(file, [record for record in records if record.texts])
+    return with_captions, {"image_without_caption": len(records) - len(with_captions)}
 
 
 def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
@@ -44,11 +66,32 @@ def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -
 
 def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
     """Yield the pictures of a folder's tars with their captions. Raises UserError for damaged tars and other texts."""
-    for key, ref, raw in _tars.read_tar_pairs(folder, "txt", MOST, "no_captions", lost):
+    for key, ref, raw in read_tar_pairs(folder, "txt", MOST, "no_captions", lost):
         try:
             yield key, ref, raw.decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise UserError(f"{folder}: {key}.txt: not UTF-8 at byte {error.start}; fetch the tar again") from error
+
+
+def flair_root(file: Path) -> Path:
+    """Return the folder in which FLAIR's folders of pictures stand."""
+    return file.parent.parent if file.parent.name == FLAIR_FOLDER else file.parent
+
+
+def read_flair(file: Path, pictures: Path) -> list[Captioned]:
+    """Return each picture with its captions in the file's order. Raises UserError for a record without a field."""
+    captions: dict[str, Captioned] = {}
+    for position, row in enumerate(read_field(file, "(whole file)", read_json(file), "annotations", list)):
+        key = str(read_field(file, f"at place {position}", row, "image_id", (int, str)))
+        name = read_field(file, key, row, "image")
+        picture = first_existing((pictures / name, pictures / "images" / name))
+        captions.setdefault(key, (key, picture, []))[2].append(read_field(file, key, row, "caption"))
+    return list(captions.values())
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a caption into sentences as FLAIR does, without their full stops and the spaces around them."""
+    return [piece for piece in (raw.strip() for raw in SENTENCE_ENDS.split(text)) if piece]
 
 
 def _json(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
@@ -163,24 +206,26 @@ def _token_captions(file: Path) -> dict[str, list[str]]:
 
 
 def _quoted_captions(file: Path) -> dict[str, list[str]]:
-    """Read the captions of each image. Raises UserError for another header and a line that is no image and caption."""
-    table = _quoted_rows(file)
-    _, header = next(table, (0, []))
-    if header != HEADER:
-        raise UserError(f"{file}: expected the header 'image,caption'; found {','.join(header)!r}")
+    """Read the captions of each image, line by line: an open quote would swallow the lines after it.
+
+    Raises UserError for another header and a line that is no image and caption.
+    """
     captions: dict[str, list[str]] = {}
-    for number, row in table:
-        if len(row) != 2:
-            raise UserError(f"{file}: line {number}: expected image,caption; quote captions that hold a comma")
-        captions.setdefault(row[0], []).append(row[1])
-    return captions
-
-
-def _quoted_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers and fields, line by line: an open quote would swallow the lines after it."""
+    header: list[str] = []
     for number, line in _numbered_lines(file):
         try:
-            yield from ((number, row) for row in csv.reader([line], strict=True) if row)
+            row = next(csv.reader([line], strict=True), [])
         except csv.Error as error:
             raise UserError(f"{file}: line {number}: {error}; close a caption's quotes on its line and double those "
                             "within it") from error  # fmt: skip
+        if not header:
+            header = row
+            if row and row != HEADER:
+                break
+        elif row and len(row) != 2:
+            raise UserError(f"{file}: line {number}: expected image,caption; quote captions that hold a comma")
+        elif row:
+            captions.setdefault(row[0], []).append(row[1])
+    if header != HEADER:
+        raise UserError(f"{file}: expected the header 'image,caption'; found {','.join(header)!r}")
+    return captions

@@ -5,17 +5,22 @@ released prompts (MIT) where CLIP_benchmark (MIT) has them too, in CLIP_benchmar
 templates are read from the open_clip that is installed, its synsets from timm. `metric` is what ELEVATER
 (arXiv:2204.08790) counts of the set. `aliases` are what releases call a class that the prompts word otherwise.
 
-ELEVATER's index files number the classes of REORDERED in an order of their own, the other sets' as here (compared with
-the lists of its toolkit's prompts.py).
+Releases of one data set number its classes differently: ELEVATER's CIFAR-100 begins with the chimpanzee, torchvision's
+with the apple. Which class a release's number means is found by the names that it ships, compared by their letters and
+digits alone, without case and accents. ELEVATER's index files number the classes of REORDERED in an order of their own,
+the other sets' as here (compared with the lists of its toolkit's prompts.py).
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import re
+import runpy
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json, read_text
@@ -24,6 +29,7 @@ FOLDER = Path(__file__).parent / "classes"
 IMAGENET = {"imagenet": "imagenet_synsets.txt", "imagenet_a": "imagenet_a_synsets.txt",
             "imagenet_r": "imagenet_r_synsets.txt"}  # fmt: skip
 REORDERED = ("caltech101", "cars", "cifar100", "fgvc_aircraft", "food101")
+LABELS = ("labels.txt", "labelmap.txt")  # as ELEVATER calls them: a name a line, in the order of the numbers
 NUMBERED = ("cifar10", "gtsrb", "imagenet", "mnist", "svhn")  # by the data set itself, so that releases agree
 
 
@@ -80,31 +86,17 @@ def load_class_set(name: str) -> ClassSet:
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
-    """Read ImageNet's 1,000 classes, or the 200 of ImageNet-A and -R."""
-    metadata = _executed(path)
+    """Read ImageNet's 1,000 classes, or the 200 of ImageNet-A and -R; open_clip itself is not imported."""
+    metadata = runpy.run_path(str(path))
     templates = tuple(template("{c}") for template in metadata["OPENAI_IMAGENET_TEMPLATES"])
-    all_synsets = _synsets(IMAGENET["imagenet"])
+    # WordNet's numbers of classes, in the order of the labels
+    all_synsets = read_text(_package_file("timm", f"data/_info/{IMAGENET['imagenet']}")).split()
+    synsets = read_text(_package_file("timm", f"data/_info/{IMAGENET[name]}")).split()
     name_of = dict(zip(all_synsets, metadata["IMAGENET_CLASSNAMES"], strict=True))
-    set_synsets = all_synsets if name == "imagenet" else _synsets(IMAGENET[name])
     metric = "top_1" if name == "imagenet" else ""
     return ClassSet(
-        tuple(name_of[s] for s in set_synsets), templates, metric, {s: i for i, s in enumerate(set_synsets)}, title=name
+        tuple(name_of[s] for s in synsets), templates, metric, {s: i for i, s in enumerate(synsets)}, title=name
     )
-
-
-def _executed(path: Path) -> dict[str, Any]:
-    """Return the variables of one file of open_clip, without importing its models."""
-    spec = importlib.util.spec_from_file_location("_names", path)
-    if spec is None or spec.loader is None:
-        raise UserError("open_clip: its zero_shot_metadata.py cannot be read; install open_clip_torch again")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return vars(module)
-
-
-def _synsets(file: str) -> list[str]:
-    """Read WordNet's numbers of classes, in the order of the labels."""
-    return read_text(_package_file("timm", f"data/_info/{file}")).split()
 
 
 def _package_file(package: str, path: str) -> Path:
@@ -114,3 +106,59 @@ def _package_file(package: str, path: str) -> Path:
     if not folders:
         raise UserError(f"{package}: is not installed, and ImageNet's classes are read from it; install {package}")
     return Path(next(iter(folders))) / path
+
+
+# --- class numbers --------------------------------------------------------------------------------------------
+
+
+def plain_name(name: str) -> str:
+    """Return the letters and digits of a name, in lower case and without accents."""
+    letters = unicodedata.normalize("NFKD", name.lower())
+    return re.sub(r"[\W_]+", "", "".join(letter for letter in letters if not unicodedata.combining(letter)))
+
+
+def class_positions(class_set: ClassSet) -> Mapping[str, int]:
+    """Return the position of each class by its plain name and aliases; names that are two classes' are left out."""
+    counts = Counter(map(plain_name, class_set.names))
+    names = {plain_name(name): i for i, name in enumerate(class_set.names) if name and counts[plain_name(name)] == 1}
+    return names | {plain_name(alias): class_set.names.index(name) for alias, name in class_set.aliases.items()}
+
+
+def find_labels(folder: Path, *fallbacks: str) -> tuple[Path | None, list[str]]:
+    """Return the file of a folder that names the classes of its numbers, and the names; (None, []) without one."""
+    for name in (*LABELS, *fallbacks):
+        if (folder / name).is_file():
+            lines = read_text(folder / name).removeprefix("\ufeff").rstrip().split("\n")
+            return folder / name, [line.strip() for line in lines]
+    return None, []
+
+
+def class_numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_order: bool, needed: str) -> list[int]:
+    """Return the class of `class_set` that each number of a release means, by its names in their order.
+
+    `in_order`: whether the release is known to number the classes as `class_set` does; then it needs no names, and
+    names of another wording are accepted where none of the others says that the order is another. `needed`: what brings
+    the names. Raises UserError where names are missing, fit no class, or fit the same one.
+    """
+    if not release and not in_order:
+        raise UserError(
+            f"{source}: its class numbers have no names, and releases number {class_set.title} differently; {needed}"
+        )
+    position_of = class_positions(class_set)
+    matches = [position_of.get(plain_name(name)) for name in release]
+    numbers = [number for number in matches if number is not None]
+    if release and len(numbers) == len(release):
+        number, count = Counter(numbers).most_common(1)[0]
+        if count > 1:
+            first, second = [name for name, match in zip(release, numbers, strict=True) if match == number][:2]
+            fault = f"classes {first!r} and {second!r} are one class of the set"
+            raise UserError(f"{source}: {fault}; give each another name")
+        return numbers
+    moved = any(number not in (None, position) for position, number in enumerate(matches))
+    if release and (moved or not in_order or len(release) != len(class_set.names)):
+        name = release[matches.index(None)]
+        raise UserError(
+            f"{source}: class {name!r} is no name of {class_set.title or 'classnames.txt'}, whose order this is not; "
+            "name it as the set does, or give a classnames.txt in this order without options.classes"
+        )
+    return list(range(len(class_set.names)))

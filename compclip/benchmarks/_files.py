@@ -1,18 +1,22 @@
-"""Reading benchmark files: fields that must be there, where the images are, which groups are asked for."""
+"""Reading benchmark files: required fields, folders of images, groups of records, and tars of pictures."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from compclip.base import json_text
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_json, read_text
+from compclip.base.files import check_regular, read_json, read_text
+from compclip.data import tar_members
+from compclip.evaluate import picture_references
 from compclip.evaluate.benchmark import Groups, Record
 
 GROUPS = "groups.json"
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))  # of pictures
 T = TypeVar("T")
 
 
@@ -25,6 +29,14 @@ def read_field(file: Path, record: str, row: Any, name: str, kind: type | tuple[
     if not isinstance(row[name], kind):
         raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
     return row[name]
+
+
+def read_choice(file: Path, record: str, row: Any, name: str, choices: Collection[str]) -> str:
+    """Return field `name` of one record, one of `choices`. Raises UserError for any other value."""
+    choice: str = read_field(file, record, row, name)
+    if choice not in choices:
+        raise unknown(name, choice, choices, f"{file}: record {record}")
+    return choice
 
 
 def read_texts(file: Path, record: str, row: Any, name: str) -> tuple[str, ...]:
@@ -141,17 +153,51 @@ def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[
     for record in records:
         ids_of.setdefault(record.subset, set()).add(record.id)
     content = read_rows(file, dict)
+    groups: dict[str, dict[str, frozenset[str]]] = {}
     for subset in content:
         if subset not in ids_of:
             raise unknown("subset", subset, ids_of, str(file))
-    return {s: _members(file, s, read_field(file, s, content, s, dict), ids_of[s]) for s in content}, (file,)
+        subset_content = read_field(file, subset, content, subset, dict)
+        groups[subset] = {}
+        for group in subset_content:
+            members = frozenset(map(str, read_field(file, subset, subset_content, group, list)))
+            if stray := sorted(members - ids_of[subset]):
+                raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
+            groups[subset][group] = members
+    return groups, (file,)
 
 
-def _members(file: Path, subset: str, content: Mapping[str, Any], ids: set[str]) -> dict[str, frozenset[str]]:
-    members_of = {}
-    for group in content:
-        members = frozenset(map(str, read_field(file, subset, content, group, list)))
-        if stray := sorted(members - ids):
-            raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
-        members_of[group] = members
-    return members_of
+# --- tars -----------------------------------------------------------------------------------------------------
+
+
+def tar_files(folder: Path) -> list[Path]:
+    """Return the tars of a folder sorted by number: 2.tar before 10.tar."""
+    return sorted(folder.glob("*.tar"), key=lambda tar: (len(tar.name), tar.name))
+
+
+def read_tar_pairs(
+    folder: Path, suffix: str, most: int, missing_count: str, lost: Counter[str]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Yield key, reference of the picture, and bytes of the member with `suffix`, for each key with both.
+
+    The tars are webdatasets, as CLIP_benchmark's program writes them; pictures are read where they lie. Other keys are
+    counted as `no_picture`, or by `missing_count`. A text of more than `most` bytes is none. Raises UserError for a tar
+    that is compressed or damaged, and a key that comes twice in it.
+    """
+    for tar in tar_files(folder):
+        try:
+            samples = list(tar_members.iterate_samples(check_regular(tar)))
+        except tar_members.DamagedTar as error:
+            raise UserError(f"{error}; an uncompressed tar belongs there: fetch it again") from error
+        keys = set[str]()
+        for sample in samples:
+            picture = next((member for ending, member in sample.members.items() if f".{ending}" in SUFFIXES), None)
+            text = sample.members.get(suffix)
+            if picture is None or text is None or not picture.size:
+                lost["no_picture" if text else missing_count] += 1
+                continue
+            if sample.key in keys:
+                raise UserError(f"{tar}: key {sample.key!r} comes twice; fetch the tar again")
+            keys.add(sample.key)
+            ref = picture_references.bytes_of_file(str(tar), picture.offset, picture.size)
+            yield f"{tar.stem}/{sample.key}", ref, tar_members.read_member(str(tar), text, most) or b""

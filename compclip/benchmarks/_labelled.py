@@ -1,7 +1,7 @@
 """Labelled pictures as the field keeps them: folders of classes, ELEVATER's index files, tars, parquet.
 
 Each gives a picture's id, its reference and its classes by number. The numbers are ours: a release's own are mapped by
-the names that it ships (`_class_numbers`). An id holds the class where the files of the benchmark do not tell it, so
+the names that it ships (`_class_sets`). An id holds the class where the files of the benchmark do not tell it, so
 that another label makes another fingerprint.
 """
 
@@ -15,10 +15,9 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
-from compclip.benchmarks import _class_numbers, _parquet, _tars
-from compclip.benchmarks._class_sets import ClassSet
-from compclip.benchmarks._files import first_existing, read_field, read_rows
-from compclip.benchmarks._tars import SUFFIXES
+from compclip.benchmarks import _class_sets, _tables
+from compclip.benchmarks._class_sets import ClassSet, class_numbers, find_labels
+from compclip.benchmarks._files import SUFFIXES, first_existing, read_field, read_rows, read_tar_pairs
 
 LONGEST = 32  # bytes of a label
 PICTURES, LABELS = ("image", "img", "jpg", "png", "webp"), ("label", "fine_label", "labels", "cls")  # columns
@@ -59,8 +58,8 @@ def _classes(pictures: Path, class_set: ClassSet) -> dict[Path, int]:
         raise UserError(f"{pictures}: holds no folder for each class, no *.tar and no *.parquet; sort pictures into "
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip
     exact = {alias: i for i, name in enumerate(class_set.names) if name for alias in (name, name.replace(" ", "_"))}
-    plain = _class_numbers.positions(class_set)
-    classes = {folder: exact.get(folder.name, plain.get(_class_numbers.plain(folder.name))) for folder in folders}
+    plain = _class_sets.class_positions(class_set)
+    classes = {folder: exact.get(folder.name, plain.get(_class_sets.plain_name(folder.name))) for folder in folders}
     matched = {folder: number for folder, number in classes.items() if number is not None}
     numbers = {folder: int(folder.name) for folder in folders if folder.name.isdecimal()}
     if all(folder.name in class_set.synsets for folder in folders):
@@ -128,28 +127,22 @@ def in_index(file: Path, pictures: Path, class_set: ClassSet) -> tuple[list[Labe
     packed = {p.name for p in pictures.glob("*.zip")}
     if file.suffix == ".json":
         return _in_json(file, pictures, packed, class_set), (file,)
-    labels = _class_numbers.labels_file(file.parent)
-    needed = f"put the release's {_class_numbers.LABELS[0]} beside it"
-    release = _class_numbers.read_names(labels) if labels else ()
-    numbers = _class_numbers.numbers(labels or file, release, class_set, class_set.in_elevater_order, needed)
-    return _in_lines(file, pictures, packed, numbers), (file, labels) if labels else (file,)
-
-
-def _in_lines(file: Path, pictures: Path, packed: set[str], classes: Sequence[int]) -> list[Labelled]:
+    labels, release = find_labels(file.parent)
+    needed = f"put the release's {_class_sets.LABELS[0]} beside it"
+    classes = class_numbers(labels or file, release, class_set, class_set.in_elevater_order, needed)
     labelled = []
     for number, line in enumerate(read_text(file).split("\n"), 1):
         name, space, label_text = line.strip().rpartition(" ")
         if not line.strip():
             continue
-        labels = label_text.split(",")
-        if not (space and name) or not all(label.isdecimal() and len(label) < LONGEST for label in labels):
+        texts = label_text.split(",")
+        if not (space and name) or not all(text.isdecimal() and len(text) < LONGEST for text in texts):
             raise UserError(f"{file}: line {number}: expected archive.zip@picture and class numbers; fetch it again")
-        numbers = tuple(_label(file, f"line {number}", int(label), classes) for label in labels)
-        ref = _unpacked(file, pictures, packed, name)
-        labelled.append(Labelled(name, ref, numbers))
+        picture_classes = tuple(_class_of(file, f"line {number}", int(text), classes) for text in texts)
+        labelled.append(Labelled(name, _unpacked(file, pictures, packed, name), picture_classes))
     if not labelled:
         raise UserError(f"{file}: holds no pictures; fetch the official file")
-    return labelled
+    return labelled, (file, labels) if labels else (file,)
 
 
 def _in_json(file: Path, pictures: Path, packed: set[str], class_set: ClassSet) -> list[Labelled]:
@@ -179,7 +172,7 @@ def _annotated(file: Path, content: Mapping[str, Any], class_set: ClassSet) -> d
             f"{file}: {len(order)} categories for {len(class_set.names)} classes; give the set's class names"
         )
     release = [name_of[key] for key in order] if any(name_of.values()) else ()
-    numbers = _class_numbers.numbers(file, release, class_set, class_set.in_elevater_order, "fetch the official file")
+    numbers = class_numbers(file, release, class_set, class_set.in_elevater_order, "fetch the official file")
     class_of = dict(zip(order, numbers, strict=True))
     labels: dict[Any, dict[int, None]] = {}
     for row in annotations:
@@ -211,50 +204,49 @@ def in_tars(
     returns that file. Raises UserError for a tar that is compressed or damaged, a key that comes twice, and a class
     that there is not.
     """
-    labels = _class_numbers.labels_file(names, "classnames.txt") if class_set.title else None
-    release = _class_numbers.read_names(labels) if labels else ()
-    numbers = _class_numbers.numbers(labels or folder, release, class_set, True, "")
+    labels, release = find_labels(names, "classnames.txt") if class_set.title else (None, [])
+    numbers = class_numbers(labels or folder, release, class_set, True, "")
     labelled = []
-    for key, ref, raw in _tars.read_tar_pairs(folder, "cls", LONGEST, "no_label", lost):
+    for key, ref, raw in read_tar_pairs(folder, "cls", LONGEST, "no_label", lost):
         label = raw.strip()
         if not label.isdigit():
             raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")
-        number = _label(folder, key, int(label), numbers)
+        number = _class_of(folder, key, int(label), numbers)
         labelled.append(Labelled(f"{number}/{key}", ref, (number,)))
     return labelled, (labels,) if labels else ()
 
 
 def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """Read Hugging Face's parquet with a picture and a class number in each row; `_parquet` says what that costs.
+    """Read Hugging Face's parquet with a picture and a class number in each row; `_tables` says what that costs.
 
     What a number means says `labels.txt` beside the tables, or the ClassLabel of their schema. Also returns the files
     that were read. Raises UserError for a table without such columns, and a class that there is not or whose name fits
     none.
     """
-    tables, rows_read = _parquet.tables(path, split), _parquet.rows(path, pictures, split)
-    labels = _class_numbers.labels_file(path if path.is_dir() else path.parent)
+    tables, rows = _tables.list_tables(path, split), _tables.read_rows(path, pictures, split)
+    labels, release = find_labels(path if path.is_dir() else path.parent)
     numbers: Sequence[int] = ()
     labelled = []
-    for number, row in enumerate(rows_read):
+    for number, row in enumerate(rows):
         image, label = (_column(path, row, names) for names in (PICTURES, LABELS))
-        numbers = numbers or _numbers_of_tables(path, tables, label, labels, class_set)
+        if not numbers:
+            needed = f"write them, a line each, into {_class_sets.LABELS[0]} in {path}"
+            names = release if labels else _names_of_tables(tables, label)
+            numbers = class_numbers(labels or tables[0], names, class_set, class_set.in_every_order, needed)
         if not isinstance(row[image], str) or type(row[label]) is not int:
             raise UserError(f"{path}: row {number}: {label}={row[label]!r}: no class number; fetch the files again")
-        key = _label(path, f"row {number}", row[label], numbers)
-        labelled.append(Labelled(f"{key}/{number}", _parquet.picture(pictures, row[image], ""), (key,)))
+        key = _class_of(path, f"row {number}", row[label], numbers)
+        labelled.append(Labelled(f"{key}/{number}", _tables.named_picture(pictures, row[image], ""), (key,)))
     return labelled, (*tables, labels) if labels else tuple(tables)
 
 
-def _numbers_of_tables(
-    path: Path, tables: Sequence[Path], column: str, labels: Path | None, class_set: ClassSet
-) -> list[int]:
-    """Return the classes of the numbers in a column. Raises UserError where two tables name them differently."""
-    release = _class_numbers.read_names(labels) if labels else _parquet.class_names(tables[0], column)
+def _names_of_tables(tables: Sequence[Path], column: str) -> list[str]:
+    """Return the names of the numbers in a column. Raises UserError where two tables name them differently."""
+    names = _tables.class_names(tables[0], column)
     for table in tables[1:]:
-        if not labels and _parquet.class_names(table, column) != release:
+        if _tables.class_names(table, column) != names:
             raise UserError(f"{table}: names its classes otherwise than {tables[0].name}; fetch both again")
-    needed = f"write them, a line each, into {_class_numbers.LABELS[0]} in {path}"
-    return _class_numbers.numbers(labels or tables[0], release, class_set, class_set.in_every_order, needed)
+    return names
 
 
 def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
@@ -264,8 +256,8 @@ def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
     return name
 
 
-def _label(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
-    """Return the class that a release's number means."""
+def _class_of(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
+    """Return the class that a release's number means. Raises UserError for a number that none has."""
     if not 0 <= number < len(classes):
         raise UserError(
             f"{file}: {where}: class {number} of {len(classes)}, which count from 0; give the set's class names"

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _table, winoground
+from compclip.benchmarks import winoground
 from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.benchmarks._tables import find_picture, read_table
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, pool_items, readable
 from compclip.evaluate.embeddings import Embeddings
@@ -41,7 +42,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split` names some of add, replace and swap, all without it. Raises UserError for a missing file, an unknown type,
     or a record without a field.
     """
-    files, rows = _table.read_table(Path(path), "test", images)
+    files, rows = read_table(Path(path), "test", images)
     pictures, types = images_folder(files[0].parent, images), selected_names(files[0], TYPES, split)
     records = tuple(_record(files[0], key, row, pictures) for key, row in rows)
     selected = tuple(record for record in records if record.subset in types)
@@ -52,10 +53,9 @@ def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     kind = read_field(file, key, row, "type").lower()
     if kind not in TYPES:
         raise unknown("type", kind, TYPES, f"{file}: record {key}")
-    images = tuple(_table.picture(pictures, read_field(file, key, row, name)) for name in ("image", "negative_image"))
-    return Record(
-        kind, key, images, tuple(read_field(file, key, row, name) for name in ("caption", "negative_caption"))
-    )
+    names = [read_field(file, key, row, name) for name in ("image", "negative_image")]
+    texts = tuple(read_field(file, key, row, name) for name in ("caption", "negative_caption"))
+    return Record(kind, key, tuple(find_picture(pictures, name) for name in names), texts)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _parquet, retrieval
+from compclip.benchmarks import _captioned, _tables, retrieval
 from compclip.benchmarks._files import check_unique, images_folder, read_field, spread_evenly
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import RETRIEVAL
@@ -32,7 +32,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Raises UserError for a missing file, a line that is not JSON, a record without a field, or a `split` that is no
     number of pairs.
     """
-    files, rows = _parquet.lines_or_rows(Path(path), FILE, images)
+    files, rows = _tables.lines_or_rows(Path(path), FILE, images)
     file, pictures = files[0], images_folder(files[0].parent, images)
     pairs = [_pair(file, number, row, pictures) for number, row in rows]
     records = check_unique(
@@ -55,8 +55,8 @@ def _pair(file: Path, number: int, row: Any, pictures: Path) -> list[Record]:
     """Read the original and its counterfactual, each a picture with one caption."""
     key = str(read_field(file, f"at line {number}", row, "id", (int, str)))
     return [
-        Record(retrieval.SUBSET, f"{key}_{i}",
-               (_parquet.picture(pictures, read_field(file, key, row, f"image_{i}"), ".jpg"),),
+        Record(_captioned.SUBSET, f"{key}_{i}",
+               (_tables.named_picture(pictures, read_field(file, key, row, f"image_{i}"), ".jpg"),),
                (read_field(file, key, row, f"caption_{i}"),))
         for i in (0, 1)
     ]  # fmt: skip

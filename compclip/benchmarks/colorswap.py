@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compclip.benchmarks import _table, winoground
+from compclip.benchmarks import _tables, winoground
 from compclip.benchmarks._files import check_unique, images_folder, read_field
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
@@ -26,7 +26,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures are `<image_1>` (`images/img_0_1.png`) seen from `images`, or that name alone in it. Raises UserError for
     a missing file, or a record without a field.
     """
-    files, rows = _table.read_table(Path(path), split or "test", images)
+    files, rows = _tables.read_table(Path(path), split or "test", images)
     pictures = images_folder(files[0].parent, images)
     records = check_unique(files[0], [_record(files[0], position, row, pictures) for position, row in rows])
     return Benchmark(records, files, winoground.evaluate, kind=COMPOSITION)
@@ -34,5 +34,5 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _record(file: Path, position: str, row: Any, pictures: Path) -> Record:
     key = str(read_field(file, f"at place {position}", row, "id", (int, str)))
-    images = tuple(_table.picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (1, 2))
+    images = tuple(_tables.find_picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (1, 2))
     return Record(winoground.SUBSET, key, images, tuple(read_field(file, key, row, f"caption_{i}") for i in (1, 2)))

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _choice, _table
+from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import existing_file, images_folder, selected_names
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
 from compclip.evaluate.picture_references import with_box
@@ -54,7 +54,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records = [
         _record(kind, n, file, key, row, pictures)
         for (kind, n), file in files.items()
-        for key, row in _table.columns(file, COLUMNS)
+        for key, row in _tables.read_columns(file, COLUMNS)
     ]
     authors = Benchmark(
         tuple(records), tuple(files.values()), _choice.choose_texts, MEANS, _by_complexity(records), kind=COMPOSITION

@@ -1,6 +1,6 @@
 """DOCCI (Onoe et al., ECCV 2024, arXiv:2404.19753): long human descriptions, split into sentences, for retrieval.
 
-As FLAIR and C2LIP use it (`_flair`): the 5,000 test pictures and every sentence about them.
+As FLAIR and C2LIP use it (`_captioned`): the 5,000 test pictures and every sentence about them.
 
 Checklist. Source: google.github.io/docci, hf.co/datasets/google/docci; FLAIR's own sentences:
 github.com/ExplainableML/flair. Licence: CC BY 4.0. Compared with the authors' code: FLAIR's rule of sentences and its
@@ -12,8 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _flair, _parquet, _table, retrieval
-from compclip.benchmarks._files import one_file, read_field, read_lines
+from compclip.benchmarks import _captioned, retrieval
+from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines
+from compclip.benchmarks._tables import KeyedRow, find_picture, list_tables, read_table
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
@@ -22,10 +23,10 @@ FILES = (
     "docci_descriptions.csv",
     "docci.csv",
     "test_annotations.json",  # FLAIR's
-    f"{_flair.ANNOTATIONS}/test_annotations.json",
+    f"{_captioned.FLAIR_FOLDER}/test_annotations.json",
 )
 SPLITS = ("train", "test", "qual_dev", "qual_test")
-METRICS = _flair.METRICS
+METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
 
 
@@ -38,31 +39,29 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder, split = Path(path), split or "test"
     if split not in SPLITS:
         raise unknown("split", split, SPLITS, str(folder))
-    by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(_parquet.tables(folder, split)))
+    by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(list_tables(folder, split)))
     file = folder if by_split else one_file(folder, *FILES)
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = (file,)
     if file.suffix == ".json":
-        files, captioned = (file,), _flair.captioned(file, _flair.pictures_folder(file, images))
+        captioned = _captioned.read_flair(file, images_folder(_captioned.flair_root(file), images))
     else:
-        files, rows = _rows(file, split, images)
-        captioned = _described(files[0], rows, _flair.pictures_folder(files[0], images), split)
-    records, dropped = _flair.make_records(file, captioned)
-    return Benchmark(records, files, retrieval.evaluate, _flair.MEANS, dropped=dropped, kind=RETRIEVAL)
+        if file.suffix == ".jsonlines":
+            rows = [(f"at line {number}", row) for number, row in read_lines(file)]
+        else:
+            files, rows = read_table(file, split, images)
+        pictures = images_folder(_captioned.flair_root(files[0]), images)
+        captioned = _described(files[0], rows, pictures, split)
+    records, dropped = _captioned.make_records(file, captioned)
+    return Benchmark(records, files, retrieval.evaluate, retrieval.BOTH_WAYS, dropped=dropped, kind=RETRIEVAL)
 
 
-def _rows(file: Path, split: str, images: str | Path | None) -> tuple[tuple[Path, ...], list[_table.Row]]:
-    if file.suffix == ".jsonlines":
-        return (file,), [(f"at line {number}", row) for number, row in read_lines(file)]
-    return _table.read_table(file, split, images)
-
-
-def _described(file: Path, rows: list[_table.Row], pictures: Path, split: str) -> list[_flair.Captioned]:
+def _described(file: Path, rows: list[KeyedRow], pictures: Path, split: str) -> list[_captioned.Captioned]:
     """Read the pictures of a split: the authors' lines say which one, tables where they have the column."""
-    captions = []
+    captioned: list[_captioned.Captioned] = []
     for where, row in rows:
         key = read_field(file, where, row, "example_id")
         if split == (read_field(file, key, row, "split") if file.suffix == ".jsonlines" else row.get("split", split)):
             image = read_field(file, key, row, "image" if "image" in row else "image_file")
-            sentences = _flair.split_sentences(read_field(file, key, row, "description"))
-            captions.append((key, _table.picture(pictures, image), sentences))
-    return captions
+            sentences = _captioned.split_sentences(read_field(file, key, row, "description"))
+            captioned.append((key, find_picture(pictures, image), sentences))
+    return captioned

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _choice, _table
+from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import check_unique, images_folder, read_field, selected_names
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
@@ -46,7 +46,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder, names = Path(path), selected_names(Path(path), SETS, split or SETS[0])
     pictures = images_folder(folder, images)
-    read = {name: _table.read_table(folder, name, images) for name in names}
+    read = {name: _tables.read_table(folder, name, images) for name in names}
     rows = [(name, files[0], *row) for name, (files, table_rows) in read.items() for row in table_rows]
     records = [_record(name, file, position, row, pictures) for name, file, position, row in rows]
     kinds = {(name, _id(file, position, row)): _kind(file, position, row) for name, file, position, row in rows}
@@ -67,7 +67,7 @@ def _kind(file: Path, position: str, row: Any) -> str:
 
 def _record(name: str, file: Path, position: str, row: Any, pictures: Path) -> Record:
     key = _id(file, position, row)
-    image = _table.picture(pictures, read_field(file, key, row, "image"))
+    image = _tables.find_picture(pictures, read_field(file, key, row, "image"))
     return Record(name, key, (image,), tuple(read_field(file, key, row, text) for text in TEXTS))
 
 

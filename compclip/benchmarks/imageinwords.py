@@ -1,6 +1,6 @@
 """ImageInWords (Garg et al., EMNLP 2024, arXiv:2405.02793): human descriptions, split into sentences, for retrieval.
 
-As FLAIR and C2LIP use it (`_flair`): the 612 pictures of IIW-400, DOCCI-Test and DCI-Test and every sentence about
+As FLAIR and C2LIP use it (`_captioned`): the 612 pictures of IIW-400, DOCCI-Test and DCI-Test and every sentence about
 them in one pool, 6,204. Pieces of one or two characters, which FLAIR's file leaves out, are no sentences: there are 12.
 
 Checklist. Source: github.com/google/imageinwords, datasets/; FLAIR's own sentences: github.com/ExplainableML/flair.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compclip.benchmarks import _flair, retrieval
+from compclip.benchmarks import _captioned, retrieval
 from compclip.benchmarks._files import existing_file, images_folder, one_file, read_field, read_lines, selected_names
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
@@ -20,9 +20,8 @@ from compclip.runs.item_outcomes import RETRIEVAL
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file
 SHORTEST = 3  # characters of a sentence
-METRICS = _flair.METRICS
+METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
-Read = tuple[tuple[Path, ...], list[_flair.Captioned]]
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -34,11 +33,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     released = folder if folder.suffix == ".json" else _released(folder)
     pictures = images_folder(released.parent if released else folder, images)
-    files, read = _selected_sets(released, pictures, split) if released else _authors(folder, pictures, split)
-    texts = [(key, picture, [s for s in sentences if len(s) >= SHORTEST]) for key, picture, sentences in read]
-    records, dropped = _flair.make_records(folder, texts)
-    dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(read, texts, strict=True))
-    return Benchmark(records, files, retrieval.evaluate, _flair.MEANS, dropped=dropped, kind=RETRIEVAL)
+    names = selected_names(released or folder, SETS, split)
+    if released:
+        files: tuple[Path, ...] = (released,)
+        captioned = _captioned.read_flair(released, pictures)
+        if split:  # pictures are in the sets' folders
+            captioned = [e for e in captioned if Path(e[1]).parent.name in {SETS[name] for name in names}]
+    else:
+        files = tuple(existing_file(folder / name / "data.jsonl") for name in names)
+        captioned = [e for n, file in zip(names, files, strict=True) for e in _described(n, file, pictures / SETS[n])]
+    sentences = [(key, picture, [s for s in texts if len(s) >= SHORTEST]) for key, picture, texts in captioned]
+    records, dropped = _captioned.make_records(folder, sentences)
+    dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(captioned, sentences, strict=True))
+    return Benchmark(records, files, retrieval.evaluate, retrieval.BOTH_WAYS, dropped=dropped, kind=RETRIEVAL)
 
 
 def _released(folder: Path) -> Path | None:
@@ -47,28 +54,15 @@ def _released(folder: Path) -> Path | None:
     return one_file(folder, *FLAIR) if not has_authors and any((folder / name).is_file() for name in FLAIR) else None
 
 
-def _selected_sets(file: Path, pictures: Path, split: str) -> Read:
-    """Read the pictures of some sets, which are in the sets' folders."""
-    folders = [SETS[name] for name in selected_names(file, SETS, split)]
-    read = _flair.captioned(file, pictures)
-    return (file,), [entry for entry in read if not split or Path(entry[1]).parent.name in folders]
-
-
-def _authors(folder: Path, pictures: Path, split: str) -> Read:
-    files = {name: existing_file(folder / name / "data.jsonl") for name in selected_names(folder, SETS, split)}
-    read = [entry for name, file in files.items() for entry in _described(name, file, pictures / SETS[name])]
-    return tuple(files.values()), read
-
-
-def _described(name: str, file: Path, pictures: Path) -> list[_flair.Captioned]:
+def _described(name: str, file: Path, pictures: Path) -> list[_captioned.Captioned]:
     """Read a set. A line's id is its number: two about one picture stay two, as in FLAIR's reader.
 
     The file of IIW-400 says `image/key`, the others `image`, with or without the suffix.
     """
-    captioned = []
+    captioned: list[_captioned.Captioned] = []
     for number, row in read_lines(file):
         field = "image/key" if isinstance(row, dict) and "image/key" in row else "image"
         key = read_field(file, f"at line {number}", row, field).removesuffix(".jpg")
-        texts = _flair.split_sentences(read_field(file, key, row, "IIW"))
-        captioned.append((f"{name}/{number}", str(pictures / f"{key}.jpg"), texts))
+        sentences = _captioned.split_sentences(read_field(file, key, row, "IIW"))
+        captioned.append((f"{name}/{number}", str(pictures / f"{key}.jpg"), sentences))
     return captioned

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.benchmarks import _table, winoground
+from compclip.benchmarks import _tables, winoground
 from compclip.benchmarks._files import read_field, refuse_split
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
@@ -43,7 +43,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     refuse_split("mmvp_vlm", split)
     file, base = Path(path) / FILE, Path(images or path)
     pictures = next((base / name for name in FOLDERS if (base / name).is_dir()), base)
-    rows = [row for _, row in _table.columns(file, COLUMNS)]
+    rows = [row for _, row in _tables.read_columns(file, COLUMNS)]
     if len(rows) % 2:
         raise UserError(f"{file}: {len(rows)} rows do not make pairs; fetch the official file")
     records = tuple(_record(file, pictures, *pair) for pair in zip(rows[::2], rows[1::2], strict=True))
@@ -58,7 +58,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:
     """Read a pair, identified by its first question, which has an odd number; the second has the next one."""
-    first, second = (_table.whole_number(file, "?", row, COLUMNS[0]) for row in (first_row, second_row))
+    first, second = (_tables.whole_number(file, "?", row, COLUMNS[0]) for row in (first_row, second_row))
     kinds = [read_field(file, str(first), row, "Type") for row in (first_row, second_row)]
     if not first % 2 or second != first + 1 or kinds[0] != kinds[1]:
         raise UserError(f"{file}: questions {first} and {second} are no pair of one Type; fetch the official file")

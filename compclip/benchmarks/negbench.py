@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.benchmarks import _choice, _table, retrieval
+from compclip.benchmarks import _choice, _tables, retrieval
 from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -79,11 +79,11 @@ def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]
     """Read questions. Ids are positions, since the tables have none; the answer is before the other captions."""
     columns = ("image_path", *CAPTIONS, "correct_answer", "correct_answer_template")
     return [(_question(name, file, key, row, pictures), _template(file, key, row))
-            for key, row in _table.columns(file, columns)]  # fmt: skip
+            for key, row in _tables.read_columns(file, columns)]  # fmt: skip
 
 
 def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
-    answer = _table.whole_number(file, key, row, "correct_answer")
+    answer = _tables.whole_number(file, key, row, "correct_answer")
     if answer >= len(CAPTIONS):
         raise UserError(f"{file}: record {key}: correct_answer={answer} of {len(CAPTIONS)} captions; fetch it again")
     texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
@@ -91,7 +91,7 @@ def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures:
 
 
 def _picture(pictures: Path, name: str) -> str:
-    at = _table.picture(pictures, name)
+    at = _tables.find_picture(pictures, name)
     return first_existing((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
 
 
@@ -105,7 +105,7 @@ def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
 def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
     return [
         Record(name, key, (_picture(pictures, row["filepath"]),), _captions(file, key, row))
-        for key, row in _table.columns(file, ("filepath", "captions"))
+        for key, row in _tables.read_columns(file, ("filepath", "captions"))
     ]
 
 

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from compclip.base.errors import unknown
-from compclip.benchmarks import _captioned, _tars
-from compclip.benchmarks._files import check_unique, images_folder, one_file, read_groups
+from compclip.benchmarks import _captioned
+from compclip.benchmarks._files import images_folder, one_file, read_groups, tar_files
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
@@ -35,8 +35,8 @@ from compclip.runs.item_outcomes import RETRIEVAL, Items
 
 KS = (1, 5, 10)
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
+BOTH_WAYS = {f"mean_recall_at_{k}": (f"i2t_recall_at_{k}", f"t2i_recall_at_{k}") for k in KS}  # where a paper has them
 HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
-SUBSET = "all"
 
 
 @dataclass(frozen=True)
@@ -60,27 +60,20 @@ def load(
     images without any, captions of no image and a split file's names without a caption.
     Raises UserError for another format, an unknown split, a record without a field, a caption with a line break.
     """
-    lost, clean = Counter[str](), CLEANINGS[(options or Config()).clean]
-    folder, files, read = _read(Path(path), images, split, lost)
-    entries = [(key, at, list(map(clean, captions))) for key, at, captions in read]
-    records = [
-        Record(SUBSET, key, (str(image),), tuple(c for c in texts if c.strip())) for key, image, texts in entries
-    ]
-    captioned = check_unique(Path(path), [record for record in records if record.texts])
-    lost["empty_caption"] = sum(len(e[2]) - len(r.texts) for e, r in zip(entries, records, strict=True))
-    lost["image_without_caption"] = len(records) - len(captioned)
-    group_ids, sidecar = read_groups(folder, captioned)
-    return Benchmark(captioned, (*files, *sidecar), evaluate, groups=group_ids, dropped=dict(lost), kind=RETRIEVAL)
-
-
-def _read(
-    path: Path, images: str | Path | None, split: str, lost: Counter[str]
-) -> tuple[Path, tuple[Path, ...], Iterable[_captioned.Captioned]]:
-    """Return the annotations' folder, their file if they have one, and the captioned pictures."""
-    if _tars.tar_files(path / split):
-        return path, (), _captioned.read_tars(path / split, lost)
-    file = one_file(path, *_captioned.PATTERNS)
-    return file.parent, (file,), _captioned.read_captioned(file, images_folder(file.parent, images), split, lost)
+    lost, clean, folder = Counter[str](), CLEANINGS[(options or Config()).clean], Path(path)
+    files: tuple[Path, ...] = ()
+    if tar_files(folder / split):
+        captioned: Iterable[_captioned.Captioned] = _captioned.read_tars(folder / split, lost)
+    else:
+        files = (one_file(folder, *_captioned.PATTERNS),)
+        folder = files[0].parent
+        captioned = _captioned.read_captioned(files[0], images_folder(folder, images), split, lost)
+    entries = [(key, picture, list(map(clean, captions))) for key, picture, captions in captioned]
+    records, dropped = _captioned.make_records(Path(path), entries)
+    lost["empty_caption"] = sum(len(texts) for *_, texts in entries) - sum(len(record.texts) for record in records)
+    group_ids, sidecar = read_groups(folder, records)
+    lost.update(dropped)
+    return Benchmark(records, (*files, *sidecar), evaluate, groups=group_ids, dropped=dict(lost), kind=RETRIEVAL)
 
 
 CLIC_DROPS = re.compile(r'[.!"()*#:;~]')
@@ -106,9 +99,8 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     ranks = embeddings.ranks([record.images[0] for record in readable_records], texts, image_of_text_T)
     outcomes = metrics.recall_at_ranks(*ranks, KS, embeddings.ties)
     text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
-    return _items("i2t", ids(readable_records), outcomes, SUBSET) | _items("t2i", text_ids, outcomes, "captions")
-
-
-def _items(way: str, keys: tuple[str, ...], outcomes: metrics.PerItem, subset: str) -> dict[str, Items]:
-    tied = flagged_ids(keys, outcomes[f"{way}_tied"])
-    return {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}
+    items: dict[str, Items] = {}
+    for way, keys, subset in (("i2t", ids(readable_records), _captioned.SUBSET), ("t2i", text_ids, "captions")):
+        tied = flagged_ids(keys, outcomes[f"{way}_tied"])
+        items |= {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}
+    return items

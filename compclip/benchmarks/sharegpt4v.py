@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from compclip.base.errors import UserError
 from compclip.base.files import check_regular
-from compclip.benchmarks import _table, retrieval
+from compclip.benchmarks import _captioned, retrieval
 from compclip.benchmarks._files import images_folder, one_file, read_field
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks._tables import find_picture
+from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
 FILES = ("share-captioner_coco_lcs_sam_1246k_1107.json", "share4v_sam_10k.json")
@@ -41,49 +41,40 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     needed. Raises UserError for a missing file, one that holds fewer records, or a record of another form.
     """
     file = one_file(Path(path), *FILES)
-    pictures, count = images_folder(file.parent, images), _record_count(file, split)
-    records = tuple(_record(file, str(index), row, pictures) for index, row in enumerate(_first(file, count)))
-    records = _in_archives(records, pictures)
-    if len(records) < count:
-        raise UserError(f"{file}: holds {len(records)} records, not {count}; lower split, or fetch the official file")
-    captioned = tuple(record for record in records if record.has_text)
-    dropped = {"image_without_caption": len(records) - len(captioned)}
-    return Benchmark(captioned, (file,), retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
-
-
-def _record_count(file: Path, split: str) -> int:
     if split and not (split.isdecimal() and len(split) < 8 and int(split)):
         raise UserError(f"{file}: split={split!r}: must be a number of records, as 1000")
-    return int(split or FIRST)
+    pictures, count = images_folder(file.parent, images), int(split or FIRST)
+    captioned = [_captioned_picture(file, str(i), row, pictures) for i, row in enumerate(_first_rows(file, count))]
+    if len(captioned) < count:
+        raise UserError(f"{file}: holds {len(captioned)} records, not {count}; lower split, or fetch the official file")
+    records, dropped = _captioned.make_records(file, _in_archives(captioned, pictures))
+    return Benchmark(records, (file,), retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
 
-def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
+def _captioned_picture(file: Path, key: str, row: Any, pictures: Path) -> tuple[str, str, list[str]]:
     """Read a record. The conversation's second turn is the caption; the id is the position."""
     turns = read_field(file, key, row, "conversations", list)
     if len(turns) < 2:
         raise UserError(f"{file}: record {key}: a conversation of {len(turns)} turns, not 2; fetch the official file")
     caption = read_field(file, key, turns[1], "value").replace("\n", " ")
-    return Record(retrieval.SUBSET, key, (_table.picture(pictures, read_field(file, key, row, "image")),), (caption,))
+    return key, find_picture(pictures, read_field(file, key, row, "image")), [caption]
 
 
-def _in_archives(records: tuple[Record, ...], pictures: Path) -> tuple[Record, ...]:
-    """Look for absent pictures in the folders of SA-1B's archives, by name; return the records.
+def _in_archives(captioned: list[tuple[str, str, list[str]]], pictures: Path) -> list[_captioned.Captioned]:
+    """Look for absent pictures in the folders of SA-1B's archives, by name; return the captioned pictures.
 
     Its numbers are unique over all archives. The folders are listed once, and only where a picture is missing.
     """
-    absent = {Path(record.images[0]).name for record in records if not os.path.isfile(record.images[0])}
-    if not absent:
-        return records
-    folders = sorted((*pictures.glob("sa_[0-9]*"), *pictures.glob("sa_[0-9]*/images")))
-    place_of = {name: str(folder / name) for folder in folders if folder.is_dir() for name in os.listdir(folder)}
-    return tuple(
-        replace(record, images=(place_of[name],)) if name in absent and name in place_of else record
-        for record in records
-        for name in [Path(record.images[0]).name]
-    )
+    absent = {picture for _, picture, _ in captioned if not os.path.isfile(picture)}
+    folders = sorted((*pictures.glob("sa_[0-9]*"), *pictures.glob("sa_[0-9]*/images"))) if absent else []
+    path_of = {name: str(folder / name) for folder in folders if folder.is_dir() for name in os.listdir(folder)}
+    return [
+        (key, path_of.get(Path(picture).name, picture) if picture in absent else picture, captions)
+        for key, picture, captions in captioned
+    ]
 
 
-def _first(file: Path, count: int) -> Iterator[Any]:
+def _first_rows(file: Path, count: int) -> Iterator[Any]:
     """Yield the first values of a list in a file of gigabytes."""
     try:
         with open(check_regular(file), encoding="utf-8") as text:
@@ -95,33 +86,29 @@ def _first(file: Path, count: int) -> Iterator[Any]:
 
 
 def _values(file: Path, text: TextIO, count: int) -> Iterator[Any]:
+    """Yield values as far as they are needed; `ahead` is the text that was read beyond the last of them."""
     ahead = text.read(CHUNK).lstrip()
     if not ahead.startswith("["):
         raise UserError(f"{file}: expected a list of records; fetch the official file")
     ahead = ahead[1:]
     for index in range(count):
-        ahead = _read_ahead(text, ahead.lstrip(" \t\r\n,"))
+        ahead = ahead.lstrip(" \t\r\n,")
+        while not ahead and (chunk := text.read(CHUNK)):
+            ahead = chunk.lstrip(" \t\r\n,")
         if ahead.startswith("]"):
             return
-        record, ahead = _next(file, text, ahead, index)
+        record, ahead = _next_value(file, text, ahead, index)
         yield record
 
 
-def _read_ahead(text: TextIO, ahead: str) -> str:
-    """Return the text ahead, "" at the end of the file only."""
-    while not ahead and (read := text.read(CHUNK)):
-        ahead = read.lstrip(" \t\r\n,")
-    return ahead
-
-
-def _next(file: Path, text: TextIO, ahead: str, index: int) -> tuple[Any, str]:
+def _next_value(file: Path, text: TextIO, ahead: str, index: int) -> tuple[Any, str]:
     """Return the next value and the text after it; the file is read as far as needed."""
     while True:
         try:
             record, end = json.JSONDecoder().raw_decode(ahead)
             return record, ahead[end:]
         except (ValueError, RecursionError) as error:
-            read = text.read(CHUNK) if len(ahead) < LONGEST else ""
-            if not read:
+            chunk = text.read(CHUNK) if len(ahead) < LONGEST else ""
+            if not chunk:
                 raise UserError(f"{file}: record {index}: not JSON; fetch the official file") from error
-            ahead += read
+            ahead += chunk

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _choice, _table
+from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import images_folder, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
@@ -41,7 +41,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder, pictures = Path(path), images_folder(Path(path), images)
     file, kinds = folder / FILE, selected_names(folder, KINDS, split)
-    table = _table.columns(file, ("sentence", *IMAGES, *KINDS))
+    table = _tables.read_columns(file, ("sentence", *IMAGES, *KINDS))
     read = [(_kind(file, key, row), key, row) for key, row in table]
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
     dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
@@ -65,5 +65,5 @@ def _flag(file: Path, key: str, row: Row, name: str) -> bool:
 
 def _record(file: Path, kind: str, key: str, row: Row, pictures: Path) -> Record:
     # an id such as 12.0, in a table that was saved again, would find no picture
-    images = tuple(str(pictures / f"{_table.whole_number(file, key, row, name)}.jpg") for name in IMAGES)
+    images = tuple(str(pictures / f"{_tables.whole_number(file, key, row, name)}.jpg") for name in IMAGES)
     return Record(kind, key, images, (row["sentence"],))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.benchmarks import _flair, retrieval
-from compclip.benchmarks._files import check_unique, refuse_split
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks import _captioned, retrieval
+from compclip.benchmarks._files import refuse_split
+from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
 CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
@@ -35,29 +35,32 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     refuse_split("urban1k", split)
     folder = Path(path)
-    released = [file for file in (folder, folder / FLAIR, folder / _flair.ANNOTATIONS / FLAIR)
-                if file.suffix == ".json" and file.is_file()]  # fmt: skip
-    files, read = _released(released[0], images) if released else _authors(folder, images)
-    records = [Record(retrieval.SUBSET, Path(image).stem, (image,), (caption,)) for image, caption in read]
-    captioned = tuple(sorted((record for record in records if record.has_text), key=lambda r: (len(r.id), r.id)))
-    dropped = {"image_without_caption": len(records) - len(captioned)}
-    return Benchmark(check_unique(folder, captioned), files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    candidates = (folder, folder / FLAIR, folder / _captioned.FLAIR_FOLDER / FLAIR)
+    released = next((file for file in candidates if file.suffix == ".json" and file.is_file()), None)
+    files, captioned = _released(released, images) if released else _authors(folder, images)
+    ordered = sorted(captioned, key=lambda entry: (len(entry[0]), entry[0]))
+    records, dropped = _captioned.make_records(folder, ordered)
+    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
 
-def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
+def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:
     """Return pictures and captions of FLAIR's file."""
-    read = _flair.captioned(file, _pictures(_flair.root(file), images))
-    return (file,), [(image, captions[0].strip()) for _, image, captions in read]
+    captioned = _captioned.read_flair(file, _pictures(_captioned.flair_root(file), images))
+    return (file,), [(Path(picture).stem, picture, [texts[0].strip()]) for _, picture, texts in captioned]
 
 
-def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[tuple[str, str]]]:
+def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:
     """Return pictures and captions in a file each. Raises UserError where there are none."""
     base = next((parent for parent in (folder, folder / UNPACKED) if (parent / CAPTIONS).is_dir()), folder)
-    files = tuple(sorted((base / CAPTIONS).glob("*.txt"), key=lambda file: (len(file.stem), file.stem)))
+    files = tuple(sorted((base / CAPTIONS).glob("*.txt")))
     if not files:
         raise UserError(f"{base / CAPTIONS}: holds no captions (<n>.txt); give the folder of {CAPTIONS}/ and image/")
     pictures = _pictures(base, images)
-    return files, [(str(pictures / f"{file.stem}.jpg"), read_text(file).partition("\n")[0].strip()) for file in files]
+    captioned: list[_captioned.Captioned] = []
+    for file in files:
+        first_line = read_text(file).partition("\n")[0].strip()
+        captioned.append((file.stem, str(pictures / f"{file.stem}.jpg"), [first_line]))
+    return files, captioned
 
 
 def _pictures(folder: Path, images: str | Path | None) -> Path:

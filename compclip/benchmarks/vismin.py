@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _table, winoground
+from compclip.benchmarks import _tables, winoground
 from compclip.benchmarks._files import images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
@@ -38,7 +38,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split` names some categories, all without it. Raises UserError for a missing file, answers of the mixed release
     beside the rows, or a record without a field.
     """
-    files, rows = _table.read_table(Path(path), "test", images)
+    files, rows = _tables.read_table(Path(path), "test", images)
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     for solution in SOLUTIONS:
         _check_straight(folder / solution)
@@ -55,7 +55,7 @@ def _check_straight(solution: Path) -> None:
     """Raise UserError for a file of answers by which a pair is to be read the other way round."""
     if not solution.is_file():
         return
-    answers = _table.columns(solution, tuple(STRAIGHT))
+    answers = _tables.read_columns(solution, tuple(STRAIGHT))
     crossed = sum(any(answer[name].split() != rule.split() for name, rule in STRAIGHT.items()) for _, answer in answers)
     if crossed:
         raise UserError(
@@ -69,5 +69,5 @@ def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     if not CATEGORY.fullmatch(category):
         raise UserError(f"{file}: record {key}: category {category!r} is no category; fetch the official file")
     texts = tuple(read_field(file, key, row, f"text_{i}") for i in (0, 1))
-    images = tuple(_table.picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (0, 1))
+    images = tuple(_tables.find_picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (0, 1))
     return Record(category.replace(" ", "_"), key, images, texts)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compclip.benchmarks import _parquet
+from compclip.benchmarks import _tables
 from compclip.benchmarks._files import check_unique, images_folder, read_field, read_groups, refuse_split
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
@@ -35,7 +35,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Raises UserError for a missing file, a line that is not JSON, or a record without a field.
     """
     refuse_split("winoground", split)
-    files, rows = _parquet.lines_or_rows(Path(path), FILE, images)
+    files, rows = _tables.lines_or_rows(Path(path), FILE, images)
     pictures = images_folder(files[0].parent, images)
     records = check_unique(files[0], [_record(files[0], number, row, pictures) for number, row in rows])
     group_ids, sidecar = read_groups(files[0].parent, records)
@@ -47,7 +47,7 @@ def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:
     names = [read_field(file, key, row, f"image_{i}") for i in (0, 1)]
     return Record(
         SUBSET, key,
-        tuple(_parquet.picture(pictures, name, ".png") for name in names),
+        tuple(_tables.named_picture(pictures, name, ".png") for name in names),
         tuple(read_field(file, key, row, f"caption_{i}") for i in (0, 1)),
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
-from compclip.benchmarks import _class_sets, _elevater, _parquet
+from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet
 from compclip.benchmarks._files import read_groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
@@ -46,6 +46,8 @@ from compclip.runs.item_outcomes import CLASSIFICATION, Items
 CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 SUBSET = "all"
 KS = (1, 5)
+TEMPERATURE = 100.0  # ELEVATER ranks by the softmax over the classes of 100 times the cosines
+POINTS = np.linspace(1, 0, 11)  # of recall
 AT_ONCE = 1 << 14  # pictures: 131 MB of scores for 1,000 classes
 SEEDS = 2**32
 ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it counts one
@@ -82,7 +84,7 @@ def load(
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
     name, as many as there are classes are taken in sorted order, numbers by their value. Tars of webdataset. Parquet
     with pictures inside, which are unpacked into `images`. ELEVATER's index file, where `split` names it (`test.txt`,
-    `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_numbers`).
+    `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_sets`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
     folder, config, lost = Path(path), options or Config(), Counter[str]()
@@ -134,7 +136,7 @@ def _labelled(
         return in_index(folder / split, base, class_set)
     if any(folder_of_split.glob("*.tar")):
         return in_tars(folder_of_split, folder, class_set, lost)
-    if _parquet.tables(folder, split):
+    if _tables.list_tables(folder, split):
         return in_tables(folder, base, split, class_set)
     if not folder_of_split.is_dir():
         raise UserError(
@@ -182,12 +184,12 @@ def _top(
     """Compute outcomes by metric, for as many pictures at once as fit the memory."""
     ks = [k for k in KS if k == 1 or k < len(prompts)]
     one_C = _first_equal_class(prompts) if embeddings.ties == WRONG else None
-    class_UD, class_C = _classes_of(embeddings, prompts)
-    batches = [
-        metrics.top_k_outcomes(_cosines(some, embeddings, class_UD)[:, class_C], label_B, ks, embeddings.ties, one_C)
-        for start in range(0, len(records), AT_ONCE)
-        for some, label_B in [(records[start : start + AT_ONCE], label_N[start : start + AT_ONCE])]
-    ]
+    class_vectors = _class_vectors(embeddings, prompts)
+    batches = []
+    for start in range(0, len(records), AT_ONCE):
+        scores_BC = _scores(records[start : start + AT_ONCE], embeddings, class_vectors)
+        label_B = label_N[start : start + AT_ONCE]
+        batches.append(metrics.top_k_outcomes(scores_BC, label_B, ks, embeddings.ties, one_C))
     return {name: np.concatenate([outcomes[name] for outcomes in batches]) for name in batches[0]}
 
 
@@ -197,21 +199,19 @@ def _first_equal_class(prompts: Sequence[Sequence[str]]) -> np.ndarray:
     return np.array([first.setdefault(tuple(class_prompts), number) for number, class_prompts in enumerate(prompts)])
 
 
-def _scores(records: Sequence[Record], embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> np.ndarray:
-    """Compute cosines of pictures and classes, shape [N, C]; those of equal classes are equal to the last bit."""
-    class_UD, class_C = _classes_of(embeddings, prompts)
-    return _cosines(records, embeddings, class_UD)[:, class_C]
-
-
-def _classes_of(embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+def _class_vectors(embeddings: Embeddings, prompts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the different classes' vectors [U, D], and the row of each class."""
     first_U, class_C = np.unique(_first_equal_class(prompts), return_inverse=True)
     mean_UD = [embeddings.texts(prompts[first]).mean(0) for first in first_U]
     return np.stack([mean_D / np.linalg.norm(mean_D) for mean_D in mean_UD]), class_C
 
 
-def _cosines(records: Sequence[Record], embeddings: Embeddings, class_UD: np.ndarray) -> np.ndarray:
-    return embeddings.images([record.images[0] for record in records]) @ class_UD.T
+def _scores(
+    records: Sequence[Record], embeddings: Embeddings, class_vectors: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Compute cosines of pictures and classes, shape [N, C]; those of equal classes are equal to the last bit."""
+    class_UD, class_C = class_vectors
+    return (embeddings.images([record.images[0] for record in records]) @ class_UD.T)[:, class_C]
 
 
 def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
@@ -233,9 +233,9 @@ def evaluate_two(
     items = evaluate(records, embeddings, labels, prompts)
     shown_N = np.array([labels[record.id] == 1 for record in readable_records], dtype=bool)
     if shown_N.any() and not shown_N.all():
-        score_N = _elevater.probabilities(_scores(readable_records, embeddings, prompts))[:, 1]
+        score_N = probabilities(_scores(readable_records, embeddings, _class_vectors(embeddings, prompts)))[:, 1]
         positives = tuple(record.id for record, is_shown in zip(readable_records, shown_N, strict=True) if is_shown)
-        above_P = _elevater.above_negatives(score_N[shown_N], score_N[~shown_N])
+        above_P = above_negatives(score_N[shown_N], score_N[~shown_N])
         items["roc_auc"] = Items(positives, above_P, "of_class_1")
     return items
 
@@ -253,7 +253,37 @@ def evaluate_several(
     shown_NC = np.zeros((len(readable_records), len(prompts)), dtype=bool)
     for row, record in enumerate(readable_records):
         shown_NC[row, list(shown[record.id])] = True
-    probability_NC = _elevater.probabilities(_scores(readable_records, embeddings, prompts))
+    probability_NC = probabilities(_scores(readable_records, embeddings, _class_vectors(embeddings, prompts)))
     classes = np.flatnonzero(shown_NC.any(0)).tolist()
-    precisions = [_elevater.precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
+    precisions = [precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
     return {"map_11": Items(tuple(map(str, classes)), np.array(precisions), "classes")}
+
+
+# --- ELEVATER's metrics that are not top-1 (Li et al., NeurIPS 2022, arXiv:2204.08790), as its toolkit computes them
+
+
+def probabilities(scores_NC: np.ndarray) -> np.ndarray:
+    """Compute the softmax over the classes, float64 [N, C]."""
+    logit_NC = TEMPERATURE * scores_NC.astype(np.float64)
+    power_NC = np.exp(logit_NC - logit_NC.max(1, keepdims=True))
+    return power_NC / power_NC.sum(1, keepdims=True)
+
+
+def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
+    """Compute the 11-point interpolated average precision of one class; `shown_N` marks its pictures, one at least.
+
+    At each recall the best precision from there on; equal scores are one threshold. At recall 0 it is 1, as in
+    vision_evaluation, which ELEVATER uses: VOC's own program takes the best precision there is.
+    """
+    order_N = np.argsort(-score_N, kind="stable")
+    last_N = np.append(np.diff(score_N[order_N]) != 0, True)  # of equal scores
+    hit_T = np.cumsum(shown_N[order_N])[last_N]
+    recall_T, precision_T = hit_T / shown_N.sum(), hit_T / (np.flatnonzero(last_N) + 1)
+    return float(np.mean([1.0, *(precision_T[recall_T >= point].max() for point in POINTS[:-1])]))
+
+
+def above_negatives(positive_P: np.ndarray, negative_N: np.ndarray) -> np.ndarray:
+    """Return for each positive the share of negatives below it, equal ones half; the mean is the area under the ROC."""
+    ordered_N = np.sort(negative_N)
+    below_P, not_above_P = (np.searchsorted(ordered_N, positive_P, side=side) for side in ("left", "right"))
+    return (below_P + not_above_P) / (2 * len(negative_N))

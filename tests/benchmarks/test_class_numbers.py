@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _class_numbers, _class_sets, zeroshot
+from compclip.benchmarks import _class_sets, zeroshot
 from compclip.benchmarks._class_sets import ClassSet
 from compclip.benchmarks.zeroshot import Config
 from tests.data import tar_files
@@ -252,12 +252,12 @@ def test_names_that_differ_in_more_than_spelling_differ():
     """Of every known set the plain names and aliases are one class each, but ImageNet's two pairs of twins."""
     for title in _class_sets.names():
         class_set = _class_sets.load_class_set(title)
-        plain = [_class_numbers.plain(name) for name in class_set.names if name]
+        plain = [_class_sets.plain_name(name) for name in class_set.names if name]
         assert len(plain) - len(set(plain)) <= 2 * title.startswith("imagenet"), title
-        aliases = {_class_numbers.plain(alias): name for alias, name in class_set.aliases.items()}
+        aliases = {_class_sets.plain_name(alias): name for alias, name in class_set.aliases.items()}
         assert set(aliases.values()) <= set(class_set.names) and not aliases.keys() & set(plain), title
 
 
 def test_letters_and_digits_alone():
-    assert _class_numbers.plain("F-16A/B") == _class_numbers.plain("f_16a b") == "f16ab"
-    assert _class_numbers.plain("Åland Islands") == "alandislands"
+    assert _class_sets.plain_name("F-16A/B") == _class_sets.plain_name("f_16a b") == "f16ab"
+    assert _class_sets.plain_name("Åland Islands") == "alandislands"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.benchmarks import _table
+from compclip.benchmarks import _tables
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import benchmark_module
@@ -88,12 +88,12 @@ def test_no_table(tmp_path, module):
 def test_a_picture_of_a_file_is_found_at_the_end_of_its_path(picture, tmp_path):
     at = picture("p/val2017/1.jpg").parent.parent
     result = str(at / "val2017/1.jpg")
-    assert [_table.picture(at, name) for name in ("val2017/1.jpg", "data/coco/val2017/1.jpg", "/a/val2017/1.jpg")] == [
-        result
-    ] * 3
-    assert _table.picture(at, "nowhere/2.jpg") == str(at / "2.jpg")
-    assert _table.picture(at, "../p/val2017/1.jpg") == str(at / "../p/val2017/1.jpg")  # is judged where it enters
-    assert _table.picture(at, "a\0b") == str(at / "a\0b") and _table.picture(at, "") == str(at)
+    assert [
+        _tables.find_picture(at, name) for name in ("val2017/1.jpg", "data/coco/val2017/1.jpg", "/a/val2017/1.jpg")
+    ] == [result] * 3
+    assert _tables.find_picture(at, "nowhere/2.jpg") == str(at / "2.jpg")
+    assert _tables.find_picture(at, "../p/val2017/1.jpg") == str(at / "../p/val2017/1.jpg")  # is judged where it enters
+    assert _tables.find_picture(at, "a\0b") == str(at / "a\0b") and _tables.find_picture(at, "") == str(at)
 
 
 @pytest.mark.parametrize("module", ["vismin"])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _class_sets, _elevater, zeroshot
+from compclip.benchmarks import _class_sets, zeroshot
 from compclip.benchmarks.zeroshot import Config
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
@@ -366,16 +366,16 @@ SCORED = st.lists(
 @given(SCORED.filter(lambda items: any(is_shown for _, is_shown in items)))
 def test_average_precision_is_what_counting_gives(items):
     score_N, shown_N = map(list, zip(*items, strict=True))
-    assert _elevater.precision_11(np.array(score_N), np.array(shown_N)) == pytest.approx(by_counting(score_N, shown_N))
+    assert zeroshot.precision_11(np.array(score_N), np.array(shown_N)) == pytest.approx(by_counting(score_N, shown_N))
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.lists(st.integers(0, 5), min_size=1, max_size=20))
 def test_the_area_is_the_share_of_pairs_in_order(positive, negative):
     pairs = [(p > n) + (p == n) / 2 for p in positive for n in negative]
-    result = _elevater.above_negatives(np.array(positive), np.array(negative))
+    result = zeroshot.above_negatives(np.array(positive), np.array(negative))
     assert result.mean() == pytest.approx(np.mean(pairs)) and len(result) == len(positive)
 
 
 def test_probabilities_do_not_overflow():
-    result = _elevater.probabilities(np.array([[1.0, -1.0, 1.0], [50.0, 0.0, 0.0]]))
+    result = zeroshot.probabilities(np.array([[1.0, -1.0, 1.0], [50.0, 0.0, 0.0]]))
     assert result.sum(1) == pytest.approx([1, 1]) and result[0, 0] == result[0, 2] and result[1, 0] == 1.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _flair, docci, imageinwords, sharegpt4v, urban1k
+from compclip.benchmarks import _captioned, docci, imageinwords, sharegpt4v, urban1k
 
 
 def line(key: str, split: str = "test", text: str = "A toilet. Towels hang.\nLight.") -> dict:
@@ -25,12 +25,17 @@ def turns(text: str, picture: str = "sam/images/sa_1.jpg") -> dict:
 
 
 def test_sentences_by_flairs_rule():
-    assert _flair.split_sentences("A 1.5 m wall.\n\n\nIt is red! </s> And") == ["A 1", "5 m wall", "It is red!", "And"]
+    assert _captioned.split_sentences("A 1.5 m wall.\n\n\nIt is red! </s> And") == [
+        "A 1",
+        "5 m wall",
+        "It is red!",
+        "And",
+    ]
 
 
 @given(st.text(alphabet=" .\nab</s>"))
 def test_sentences_hold_every_letter_and_no_end(text):
-    pieces = _flair.split_sentences(text)
+    pieces = _captioned.split_sentences(text)
     assert all(piece == piece.strip() and "." not in piece and "\n" not in piece for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(text.replace("</s>", "").replace(".", "").split())
 

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _parquet, coco_counterfactuals, winoground
+from compclip.benchmarks import _tables, coco_counterfactuals, winoground
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import benchmark_module, census
+from compclip.evaluate import benchmark_module, census, picture_references
 from compclip.evaluate.picture_references import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -48,24 +48,24 @@ def colour(ref: str) -> tuple:
 
 
 def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
-    result = _parquet.rows(table, tmp_path / "unpacked")
+    result = _tables.read_rows(table, tmp_path / "unpacked")
     assert [(r["id"], r["caption_0"]) for r in result] == [(7, "x7"), (8, "x8")]
     assert [colour(r["image_0"]) for r in result] == [(255, 0, 0), (0, 128, 0)]
     assert colour(result[1]["image_1"]) == (255, 0, 0)
-    assert all(_parquet.is_reference(r["image_0"]) for r in result)
+    assert all(picture_references.BYTES in r["image_0"] for r in result)
     assert sorted(p.suffix for p in (tmp_path / "unpacked").iterdir()) == [".pictures", ".rows"]
 
 
 def test_unpacked_once_until_the_table_changes(table, tmp_path):
     to = tmp_path / "unpacked"
-    first = _parquet.rows(table, to)
+    first = _tables.read_rows(table, to)
     output = {p: p.stat().st_mtime_ns for p in to.iterdir()}
-    assert _parquet.rows(table, to) == first
+    assert _tables.read_rows(table, to) == first
     assert {p: p.stat().st_mtime_ns for p in to.iterdir()} == output
     next(to.glob("*.rows")).unlink()
-    assert _parquet.rows(table, to) == first, "what was removed is made again"
+    assert _tables.read_rows(table, to) == first, "what was removed is made again"
     pq.write_table(pa.Table.from_pylist([row(9, "white", "black")], SCHEMA), table)
-    assert [r["id"] for r in _parquet.rows(table, to)] == [9] and len(list(to.iterdir())) == 4
+    assert [r["id"] for r in _tables.read_rows(table, to)] == [9] and len(list(to.iterdir())) == 4
 
 
 def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
@@ -74,21 +74,21 @@ def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
     rows[0]["image_0"] = {"bytes": None, "path": "a.png"}
     rows[1]["image_0"] = {"bytes": b"", "path": None}
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
-    result = _parquet.rows(path)
-    assert _parquet.picture(Path("images"), result[0]["image_0"], ".png") == "images/a.png"
+    result = _tables.read_rows(path)
+    assert _tables.named_picture(Path("images"), result[0]["image_0"], ".png") == "images/a.png"
     for name in (result[1]["image_0"], result[2]["image_1"]):
         with pytest.raises(images.ImageError) as error:
-            images.load_image(_parquet.picture(tmp_path, name, ".png"))
+            images.load_image(_tables.named_picture(tmp_path, name, ".png"))
         assert error.value.reason == "missing"
 
 
 def test_splits_are_folders_or_the_first_word_of_a_name(table):
     train_table = table.parent / "train-00000-of-00001.parquet"
     train_table.write_bytes(table.read_bytes())
-    assert _parquet.tables(table.parent, "test") == [table] and len(_parquet.tables(table.parent)) == 2
-    assert _parquet.tables(table.parent.parent, "data") == [table, train_table]
+    assert _tables.list_tables(table.parent, "test") == [table] and len(_tables.list_tables(table.parent)) == 2
+    assert _tables.list_tables(table.parent.parent, "data") == [table, train_table]
     with pytest.raises(UserError, match=r"w: no \*.parquet of split 'val' there"):
-        _parquet.rows(table.parent.parent, split="val")
+        _tables.read_rows(table.parent.parent, split="val")
 
 
 def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
@@ -133,16 +133,16 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
 def test_damaged_tables(table, tmp_path, damage, message):
     table.write_bytes(damage(table.read_bytes()))
     with pytest.raises(UserError, match=message) as error:
-        _parquet.rows(table, tmp_path / "u")
+        _tables.read_rows(table, tmp_path / "u")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.glob("u/*")), "nothing is left behind"
 
 
 def test_unpacked_rows_that_are_damaged_are_to_be_removed(table, tmp_path):
-    _parquet.rows(table, tmp_path)
+    _tables.read_rows(table, tmp_path)
     next(tmp_path.glob("*.rows")).write_bytes(b"x" * 40)
     with pytest.raises(UserError, match=r"\.rows: damaged .*; remove it, and it is made again"):
-        _parquet.rows(table, tmp_path)
+        _tables.read_rows(table, tmp_path)
 
 
 def test_texts_that_are_no_utf8(tmp_path):
@@ -150,4 +150,4 @@ def test_texts_that_are_no_utf8(tmp_path):
     column = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.table({"caption_0": column}), path)
     with pytest.raises(UserError, match=r"t.parquet: cannot be read as parquet \(.*UTF"):
-        _parquet.rows(path)
+        _tables.read_rows(path)

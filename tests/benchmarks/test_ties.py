@@ -186,7 +186,7 @@ def test_equal_classes_have_equal_scores_to_the_last_bit():
     vectors = (rng.normal(size=(n, 512)).astype(np.float32) for n in (5, 37))
     embedded = Embeddings(*vectors, {str(i): i for i in range(5)}, {t: i for i, t in enumerate(texts)}, {})
     pictures = [Record("all", str(i), (str(i),), ()) for i in range(5)]
-    scores_NC = zeroshot._scores(pictures, embedded, prompts)
+    scores_NC = zeroshot._scores(pictures, embedded, zeroshot._class_vectors(embedded, prompts))
     assert scores_NC.shape == (5, 41) and np.array_equal(scores_NC[:, :4], scores_NC[:, 37:])
 
 

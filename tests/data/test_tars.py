@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import _tars
+from compclip.benchmarks import _files
 from compclip.config.sections import Data
 from compclip.data import tar_members
 from compclip.fetch import archives
@@ -90,7 +90,7 @@ def test_recaption(tar):
 def test_benchmarks(tar):
     """Retrieval and zero-shot read them alike: the tar is refused."""
     with pytest.raises(UserError, match=r"0\.tar: ReadError: .*fetch it again"):
-        list(_tars.read_tar_pairs(tar.parent, "txt", 1000, "no_captions", Counter()))
+        list(_files.read_tar_pairs(tar.parent, "txt", 1000, "no_captions", Counter()))
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
