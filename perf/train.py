@@ -22,7 +22,7 @@ import torch
 
 from compclip.base.errors import entry
 from compclip.config import grid, read
-from compclip.config.sections import Run
+from compclip.config.grid import Run
 from compclip.interface.method import load_method
 from compclip.model import backbone
 from compclip.model.clip_model import ClipModel

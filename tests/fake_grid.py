@@ -19,7 +19,7 @@ from compclip.benchmarks import (
     vl_checklist,
     whatsup,
 )
-from compclip.config import grid, run_config, sections
+from compclip.config import grid, sections
 from compclip.evaluate.benchmark_module import load_module
 from compclip.report import official_benchmarks
 from compclip.report.official_benchmarks import OfficialBenchmarks
@@ -86,7 +86,7 @@ def make(params: sections.Params, root: Path) -> Path:
     """Write config, results and the other files of every cell below `root`, which it gives."""
     for cell in grid.list_cells(params):
         place = Published(root, cell)
-        write_atomic(place.trained.config, run_config.to_yaml(grid.resolve(params, cell)))
+        write_atomic(place.trained.config, grid.run_to_yaml(grid.resolve(params, cell)))
         write_atomic(place.trained.metrics, "")
         write_json(place.trained.environment, {"run_key": cell.name, "seconds": 1.0})
         for name in params.evaluate.benchmarks:

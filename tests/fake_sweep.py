@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.config.sections import Params, Run
+from compclip.config.grid import Run
+from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,11 @@ def to_plain(config: Any, where: str) -> Any:
 def to_unresolved(config: Any) -> Any:
     """Return plain values, interpolations as written: for writing another file."""
     return _restore_on_keys(OmegaConf.to_container(config))
+
+
+def dump_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain values as YAML, keys in the order given."""
+    return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
 
 
 def _restore_on_keys(values: Any) -> Any:

@@ -26,9 +26,9 @@ def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
     args = _arguments(argv)
     if args.command == "use":
-        from compclip.config import switch
+        from compclip.config import read
 
-        switch.use_grid(args.file, force=args.force)
+        read.use_grid(args.file, force=args.force)
         print(f"{PARAMS} is now {args.file}")
     elif args.command == "plan":
         from compclip.config import plan, read
@@ -51,11 +51,11 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _check_or_show(args: argparse.Namespace) -> None:
-    from compclip.config import grid, read, run_config
+    from compclip.config import grid, read
 
     params = read.load_params(args.params, args.overrides, together=args.command == "check")
     if args.command == "show":
-        print(run_config.to_yaml(grid.resolve(params, args.cell)), end="")
+        print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
     else:
         print(f"{args.params}: {len(grid.list_cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
 

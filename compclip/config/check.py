@@ -11,20 +11,22 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import columns, released_lists
-from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
+    PRETRAINED,
     benchmark_config,
     captioner_config,
+    first_views,
     list_cells,
     method_config,
     per_data_values,
     rewriter_config,
 )
-from compclip.config.method_views import STORED_NEIGHBOURS, first_views, list_stored_keys
 from compclip.config.sections import Data, Params
 from compclip.config.validation import mapping
 from compclip.interface.method import load_method
+from compclip.interface.views import STORED_NEIGHBOURS
+from compclip.text.annotation import required_key
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
@@ -125,7 +127,7 @@ def _check_requirements(where: str, method: str, config: object, params: Params)
     views = first_views(method, config)
     if bare and views.negative_images:
         raise UserError(f"{where}: shows negative images; data.{bare[0]} has none: add data.{bare[0]}.negative_images")
-    for key in list_stored_keys(views):
+    for key in sorted(filter(None, map(required_key, {*views.negatives, *views.positives}))):
         kind, _, entry = key.partition(".")
         for d in params.grid.data:
             texts = getattr(params.data.get(d), kind, None)

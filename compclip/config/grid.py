@@ -1,23 +1,102 @@
-"""The cells of the grid, and what each one's method, data and captioner are set to."""
+"""The cells of the grid, the run of each with everything resolved, and runs as their config.yaml has them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
-from compclip.base import plugins
+from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
-from compclip.config.cell import Cell
 from compclip.config.released_lists import ReleasedRewrites, rewrites_config
-from compclip.config.sections import BenchmarkSection, Data, Params, Run, Train
+from compclip.config.sections import Backbone, BenchmarkSection, Data, Params, Train
 from compclip.config.servers import Rewriter, check_key
-from compclip.config.validation import load_section, mapping
+from compclip.config.validation import RequiredText, Seed, load_section, mapping
 from compclip.interface.method import load_method
+from compclip.interface.views import Views
 
+PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
+LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
+
+
+class _Names(NamedTuple):
+    method: SafeName
+    backbone: SafeName
+    data: SafeName
+    seed: int
+
+
+class Cell(_Names):
+    """One place of the grid. Raises UserError for what cannot name one, or is too long together."""
+
+    __slots__ = ()
+
+    def __new__(cls, method: str, backbone: str, data: str, seed: int) -> Self:
+        cell = super().__new__(
+            cls, SafeName(method, "method"), SafeName(backbone, "backbone"), SafeName(data, "data"), seed
+        )
+        if len(cell.name.encode()) > LONGEST:
+            raise UserError(f"cell {cell.name}: has more than {LONGEST} bytes; shorten the names of the grid")
+        return cell
+
+    @property
+    def name(self) -> str:
+        """The cell's name: method-backbone-data-seed."""
+        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """The cell's folder below runs/ and results/: method/backbone-data-seed."""
+        return f"{self.method}/{self.backbone}-{self.data}-{self.seed}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The cell as plain values, for files."""
+        return {name: str(value) if isinstance(value, SafeName) else value for name, value in self._asdict().items()}
+
+
+@dataclass(frozen=True)
+class CellSection:
+    """A cell as documents have it."""
+
+    method: RequiredText
+    backbone: RequiredText
+    data: RequiredText
+    seed: Seed
+
+
+def parse_cell(raw: Any, where: str) -> Cell:
+    """Return the cell that a document describes. Raises UserError naming `where` and the key."""
+    section = load_section(CellSection, raw, where)
+    try:
+        return Cell(section.method, section.backbone, section.data, section.seed)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cell with everything resolved: what training reads."""
+
+    cell: Cell
+    method: Any
+    train: Train
+    backbone: Backbone
+    data: Data
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The run as plain values, for files and run keys."""
+        return {**asdict(self), "cell": self.cell.plain}
+
+    @property
+    def method_name(self) -> str:
+        """The method's module; a cell's method may name a variant behind a dot."""
+        return self.cell.method.partition(".")[0]
 
 
 def list_cells(params: Params) -> list[Cell]:
@@ -117,3 +196,32 @@ def rewriter_config(data: Data, where: str = "rewriter") -> Any:
 def writer_config(data: Data) -> Rewriter | ReleasedRewrites | None:
     """Return what writes hard positives for a data set: an endpoint, released files, or None."""
     return rewriter_config(data) or rewrites_config(data)
+
+
+def run_to_yaml(run: Run) -> str:
+    """Return a run fully resolved, as runs/<method>/<cell>/config.yaml has it."""
+    return yaml_text.dump_yaml(run.plain)
+
+
+def parse_run(raw: Mapping[str, Any], where: str) -> Run:
+    """Return the run that plain values describe. Raises UserError naming `where` and the key."""
+    cell = parse_cell(raw.get("cell"), f"{where}: cell")
+    return Run(
+        cell,
+        load_section(load_method(cell.method).Config, raw.get("method"), f"{where}: method"),
+        load_section(Train, raw.get("train"), f"{where}: train"),
+        load_section(Backbone, raw.get("backbone"), f"{where}: backbone"),
+        load_section(Data, raw.get("data"), f"{where}: data"),
+    )
+
+
+def read_run(path: str | Path) -> Run:
+    """Return the run that a config.yaml describes."""
+    config = yaml_text.read_yaml(path, "must be a mapping of sections such as cell and train")
+    return parse_run(yaml_text.to_plain(config, str(path)), str(path))
+
+
+def first_views(method: str, config: Any) -> Views:
+    """Return the views of a method's first step; a method that trains nothing asks for nothing."""
+    declared = load_method(method)
+    return declared.views(config, 0) if declared.TRAINS else Views()

@@ -1,9 +1,10 @@
-"""params.yaml onto frozen dataclasses, and a resolved run to config.yaml and back."""
+"""params.yaml onto frozen dataclasses, and another grid in its place without the loss of anybody's edits."""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_bytes, write_atomic
 from compclip.config import check
 from compclip.config.sections import (
     Backbone,
@@ -39,6 +41,11 @@ SECTIONS: dict[str, Any] = {
 }
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": BenchmarkSection}
 LITERAL = (("grid", "methods"), ("wise_ft", "methods"))  # besides the tables' keys what dvc.yaml hands to a shell
+GRIDS = Path("experiments/grids")
+TRACKED_GRIDS = (
+    f"{GRIDS}/*.yaml",
+    "studies/*/best.yaml",
+)  # a params.yaml that is a copy of one of these holds nobody's edits
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
 
 
@@ -119,3 +126,26 @@ def _apply_override(path: str | Path, merged: Any, override: str) -> Any:
         raise UserError(f"{path}: override {override!r}: ??? is no value; give one") from error
     except yaml_text.FAULTS as error:
         raise UserError(f"{path}: override {override!r}: {yaml_text.describe_error(error)}") from error
+
+
+def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
+    """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
+    load_params(source)
+    raw = read_bytes(source)
+    if Path(target).exists() and not force and Path(target).read_bytes() != raw and _has_edits(Path(target)):
+        raise UserError(f"{target}: has uncommitted edits; commit it or save it in {GRIDS}, or give --force")
+    write_atomic(target, raw)
+
+
+def _has_edits(path: Path) -> bool:
+    """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
+    raw, folder = path.read_bytes(), path.resolve().parent
+    if any(raw == copy.read_bytes() for pattern in TRACKED_GRIDS for copy in folder.glob(pattern)):
+        return False
+    try:
+        status = subprocess.run(
+            ["git", "status", "--porcelain", "--ignored", path.name], cwd=folder, capture_output=True
+        )
+    except OSError:  # no git on this machine
+        return True
+    return status.returncode != 0 or bool(status.stdout.strip())

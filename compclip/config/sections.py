@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from compclip.base.ablation_parts import part
-from compclip.config.cell import Cell
 from compclip.config.validation import RequiredText, Seed, Share
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -258,24 +257,3 @@ class Params:
     wise_ft: WiseFt
     report: Report
     scenes: World
-
-
-@dataclass(frozen=True)
-class Run:
-    """A cell with everything resolved: what training reads."""
-
-    cell: Cell
-    method: Any
-    train: Train
-    backbone: Backbone
-    data: Data
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The run as plain values, for files and run keys."""
-        return {**asdict(self), "cell": self.cell.plain}
-
-    @property
-    def method_name(self) -> str:
-        """The method's module; a cell's method may name a variant behind a dot."""
-        return self.cell.method.partition(".")[0]

@@ -25,7 +25,7 @@ from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.safe_names import SafeName
-from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.evaluate import cell_results, result_store
 from compclip.runs import run_folder as folders

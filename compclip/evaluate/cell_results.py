@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.grid import PRETRAINED, Cell
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.runs import run_store

@@ -26,7 +26,7 @@ from compclip.runs import run_store
 from compclip.runs.run_folder import RunFolder, Trained
 
 if TYPE_CHECKING:
-    from compclip.config.cell import Cell
+    from compclip.config.grid import Cell
     from compclip.config.sections import Params
     from compclip.runs.run_store import StoredRun
 

@@ -22,6 +22,7 @@ CompositeRule = Callable[
     "tuple[list[str], str | None]",
 ]
 TextRule = Callable[["str", "np.random.Generator"], "str | None"]
+STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
 
 
 @dataclass(frozen=True)

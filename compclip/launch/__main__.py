@@ -23,7 +23,6 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.config import read
-from compclip.config.requested_shards import STAGES
 from compclip.config.sections import Params
 from compclip.launch import estimate, grid_runs, profiles
 from compclip.launch.profiles import Profile
@@ -32,6 +31,7 @@ from compclip.runs import jobs, machine, notify, shard_tasks
 from compclip.runs.jobs import Job
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
+from compclip.runs.requested_shards import STAGES
 from compclip.runs.run_store import StoredRun
 
 CANCEL_S = 120

@@ -18,7 +18,6 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
-from compclip.config.requested_shards import ANNOTATE, RECAPTION, REWRITE
 from compclip.config.sections import Data, Params
 from compclip.config.servers import Server
 from compclip.launch import grid_runs
@@ -29,6 +28,7 @@ from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
 from compclip.prepare.shard_writer import ShardTask
 from compclip.runs import jobs, shard_tasks
+from compclip.runs.requested_shards import ANNOTATE, RECAPTION, REWRITE
 from compclip.runs.shard_tasks import Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}

@@ -11,9 +11,8 @@ import argparse
 import sys
 
 from compclip.base.errors import UserError, entry
-from compclip.config import requested_shards
 from compclip.prepare import shard_work
-from compclip.runs import shard_tasks
+from compclip.runs import requested_shards, shard_tasks
 from compclip.runs.shard_tasks import Task
 
 

@@ -15,7 +15,8 @@ from compclip.base.errors import UserError
 from compclip.methods import _check
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Backbone, Run
+    from compclip.config.grid import Run
+    from compclip.config.sections import Backbone
     from compclip.model.clip_model import ClipModel
 
 TRAINS = False

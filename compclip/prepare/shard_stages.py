@@ -23,7 +23,6 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists
-from compclip.config.requested_shards import ANNOTATE, FOLDER, RECAPTION, REWRITE
 from compclip.config.sections import Data
 from compclip.data import noun_index
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_manifest
@@ -39,6 +38,7 @@ from compclip.prepare import (
     shard_writer,
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
+from compclip.runs.requested_shards import ANNOTATE, FOLDER, RECAPTION, REWRITE
 
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 

@@ -33,12 +33,12 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config.grid import captioner_config, writer_config
 from compclip.config.released_lists import captions_config, masked_config, texts_config
-from compclip.config.requested_shards import ANNOTATE, LIST, RECAPTION, REWRITE
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
 from compclip.prepare.shard_writer import ShardTask, WriteShard, describe_shard
+from compclip.runs.requested_shards import ANNOTATE, LIST, RECAPTION, REWRITE
 
 COUNTS = "counts.jsonl"
 BLOCKS = "blocks"  # the samples that `recaption` copied from its source

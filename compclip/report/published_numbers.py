@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.config.cell import PRETRAINED
+from compclip.config.grid import PRETRAINED
 from compclip.report.table_formats import format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.config.cell import PRETRAINED
+from compclip.config.grid import PRETRAINED
 from compclip.report.tables import ResultTable
 
 FOLDER = Path("data/overlaps")

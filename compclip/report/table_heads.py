@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compclip.config.cell import PRETRAINED
+from compclip.config.grid import PRETRAINED
 from compclip.model import model_config
 from compclip.report import tables
 from compclip.report.tables import Column, MethodRow, ResultTable

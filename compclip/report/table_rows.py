@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compclip.config.cell import PRETRAINED
+from compclip.config.grid import PRETRAINED
 from compclip.report import claims, crossed_intervals, table_heads, tables
 from compclip.report.statistics import mean_std, rank_values
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic

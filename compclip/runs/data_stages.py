@@ -14,10 +14,9 @@ from pathlib import Path
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping
-from compclip.config import requested_shards
-from compclip.config.requested_shards import RequestedShards
-from compclip.runs import jobs, shard_tasks
+from compclip.runs import jobs, requested_shards, shard_tasks
 from compclip.runs.jobs import Job
+from compclip.runs.requested_shards import RequestedShards
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.text_table import align_columns, format_duration
 

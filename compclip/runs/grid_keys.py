@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.base.errors import UserError, one_line
 from compclip.config import grid, read
-from compclip.config.cell import Cell
+from compclip.config.grid import Cell
 from compclip.interface.method import load_method
 from compclip.runs import run_store
 from compclip.runs.run_key import hash_parameters

@@ -24,9 +24,9 @@ from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
+from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
-from compclip.config.cell import parse_cell
-from compclip.config.run_config import dump_yaml
+from compclip.config.grid import parse_cell
 from compclip.runs import cluster, notify, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun

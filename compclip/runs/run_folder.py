@@ -30,7 +30,7 @@ from compclip.base.safe_names import SafeName
 from compclip.base.shared_folders import check_plain, make_folder, share_with_group
 
 if TYPE_CHECKING:
-    from compclip.config.cell import Cell
+    from compclip.config.grid import Cell
 
 RUNS, RESULTS = "runs", "results"
 LINES = "_wise_ft"  # below results; no method has a name that begins with _

@@ -13,7 +13,7 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import read
-from compclip.config.cell import parse_cell
+from compclip.config.grid import parse_cell
 from compclip.runs import grid_keys
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import RunFolder, Trained

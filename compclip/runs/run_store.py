@@ -20,11 +20,11 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
 from compclip.base.safe_names import SafeName
-from compclip.config.cell import Cell
+from compclip.config.grid import Cell
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run
+    from compclip.config.grid import Run
 
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
@@ -63,9 +63,9 @@ class StoredRun(_Stored):
     @functools.cached_property
     def run(self) -> Run:
         """The run with its parameters as dataclasses."""
-        from compclip.config import run_config
+        from compclip.config import grid
 
-        return run_config.from_plain(self.resolved, str(self.published.trained.config))
+        return grid.parse_run(self.resolved, str(self.published.trained.config))
 
     @property
     def finished(self) -> bool:
@@ -79,7 +79,7 @@ class StoredRun(_Stored):
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
-        from compclip.config.run_config import dump_yaml
+        from compclip.base.yaml_text import dump_yaml
 
         return dump_yaml(self.resolved)
 
@@ -156,7 +156,7 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
 
     Raises UserError for inputs that were not made yet.
     """
-    from compclip.config.method_views import first_views
+    from compclip.config.grid import first_views
     from compclip.config.training_code import hash_training_code
     from compclip.interface.method import load_method
     from compclip.runs.run_key import compute_key
@@ -262,12 +262,12 @@ def load_sent_run(run_key: str, root: Path = Path(".")) -> StoredRun:
 
     Raises UserError where there is none, or where its key is no longer this one.
     """
-    from compclip.config import run_config
+    from compclip.config import grid
 
     path = find_folder(run_key, root).run
     if not path.is_file():
         raise UserError(f"{path}: no such run; give the key of one that was sent")
-    run = locate_run(run_config.from_yaml(path), root)
+    run = locate_run(grid.read_run(path), root)
     if run.key != run_key:
         raise UserError(
             f"{path.parent}: code or data changed since it was submitted (its key is now {run.key}); "

@@ -16,7 +16,7 @@ from pathlib import Path
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping, write_json
 from compclip.base.safe_names import SafeName
-from compclip.config import requested_shards
+from compclip.runs import requested_shards
 from compclip.runs.run_folder import RunFolder
 
 FILE, JOBS = "task.json", "jobs"
@@ -82,8 +82,7 @@ def read_task(at: RunFolder) -> Task:
     raw = read_mapping(path).get("shards")
     if not isinstance(raw, dict) or not raw:
         raise UserError(f"{path}: damaged; remove {at.path} and launch the stage again")
-    shards = dict(requested_shards.check_names(list(raw.items()), path))
-    return Task(folder.parent.name, folder.name, shards, folder.parents[3])
+    return Task(folder.parent.name, folder.name, raw, folder.parents[3])
 
 
 def list_sent_tasks(folder: Path) -> list[Task]:

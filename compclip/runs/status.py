@@ -22,7 +22,7 @@ from typing import Any
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.config import read
-from compclip.config.cell import parse_cell
+from compclip.config.grid import parse_cell
 from compclip.runs import data_stages, device_time, grid_keys, jobs, lock, run_store
 from compclip.runs.progress import Progress, read_progress
 from compclip.runs.run_folder import Published, RunFolder

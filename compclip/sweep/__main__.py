@@ -39,9 +39,9 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.urls import check_url, mask_message, warn_of_password
+from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import list_cells
-from compclip.config.run_config import dump_yaml
 from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile

@@ -25,9 +25,9 @@ from omegaconf import OmegaConf
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
+from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
-from compclip.config.cell import PRETRAINED
-from compclip.config.run_config import dump_yaml
+from compclip.config.grid import PRETRAINED
 from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
 from compclip.report import claims, tables

@@ -10,8 +10,8 @@ from typing import Any
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
+from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
-from compclip.config.run_config import dump_yaml
 from compclip.runs import run_store
 from compclip.sweep import study_page
 from compclip.sweep.pruning import NOTED

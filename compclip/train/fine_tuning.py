@@ -27,7 +27,8 @@ from compclip.train.view_maker import EpochSampler, ViewMaker
 if TYPE_CHECKING:
     import numpy as np
 
-    from compclip.config.sections import Run, Train
+    from compclip.config.grid import Run
+    from compclip.config.sections import Train
     from compclip.model.clip_model import ClipModel
 
 SINGLE_PROCESS = Process()

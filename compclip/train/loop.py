@@ -24,7 +24,8 @@ from compclip.train.extras import Extras
 from compclip.train.view_maker import EpochSampler
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run, Train
+    from compclip.config.grid import Run
+    from compclip.config.sections import Train
     from compclip.interface.features import Features
     from compclip.interface.method import Method
 

@@ -24,10 +24,10 @@ from PIL.Image import Image
 from torch import Tensor
 
 from compclip.base.errors import UserError
-from compclip.config.method_views import STORED_NEIGHBOURS
 from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
+from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.model import towers
 from compclip.model.clip_model import ClipModel
 

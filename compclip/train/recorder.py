@@ -17,7 +17,7 @@ from compclip.train.loop import InfiniteLoss, Observer, Terms, TrainingState
 from compclip.train.throughput import Meter
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run
+    from compclip.config.grid import Run
     from compclip.interface.features import Features
     from compclip.interface.method import Method
     from compclip.interface.views import Step, Views

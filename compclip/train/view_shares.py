@@ -18,7 +18,7 @@ from compclip.runs.run_folder import SHARE
 from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Run
+    from compclip.config.grid import Run
 
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
 NAMES_IN_METRICS = {  # modules of rules; metric names do not change

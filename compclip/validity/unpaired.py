@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from compclip.config.cell import PRETRAINED
+from compclip.config.grid import PRETRAINED
 from compclip.report.published_numbers import PublishedNumber
 from compclip.validity.counterparts import CHOOSING, Counterparts
 from compclip.validity.difference_pairs import DifferencePair

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.config import grid, plan, read, run_config
+from compclip.config import grid, plan, read
 from compclip.launch import profiles
 from compclip.sweep import study_declaration
 from tests.tiny_project import PARAMS
@@ -88,7 +88,7 @@ def test_params(tmp_path_factory, path, value):
     for stage, item, document in plan.build_documents(params):
         assert json.dumps(document, allow_nan=False) and "/" not in f"{stage}{item}"
     for run in grid.resolve_all(params):
-        assert run_config.from_plain(yaml.safe_load(run_config.to_yaml(run)), "f").cell == run.cell
+        assert grid.parse_run(yaml.safe_load(grid.run_to_yaml(run)), "f").cell == run.cell
 
 
 @settings(max_examples=60)

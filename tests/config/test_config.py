@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError, entry
 from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
-from compclip.config import plan, read, run_config
+from compclip.config import plan, read
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -279,8 +279,8 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     ]
     run = config_grid.resolve(read.load_params(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
     path = tmp_path_factory.mktemp("c") / "config.yaml"
-    path.write_text(run_config.to_yaml(run))
-    assert run_config.from_yaml(path) == run
+    path.write_text(config_grid.run_to_yaml(run))
+    assert config_grid.read_run(path) == run
 
 
 @pytest.mark.parametrize(
@@ -299,13 +299,13 @@ def test_config_yaml_of_others(tmp_path, text, message):
     """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
-        run_config.from_yaml(tmp_path / "config.yaml")
+        config_grid.read_run(tmp_path / "config.yaml")
 
 
 def test_show_prints_a_run_that_loads(tmp_path, capsys):
     """What `show` prints is a config.yaml."""
     assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
     (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
-    assert run_config.from_yaml(tmp_path / "config.yaml") == config_grid.resolve(
+    assert config_grid.read_run(tmp_path / "config.yaml") == config_grid.resolve(
         read.load_params(PARAMS), "clic-scenes-scenes-1"
     )

@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config import __main__ as config_command
-from compclip.config import cell, grid, read, run_config
-from compclip.config.cell import parse_cell
+from compclip.config import grid, read
+from compclip.config.grid import parse_cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
 from compclip.model import __main__ as model_command
@@ -185,22 +185,22 @@ def test_a_cell_has_names_or_there_is_none(bad):
 def test_a_cell_s_name_fits_a_file_s():
     """Three names of 64 letters of two bytes do not."""
     with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
-        cell.Cell(*(SafeName("é" * 64, "x") for _ in range(3)), 0)
+        grid.Cell(*(SafeName("é" * 64, "x") for _ in range(3)), 0)
 
 
 def test_a_cell_is_a_value():
     """Copied, sent to another process and written as a mapping; its names are checked each time."""
-    original = cell.Cell("clic", "tiny", "scenes", 3)
+    original = grid.Cell("clic", "tiny", "scenes", 3)
     assert (
         pickle.loads(pickle.dumps(original)) == copy.deepcopy(original) == original
         and original.folder == "clic/tiny-scenes-3"
     )
-    assert cell.Cell(**original.plain) == original and type(original.data) is SafeName
+    assert grid.Cell(**original.plain) == original and type(original.data) is SafeName
 
 
 def test_a_cell_s_file_holds_plain_texts(params):
     """Names are texts to whoever reads the file."""
-    text = run_config.to_yaml(grid.resolve(read.load_params(params), "finetune-tiny-scenes-0"))
+    text = grid.run_to_yaml(grid.resolve(read.load_params(params), "finetune-tiny-scenes-0"))
     assert text.startswith("cell:\n  method: finetune\n  backbone: tiny\n  data: scenes\n  seed: 0\n")
 
 

@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.config import grid, method_views, read
+from compclip.config import grid, read
 from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import load_method
+from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
@@ -116,7 +117,7 @@ def test_the_stage_finds_what_the_backbone_says(here):
         ]).double().numpy()  # fmt: skip
     neighbours_NK = neighbour_file.map_neighbours(NPY, len(data))
     score_NN = vector_ND @ vector_ND.T
-    expected = of_all_pairs(vector_ND, np.ones(len(data), bool), method_views.STORED_NEIGHBOURS)
+    expected = of_all_pairs(vector_ND, np.ones(len(data), bool), STORED_NEIGHBOURS)
     assert neighbours_NK.shape == (len(data), 10)
     np.testing.assert_allclose(
         np.take_along_axis(score_NN, neighbours_NK.astype(int), 1), np.take_along_axis(score_NN, expected, 1), atol=1e-5

@@ -12,8 +12,8 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.base.safe_names import SafeName
+from compclip.base.yaml_text import dump_yaml
 from compclip.config import grid, read
-from compclip.config.run_config import dump_yaml
 from compclip.runs import keys, run_store
 from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project

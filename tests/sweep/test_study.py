@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config import grid, read, switch
+from compclip.config import grid, read
 from compclip.methods import hybrid
 from compclip.report.tables import Column
 from compclip.sweep import __main__ as sweep_command
@@ -195,7 +195,7 @@ def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
     best_trial = trial(3, 0.75) | {"params": values}
     (tmp_path / "best.yaml").write_text(study_results.best_yaml(study, tmp_path / "params.yaml", best_trial))
-    switch.use_grid("best.yaml", force=True)
+    read.use_grid("best.yaml", force=True)
     cell = grid.resolve(read.load_params("params.yaml"), "hard_positives-tiny-scenes-0")
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
     assert (cell.train.lr, cell.train.epochs) == (1e-6, 3)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.config import switch
+from compclip.config import read
 from compclip.launch import slurm
 from compclip.launch.profiles import Profile
 from compclip.sweep import study_results
@@ -72,7 +72,7 @@ def test_a_driver_killed_three_times(folder):
     assert len({json.dumps(t["params"]) for t in trials()}) == 24
     starts = Counter((folder / "starts.txt").read_text().split())
     assert len(starts) == 25 and set(starts.values()) == {1}
-    switch.use_grid("studies/s/best.yaml", force=True)
+    read.use_grid("studies/s/best.yaml", force=True)
 
 
 def test_a_second_driver_is_told(folder):

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_atomic
-from compclip.config import grid, read, run_config
+from compclip.config import grid, read
 from compclip.config.sections import Lora
 from compclip.model import adapter_files, backbone, lora
 from compclip.model.clip_model import WEIGHTS
@@ -110,5 +110,5 @@ def test_a_run_knows_its_adapter_again(here):
     for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
         run = grid.resolve(read.load_params("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
         assert run.train.lora == wanted
-        write_atomic(here / "run.yaml", run_config.to_yaml(run))
-        assert run_config.from_yaml(here / "run.yaml") == run
+        write_atomic(here / "run.yaml", grid.run_to_yaml(run))
+        assert grid.read_run(here / "run.yaml") == run

@@ -62,7 +62,7 @@ def _known(_: random.Random) -> None:
 def _sent(folder: Path) -> None:
     """A stage of three shards: one is made, two are a task that a process of this machine was to make."""
     from compclip.base.files import write_json
-    from compclip.config import requested_shards
+    from compclip.runs import requested_shards
     from compclip.runs.shard_tasks import Task
 
     keys = {f"{n:05d}": f"{n:032x}" for n in range(3)}

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,6 @@ FOLDER = Path(".work/shards")
 RECAPTION, REWRITE, ANNOTATE = "recaption", "rewrite", "annotate"
 STAGES = (RECAPTION, REWRITE, ANNOTATE)
 LIST = "work.json"
-SHARD, CONTENT = re.compile(r"\d{5,9}", re.ASCII), re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,8 @@ def list_requests(root: Path = Path()) -> list[Path]:
 
 def read_request(folder: Path) -> RequestedShards:
     """Return the shards that a stage was asked for. Raises UserError where the file is damaged."""
-    raw = read_mapping(folder / LIST)
     try:
-        items = [(item["name"], item["key"]) for item in raw["items"]]
-    except (LookupError, TypeError):
-        items = [("", "")]
-    return RequestedShards(folder.parent.name, folder.name, folder, dict(check_names(items, folder / LIST)))
-
-
-def check_names(shards: list[tuple[str, str]], where: Path) -> Iterator[tuple[str, str]]:
-    """Yield names and keys, which become names of files. Raises UserError for what cannot be one."""
-    for name, key in shards:
-        texts = isinstance(name, str) and isinstance(key, str)
-        if not (texts and SHARD.fullmatch(name) and CONTENT.fullmatch(key)):
-            raise UserError(f"{where}: damaged; run the stage with `dvc repro` again")
-        yield name, key
+        shards = {item["name"]: item["key"] for item in read_mapping(folder / LIST)["items"]}
+    except (LookupError, TypeError) as error:
+        raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again") from error
+    return RequestedShards(folder.parent.name, folder.name, folder, shards)
