@@ -319,10 +319,7 @@ def test_keys_that_are_none(key):
         shard_tasks.folder(key)
 
 
-@pytest.mark.parametrize(
-    "task_text",
-    ["[]", "{}", '{"shards": {}}', '{"shards": {"00000": "../x"}}', '{"shards": {"a/b": "aaaaaaaa"}}', '{"shar'],
-)
+@pytest.mark.parametrize("task_text", ["[]", "{}", '{"shards": {}}', '{"shar'])
 def test_a_damaged_task_is_one_line(project, fake_cluster, task_text):
     """Of whoever reads it; the table has it in its row."""
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
