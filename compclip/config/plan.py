@@ -34,7 +34,7 @@ ENTRIES = {
     "neighbours": "compclip.train.nearest",
     "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",
-    "wise_ft": "compclip.evaluate.weight_line",
+    "wise_ft": "compclip.evaluate.score",
     "report": "compclip.report.__main__",
     "track": "compclip.track.sync",
 }

@@ -17,8 +17,7 @@ NOT_NUMERICAL = (
     # Foreign weights are read when a backbone is made; a key holds the fingerprint of what that left.
     "compclip.model.hub_cache",
     "compclip.model.model_config",
-    "compclip.model.transformers_checks",
-    "compclip.model.transformers_folder",
+    "compclip.model.transformers_files",
     "compclip.model.weight_files",
 )
 

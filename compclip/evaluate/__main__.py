@@ -16,10 +16,12 @@ Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scor
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
@@ -27,15 +29,13 @@ from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import cell_results, result_store
+from compclip.evaluate import census, number_comparison, result_store
+from compclip.evaluate.number_comparison import OurNumber
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
-    import argparse
-
     from compclip.config.sections import Params
-    from compclip.evaluate.number_comparison import OurNumber
 
 PARAMS = "params.yaml"
 PLAN = Path("plan/evaluate")
@@ -49,8 +49,6 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     if args.method:
         return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)
     if args.results:
-        from compclip.evaluate import number_comparison
-
         return _print_comparison(number_comparison.numbers_of_folder(Path(args.results)), args)
     from compclip.config import read
 
@@ -58,11 +56,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     if args.census:
         return _census(params, safe_names.parse_name(args.census, "--census"), root)
     documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
-    if not args.compare:
-        return 0
-    from compclip.evaluate import number_comparison
-
-    return _print_comparison(number_comparison.numbers_of_documents(documents), args)
+    return _print_comparison(number_comparison.numbers_of_documents(documents), args) if args.compare else 0
 
 
 def _evaluate_method(method: SafeName, root: Path) -> int:
@@ -72,11 +66,9 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
     with reading(path):
         document = read_mapping(path)
-        grid_cells, task = (
-            [Cell(**item["cell"]) for item in document["cells"].values()],
-            result_store.task_from_plan(document, root),
-        )
-    outcome = cell_results.publish_results(grid_cells, task)
+        grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
+        task = result_store.task_from_plan(document, root)
+    outcome = result_store.publish_results(grid_cells, task)
     print(f"{method}: {len(grid_cells)} cells, {outcome.scored} runs scored", flush=True)
     for name, reason in outcome.failed.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
@@ -84,10 +76,7 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
 
 
 def _census(params: Params, name: SafeName, root: Path) -> int:
-    import json
-
     from compclip.config import columns
-    from compclip.evaluate import census
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
@@ -98,8 +87,6 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
 
 def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -> int:
     """A table of our numbers against theirs; 1 where one is further off than allowed."""
-    from compclip.evaluate import number_comparison
-
     comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.compare))
     print(number_comparison.comparison_table(comparison))
     far = comparison.beyond(args.within) if args.within is not None else []
@@ -108,77 +95,52 @@ def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -
     return 1 if far else 0
 
 
-def _evaluate_cell(params: Any, name: str, root: Path) -> dict[str, dict]:
+def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
     """One cell, published where it was trained; a table of its numbers."""
     from compclip.config import grid
+    from compclip.evaluate import score
 
     cell = grid.resolve(params, name).cell
-    published = Published(root, cell)
+    published, checkpoint = Published(root, cell), str(result_store.find_checkpoint(cell, root))
+    benchmark_names = params.evaluate.benchmarks
     if cell.method == PRETRAINED and not published.trained.environment.is_file():
-        documents = _score(params, str(cell_results.checkpoint(cell, root)), params.evaluate.benchmarks)
+        loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
+        documents = score.score_checkpoint(score.checkpoint_at(checkpoint, device=score.device()), loaded)
         result_store.write_documents(documents, published.results)
     else:
-        cell_results.checkpoint(cell, root)
-        outcome = cell_results.publish_results([cell], result_store.task_from_params(params, root))
+        outcome = result_store.publish_results([cell], result_store.task_from_params(params, root))
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
-        benchmark_names = [SafeName(n, "benchmark") for n in params.evaluate.benchmarks]
-        documents = {n: read_json(folders.result_path(outcome.results[name], n)) for n in benchmark_names}
-    _print_table(documents)
+        results = outcome.results[name]
+        documents = {n: read_json(folders.result_path(results, SafeName(n, "benchmark"))) for n in benchmark_names}
+    print(score.metric_table(documents))
     return documents
 
 
-def _score_checkpoint(params: Any, args: argparse.Namespace) -> dict[str, dict]:
+def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dict]:
     """A checkpoint, or a generative model, that is no cell."""
+    from compclip.evaluate import score, vqa
+    from compclip.model import backbone
+
+    out, device = check_output_folder(args.out) if args.out else None, args.device or score.device()
+    backbone.check_device(device, args.activation)
     benchmark_names = args.benchmarks or params.evaluate.benchmarks
-    out = check_output_folder(args.out) if args.out else None
-    options = (args.model, args.device, args.tokenizer, args.activation)
-    documents = (
-        _vqascore(params, args, benchmark_names)
-        if args.vqascore
-        else _score(params, args.checkpoint, benchmark_names, *options)
-    )
-    cell_results.print_warnings(documents)
-    _print_table(documents)
+    loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
+    if args.vqascore:
+        words = {"question": args.question, "answer": args.answer, "score": args.score}
+        documents = vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
+    else:
+        checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
+        documents = score.score_checkpoint(checkpoint, loaded)
+    result_store.print_warnings(documents)
+    print(score.metric_table(documents))
     if out:
         result_store.write_documents(documents, out)
     return documents
 
 
-def _score(
-    params: Any, checkpoint: str, names: Sequence[str], model: str = "", device: str = "", tokenizer: str = "",
-    activation: str = "",
-) -> dict[str, dict]:  # fmt: skip
-    from compclip.evaluate import score
-    from compclip.model import backbone
-
-    device = device or score.device()
-    backbone.check_device(device, activation)
-    loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
-    return score.score_checkpoint(score.checkpoint_at(checkpoint, model, device, tokenizer, activation), loaded)
-
-
-def _vqascore(params: Any, args: argparse.Namespace, names: Sequence[str]) -> dict[str, dict]:
-    from compclip.evaluate import score, vqa
-    from compclip.model import backbone
-
-    device = args.device or score.device()
-    backbone.check_device(device, "")
-    words = {"question": args.question, "answer": args.answer, "score": args.score}
-    loaded = score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
-    return vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
-
-
-def _print_table(documents: dict[str, dict]) -> None:
-    from compclip.evaluate import score
-
-    print(score.metric_table(documents))
-
-
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
-    import argparse
-
     parser = argparse.ArgumentParser(
         prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -29,7 +29,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic
 from compclip.config import grid, read
 from compclip.data import images
-from compclip.evaluate import cell_results
+from compclip.evaluate import result_store
 from compclip.model import backbone, towers
 from compclip.model.clip_model import ClipModel
 from compclip.model.model_config import SCHEMES
@@ -155,7 +155,7 @@ def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """The reference of a checkpoint, or that of a cell of the grid by its name."""
     if "::" in name or name.startswith(SCHEMES) or Path(name).exists():
         return name
-    return str(cell_results.checkpoint(grid.resolve(read.load_params(params), name).cell, root))
+    return str(result_store.find_checkpoint(grid.resolve(read.load_params(params), name).cell, root))
 
 
 def _resolve_backbone(name: str, params: str) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,15 +60,14 @@ class Outcomes:
 
     def add_scorer(self, other: Outcomes, scorer: str) -> Outcomes:
         """With those by another scorer under its name: `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
-        metrics = {metric_by_scorer(scorer, name): value for name, value in other.metrics.items()}
-        items = {metric_by_scorer(scorer, name): value for name, value in other.items.items()}
-        means = {
-            metric_by_scorer(scorer, name): [metric_by_scorer(scorer, m) for m in members]
-            for name, members in other.means.items()
-        }
-        coverage = {metric_by_scorer(scorer, name): records for name, records in other.coverage.items()}
+        renamed = functools.partial(metric_by_scorer, scorer)
+        means = {renamed(name): list(map(renamed, members)) for name, members in other.means.items()}
         return Outcomes(
-            self.metrics | metrics, self.items | items, self.means | means, self.counts, self.coverage | coverage
+            self.metrics | {renamed(name): value for name, value in other.metrics.items()},
+            self.items | {renamed(name): value for name, value in other.items.items()},
+            self.means | means,
+            self.counts,
+            self.coverage | {renamed(name): records for name, records in other.coverage.items()},
         )
 
 
@@ -152,7 +152,8 @@ class Benchmark:
 
         A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
         """
-        base_of = {metric: _base_metric(metric) for metric in metrics}
+        by_scorer = re.compile(rf"\.({'|'.join(SCORERS)})$")  # a part's metric, or another scorer's, is as the whole is
+        base_of = {metric: by_scorer.sub("", metric.partition("/")[0]) for metric in metrics}
         lower, scores = ([m for m, name in base_of.items() if name in those] for those in (self.lower, self.scores))
         headline = list(self.headline) if set(self.headline) <= set(metrics) else []
         return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}
@@ -165,9 +166,11 @@ class Benchmark:
         items |= _group_items(items, self.groups)
         items = {name: replace(i, units=_item_units(i, self.units)) for name, i in items.items()}
         metrics = {name: float(i.values.mean()) for name, i in items.items()}
-        means = _computable_means(self._all_means(), metrics)
-        for name, members in means.items():
-            metrics[name] = float(np.mean([metrics[m] for m in members]))
+        means = {}
+        for name, members in self._all_means().items():
+            if metrics.keys() >= set(members):  # an average over fewer subsets must not bear the same name
+                means[name] = members
+                metrics[name] = float(np.mean([metrics[m] for m in members]))
         counts, coverage = self._counts(records, items, embeddings), self._coverage(items, embeddings)
         return Outcomes(metrics, items, means, counts, coverage)
 
@@ -201,7 +204,10 @@ class Benchmark:
 
         `tied` are the items of which some outcome hangs on equal scores, however ties are counted.
         """
-        reasons = Counter(_reason(record, embeddings) for record in records)
+        reasons = Counter(
+            next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
+            for record in records
+        )
         return {
             "records": len(self),
             "scored": reasons["scored"],
@@ -249,28 +255,19 @@ def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
     return Items(keys, np.concatenate([items.values for items in subsets]), subset)
 
 
-def _base_metric(metric: str) -> str:
-    """The metric that a part of it, or another scorer's, is named after."""
-    name = metric.partition("/")[0]
-    return next((name.removesuffix(f".{s}") for s in SCORERS if name.endswith(f".{s}")), name)
-
-
-def _reason(record: Record, embeddings: Embeddings) -> str:
-    return next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
-
-
 def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
     """Each item's unit, that of its record; none where some items are no records."""
-    numbers = [_item_unit(items.subset, key, unit_of) for key in items.ids] if unit_of else [None]
-    return tuple(number for number in numbers if number is not None) if None not in numbers else ()
-
-
-def _item_unit(subset: str, key: str, unit_of: Mapping[tuple[str, str], int]) -> int | None:
-    """Of a record's id, of one behind the name of its subset (`pooled`), or of a caption of a record."""
-    pooled_subset, _, pooled_key = key.partition("/")
-    caption = CAPTION.fullmatch(key)
-    candidates = ((subset, key), (pooled_subset, pooled_key), (subset, caption[1] if caption else ""))
-    return next((unit_of[candidate] for candidate in candidates if candidate in unit_of), None)
+    numbers = []
+    for key in items.ids if unit_of else ():
+        # a record's id, one behind the name of its subset (`pool_items`), or a caption of a record
+        pooled_subset, _, pooled_key = key.partition("/")
+        caption = CAPTION.fullmatch(key)
+        candidates = ((items.subset, key), (pooled_subset, pooled_key), (items.subset, caption[1] if caption else ""))
+        number = next((unit_of[candidate] for candidate in candidates if candidate in unit_of), None)
+        if number is None:
+            return ()
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]:
@@ -283,16 +280,6 @@ def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]
                 ids_kept = tuple(metric_items.ids[i] for i in keep)
                 grouped[f"{name}/{group}"] = Items(ids_kept, metric_items.values[keep], metric_items.subset)
     return grouped
-
-
-def _computable_means(means: Mapping[str, list[str]], scored: Iterable[str]) -> dict[str, list[str]]:
-    """The means all of whose members were scored: an average over fewer subsets must not bear the same name."""
-    available, computable = set(scored), {}
-    for name, members in means.items():
-        if available.issuperset(members):
-            computable[name] = members
-            available.add(name)
-    return computable
 
 
 def number_units(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:

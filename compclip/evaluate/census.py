@@ -1,27 +1,49 @@
 """What a benchmark's files hold: records, pictures found and missing, the fingerprint. No model is needed.
 
-data/benchmarks/<name>.json keeps it (the stage `benchmark`), where `fingerprints` finds it; <name>.arrow beside it has
-what the pictures are known by. Every benchmark enters by `load`, which trusts none of its module's names and texts.
+data/benchmarks/<name>.json keeps it (the stage `benchmark`), so that an evaluation is recognised without reading any
+benchmark; <name>.arrow beside it has what the pictures are known by. Pillow is imported where a benchmark is read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import unknown
-from compclip.base.files import write_json
-from compclip.base.safe_names import SafeName
-from compclip.evaluate import benchmark_fingerprints
-from compclip.evaluate.benchmark_module import load_benchmark
+from compclip.base.files import read_mapping, write_json
 from compclip.evaluate.picture_references import file_of, parse_reference
 
 if TYPE_CHECKING:
+    from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.evaluate.benchmark import Benchmark
+
+
+FOLDER = Path("data/benchmarks")
+
+
+def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:
+    """Return the stored fingerprint of a benchmark while its files are unchanged, else a new one."""
+    path = root / FOLDER / f"{name}.json"
+    census: Mapping[str, Any] = read_mapping(path) if path.is_file() else {}
+    files = census.get("files") or {"": None}
+    if census.get("section") == asdict(section) and all(_file_state(Path(f)) == was for f, was in files.items()):
+        return str(census["fingerprint"])
+    from compclip.evaluate.benchmark_module import load_benchmark
+
+    return load_benchmark(name, section).fingerprint()
+
+
+def _file_state(file: Path) -> list[int] | None:
+    """Return size and modification time of a file, None where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns]
 
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
@@ -82,20 +104,14 @@ def write_census(
 
     Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
     """
-    from compclip.prepare import (
-        benchmark_overlap,  # and with it Pillow, which nobody needs who only asks for a fingerprint
-    )
+    from compclip.evaluate.benchmark_module import load_benchmark
+    from compclip.prepare import benchmark_overlap
 
     benchmark = load_benchmark(name, section)
     check_columns(name, benchmark, report_metrics, scorers)
     counts = count_benchmark(benchmark)
-    file_state = {
-        "section": asdict(section),
-        "files": {str(f): benchmark_fingerprints.stamp(f) for f in benchmark.files},
-    }
-    benchmark_overlap.write_benchmark_images(
-        root / benchmark_fingerprints.FOLDER / f"{name}.arrow",
-        dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images),
-    )
-    write_json(root / benchmark_fingerprints.FOLDER / f"{name}.json", counts | file_state)
+    file_states = {str(file): _file_state(file) for file in benchmark.files}
+    pictures = dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
+    benchmark_overlap.write_benchmark_images(root / FOLDER / f"{name}.arrow", pictures)
+    write_json(root / FOLDER / f"{name}.json", counts | {"section": asdict(section), "files": file_states})
     return counts

@@ -1,4 +1,4 @@
-"""Encode every unique image and text once per checkpoint.
+"""Encode every unique image and text once per checkpoint; pictures are read, cut out and scaled once for all of them.
 
 M models, N vectors, I images, T texts, D joint dim, L text length.
 
@@ -12,6 +12,8 @@ does not; equal texts share one embedding, so that a tie is exactly a tie.
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
@@ -29,11 +32,14 @@ from compclip.data import images as data_images
 from compclip.evaluate.embedding_cache import EmbeddingCache, key
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import parse_reference
-from compclip.evaluate.prepared_pictures import PreparedPictures
 from compclip.model import inference_towers
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel, ClipModule
+
+CACHE_BYTES = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
+FARTHEST = 1e9  # pixels from a picture's corner: Pillow counts in 32 bits
+COLOURS = ("mean", "std")  # of a preparation what is done with numbers, later
 
 
 def encode(model: ClipModel, refs: Iterable[str], texts: Iterable[str], how: Scoring = DEFAULT_SCORING) -> Embeddings:
@@ -49,26 +55,28 @@ def encode_all(
     weights: Sequence[str] = (),
     pictures: PreparedPictures | None = None,
 ) -> list[Embeddings]:
-    """Embed with several models that are fed alike (`model.checkpoint_groups`); results equal those of each alone.
+    """Embed with several models that are fed alike (`score.group_by_inputs`); results equal those of each alone.
 
     `how.threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on
     busy cores cost many times the work itself, and the bits do not depend on the number of threads. An image that
     cannot be read is listed in `failed`. With the models' fingerprints as `weights`, what `how.cache` knows of all of
     them is taken from there, and prepared pictures from `pictures`. Raises UserError where an embedding is not finite.
     """
-    _check_alike(models)
-    _check_precision(models, how)
+    if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
+        # a CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which
+        raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
     caches = [EmbeddingCache.open_for(w, m, how) for w, m in zip(weights, models, strict=False)] if how.cache else []
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
     with evaluation_mode([m.clip for m in models]), one_thread_each(how.threads) as pool:
-        cached_images = _CachedVectors.look_up(
-            caches, dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
-        )
-        batches = batched(cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size))
+        picture_keys = dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
+        cached_images = _CachedVectors.look_up(caches, picture_keys)
+        uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, models, how, pictures or PreparedPictures())
+        batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
         under_way = pool.map(image_batch, batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
-        cached_texts = _CachedVectors.look_up(caches, _text_keys(texts, ids_TL) if caches else {})
+        text_keys = dict(zip(texts, (key(ids_L.tobytes()) for ids_L in ids_TL.numpy()), strict=True)) if caches else {}
+        cached_texts = _CachedVectors.look_up(caches, text_keys)
         token_batches = _token_batches(
             clip, texts, ids_TL, cached_texts.uncached(texts), inference_towers.text_batch_size(clip, how.batch_size)
         )
@@ -88,10 +96,6 @@ def _picture_key(ref: str) -> bytes:
         return key(data_images.read_bytes(path), repr(box).encode())
     except data_images.ImageError:
         return b""
-
-
-def _text_keys(texts: Sequence[str], ids_TL: Tensor) -> dict[str, bytes]:
-    return {text: key(ids_L.tobytes()) for text, ids_L in zip(texts, ids_TL.numpy(), strict=True)}
 
 
 @dataclass(frozen=True)
@@ -119,18 +123,6 @@ class _CachedVectors:
         """Return the vectors by cache key that are to be added to a cache."""
         names = self.uncached([name for name in row_of if self.key_of.get(name)])
         return {self.key_of[name]: vector_ND[row_of[name]] for name in names}
-
-
-def _check_alike(models: Sequence[ClipModel]) -> None:
-    for model in models[1:]:
-        if model.preprocess_cfg != models[0].preprocess_cfg or model.tokenizer.record != models[0].tokenizer.record:
-            raise ValueError(f"{model.source} and {models[0].source} are not fed alike")
-
-
-def _check_precision(models: Sequence[ClipModel], how: Scoring) -> None:
-    """A CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which."""
-    if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
-        raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
 
 
 def _embeddings(
@@ -167,11 +159,6 @@ def one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
             yield pool
     finally:
         torch.set_num_threads(threads)
-
-
-def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Consecutive parts of at most `size` values."""
-    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 @dataclass(frozen=True)
@@ -234,3 +221,61 @@ def _token_batches(
 def device(model: ClipModel) -> torch.device:
     """Where a model's weights are."""
     return next(model.clip.parameters()).device
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+class PreparedPictures:
+    """Prepared pictures, of which as many as there is room for are kept for the next pass; by default none.
+
+    Models that differ in their preparation share none. Threads may ask at once.
+    """
+
+    def __init__(self, room: int = 0) -> None:
+        self._room = room
+        self._prepared: dict[tuple[str, str], Image | str] = {}
+        self._lock = threading.Lock()
+
+    def prepare(self, ref: str, model: ClipModel, upright: bool) -> Image | str:
+        """The picture as the model takes it, or why there is none."""
+        preparation = {name: value for name, value in model.preprocess_cfg.items() if name not in COLOURS}
+        cache_key = ref, json.dumps([preparation, upright], sort_keys=True)
+        if cache_key in self._prepared:
+            return self._prepared[cache_key]
+        path, box = parse_reference(ref)
+        try:
+            picture = data_images.load_image(path, upright)
+            prepared: Image | str = model.fit_picture(crop_to_box(picture, path, box, upright) if box else picture)
+        except data_images.ImageError as error:
+            prepared = error.reason
+        # Pillow holds a pixel in four bytes
+        size = len(prepared) if isinstance(prepared, str) else 4 * prepared.width * prepared.height
+        with self._lock:
+            if size <= self._room:
+                self._room -= size
+                self._prepared[cache_key] = prepared
+        return prepared
+
+
+def crop_to_box(picture: Image, path: data_images.ImageSource, box: Sequence[float], upright: bool = True) -> Image:
+    """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller.
+
+    What a box has outside is black, as in the authors' code. Raises ImageError for a box that is none or outside.
+    """
+    full = data_images.read_size(path, upright=upright)
+    if not _is_box(box, *full):
+        raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has no such part: {box}")
+    x, y, width, height = (number * picture.width / full[0] for number in box)
+    left, top, right, bottom = (round(number) for number in (x, y, x + width, y + height))
+    if not (left < picture.width and right > 0 and top < picture.height and bottom > 0):
+        raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has nothing of the part {box}")
+    return picture.crop((left, top, max(right, left + 1), max(bottom, top + 1)))  # a part of a pixel is the pixel
+
+
+def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
+    """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
+    width, height = box[2:]
+    is_bounded = all(abs(number) <= FARTHEST for number in box)  # false of NaN
+    is_one = is_bounded and width > 0 and height > 0 and not data_images.is_too_narrow(width, height)
+    return is_one and width * height <= 4 * full_width * full_height

@@ -35,7 +35,7 @@ def tied_items(outcomes: Callable[..., PerItem], *scores: np.ndarray) -> np.ndar
 
 def sugarcrepe_outcomes(positive_N: np.ndarray, negative_N: np.ndarray, beats: Beats = np.greater) -> PerItem:
     """`accuracy`: s(I, caption) > s(I, negative)."""
-    positive_N, negative_N = _same_length("sugarcrepe", positive_N, negative_N)
+    positive_N, negative_N = _check_scores("sugarcrepe", positive_N, negative_N)
     return _numbers(accuracy=beats(positive_N, negative_N))
 
 
@@ -50,7 +50,7 @@ def sugarcrepe_pp_outcomes(
     beats: Beats = np.greater,
 ) -> PerItem:
     """`itt`: both captions beat the negative on the image; `tot`: the captions are nearer each other than it."""
-    image_p1_N, image_p2_N, image_n_N, p1_p2_N, p1_n_N, p2_n_N = _same_length(
+    image_p1_N, image_p2_N, image_n_N, p1_p2_N, p1_n_N, p2_n_N = _check_scores(
         "sugarcrepe_pp", image_p1_N, image_p2_N, image_n_N, p1_p2_N, p1_n_N, p2_n_N
     )
     return _numbers(
@@ -64,9 +64,7 @@ def winoground_outcomes(scores_N22: np.ndarray, beats: Beats = np.greater) -> Pe
 
     text: on each image its caption wins. image: for each caption its image wins. group: both.
     """
-    (scores_N22,) = _same_length("winoground", scores_N22)
-    if scores_N22.shape[1:] != (2, 2):
-        raise UserError(f"winoground: scores of shape {scores_N22.shape}; must be [examples, 2 captions, 2 images]")
+    (scores_N22,) = _check_scores("winoground", scores_N22)
     (c0_i0, c0_i1), (c1_i0, c1_i1) = np.moveaxis(scores_N22, 0, -1)
     text_N = beats(c0_i0, c1_i0) & beats(c1_i1, c0_i1)
     image_N = beats(c0_i0, c0_i1) & beats(c1_i1, c1_i0)
@@ -81,7 +79,7 @@ def hard_positives_outcomes(
     `original`: c > n. `augmented`: c > n and p > n. `brittleness` (lower is better): n strictly between c and p, or a
     score that is NaN. `mean_score`: c itself, not an outcome in [0, 1].
     """
-    c, n, p = _same_length("hard_positives", original_N, negative_N, positive_N)
+    c, n, p = _check_scores("hard_positives", original_N, negative_N, positive_N)
     original, reworded = beats(c, n), beats(p, n)
     between = (original & beats(n, p)) | (reworded & beats(n, c))
     return _numbers(
@@ -89,30 +87,14 @@ def hard_positives_outcomes(
     )
 
 
-def recall_at_outcomes(
-    scores_IT: np.ndarray, image_of_text_T: np.ndarray, ks: Iterable[int], ties: str = WRONG
-) -> PerItem:
+def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
     """`i2t_r<k>` per image and `t2i_r<k>` per text; `i2t_tied` and `t2i_tied` where one of them hangs on equal scores.
 
-    i2t: one of the image's own texts is among the k best; its own texts do not compete with each other. t2i: the
-    text's image is among the k best. Every image needs a text, else UserError.
+    The ranks are those of `embeddings.count_ranks`. i2t: one of the image's own texts is among the k best, and these do
+    not compete with each other. t2i: the text's image is among the k best.
     """
-    (scores_IT,), owner_T = _same_length("recall_at", scores_IT), np.asarray(image_of_text_T)
-    images, texts = scores_IT.shape
-    if owner_T.shape != (texts,) or not np.array_equal(np.unique(owner_T), np.arange(images)):
-        raise UserError(
-            f"recall_at: image_of_text must name one of {images} images for each of {texts} texts, none without a text"
-        )
-    i2t = [rank(row_T, np.flatnonzero(owner_T == i)) for i, row_T in enumerate(scores_IT)]
-    t2i = [rank(column_I, np.array([owner])) for column_I, owner in zip(scores_IT.T, owner_T, strict=True)]
+    i2t, t2i = map(Rank._make, i2t_I3), map(Rank._make, t2i_T3)
     return outcomes_within_k("i2t_", i2t, ks, ties, "r") | outcomes_within_k("t2i_", t2i, ks, ties, "r")
-
-
-def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
-    """`recall_at_outcomes` of ranks that were counted block by block (evaluate/candidate_ranks.py)."""
-    return outcomes_within_k("i2t_", map(Rank._make, i2t_I3), ks, ties, "r") | outcomes_within_k(
-        "t2i_", map(Rank._make, t2i_T3), ks, ties, "r"
-    )
 
 
 def top_k_outcomes(
@@ -122,24 +104,18 @@ def top_k_outcomes(
 
     Classes of one number in `same_C` are one: they do not compete with each other.
     """
-    scores_NC, label_N = _same_length("top_k", scores_NC, label_N)
-    classes = scores_NC.shape[1]
-    if label_N.min() < 0 or label_N.max() >= classes:
-        label_range = f"{label_N.min()}..{label_N.max()}"
-        raise UserError(f"top_k: labels {label_range} for {classes} classes; must be 0..{classes - 1}")
-    same_C = np.arange(classes) if same_C is None else same_C
+    scores_NC, label_N = _check_scores("top_k", scores_NC, label_N)
+    same_C = np.arange(scores_NC.shape[1]) if same_C is None else same_C
     classes_of = {label: np.flatnonzero(same_C == same_C[label]) for label in np.unique(label_N)}
     ranks = [rank(row_C, classes_of[label]) for row_C, label in zip(scores_NC, label_N, strict=True)]
     return outcomes_within_k("", ranks, ks, ties, "top_")
 
 
-def _same_length(what: str, *arrays: np.ndarray) -> list[np.ndarray]:
-    scores = [np.asarray(a) for a in arrays]
-    lengths = [len(a) for a in scores]
-    if 0 in lengths:
-        raise UserError(f"{what}: no scores; the benchmark has no scored record")
-    if len(set(lengths)) > 1:
-        raise UserError(f"{what}: arrays of different lengths {lengths}; give one score a record in each")
+def _check_scores(benchmark: str, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Return scores as arrays. Raises UserError where there are none."""
+    scores = [np.asarray(array) for array in arrays]
+    if not all(map(len, scores)):
+        raise UserError(f"{benchmark}: no scores; the benchmark has no scored record")
     return scores
 
 
@@ -173,8 +149,6 @@ def rank(scores_C: np.ndarray, match_indices: np.ndarray) -> Rank:
 def outcomes_within_k(way: str, ranks: Iterable[Rank], ks: Iterable[int], ties: str, name: str) -> PerItem:
     """`<way><name><k>`: whether each rank is among the k best; `<way>tied`: whether that hangs on ties for some k."""
     ks = sorted(set(ks))
-    if not ks or ks[0] < 1:
-        raise UserError(f"{way}{name}k: ks={ks}: give one or more numbers >= 1")
     losing_Q, first_Q, winning_Q = np.array(list(ranks)).T
     outcomes = {f"{way}{name}{k}": (first_Q if ties == FIRST else losing_Q) < k for k in ks}
     outcomes[f"{way}tied"] = np.any([(losing_Q < k) != (winning_Q < k) for k in ks], axis=0)

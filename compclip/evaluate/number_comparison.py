@@ -77,7 +77,7 @@ class NumberComparison:
 
 @dataclass(frozen=True)
 class OurNumber:
-    """A number of ours, as `Line` has it."""
+    """A number of ours, as `MetricDifference` has it."""
 
     value: float
     n: int | None
@@ -87,7 +87,9 @@ class OurNumber:
 def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, OurNumber]:
     """The numbers of result documents by benchmark, as scoring gives them."""
     return {
-        f"{name}/{metric}": OurNumber(value, _item_count(doc["items"].get(metric)), metric in doc["scores"])
+        f"{name}/{metric}": OurNumber(
+            value, len(doc["items"][metric]["ids"]) if metric in doc["items"] else None, metric in doc["scores"]
+        )
         for name, doc in documents.items()
         for metric, value in doc["metrics"].items()
     }
@@ -108,102 +110,81 @@ def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
     }
 
 
-def _item_count(items: Mapping[str, Any] | None) -> int | None:
-    return len(items["ids"]) if items else None
-
-
 def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) -> NumberComparison:
-    """Our numbers against theirs. Raises UserError where no name is in both."""
+    """Our numbers against theirs; a cosine may stand as it is among percentages.
+
+    Raises UserError where no name is in both.
+    """
     percent = any(abs(number) > 1 for number in theirs.values())
-    both = [_difference(name, number, theirs[name], percent) for name, number in ours.items() if name in theirs]
-    if not both:
-        raise _no_common_name(theirs, list(ours))
-    return NumberComparison(
-        tuple(both),
-        tuple(name for name in theirs if name not in ours),
-        tuple(name for name in ours if name not in theirs),
-        percent,
-    )
-
-
-def _difference(name: str, our_number: OurNumber, number: float, percent: bool) -> MetricDifference:
-    """A cosine may stand as it is among percentages."""
-    share = number / 100 if percent and not (our_number.score and abs(number) <= 1) else number
-    return MetricDifference(name, our_number.value, share, our_number.n, our_number.score)
-
-
-def _no_common_name(theirs: Mapping[str, float], ours: Sequence[str]) -> UserError:
-    name = next(iter(theirs))
-    matches = get_close_matches(name, ours, n=1, cutoff=0.4)
-    hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(ours)}"
-    return UserError(f"no name of theirs is one of ours: {_first_names(list(theirs))}; {hint}")
+    lines = []
+    for name, number in ours.items():
+        if name in theirs:
+            is_share = not percent or (number.score and abs(theirs[name]) <= 1)
+            share = theirs[name] if is_share else theirs[name] / 100
+            lines.append(MetricDifference(name, number.value, share, number.n, number.score))
+    if not lines:
+        matches = get_close_matches(next(iter(theirs)), list(ours), n=1, cutoff=0.4)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(list(ours))}"
+        raise UserError(f"no name of theirs is one of ours: {_first_names(list(theirs))}; {hint}")
+    only_theirs, only_ours = tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n not in theirs)
+    return NumberComparison(tuple(lines), only_theirs, only_ours, percent)
 
 
 def read_numbers(path: str | Path) -> dict[str, float]:
     """Numbers by "benchmark/metric". Raises UserError where the file has another form, or something is no number."""
     text = read_text(path)
-    numbers = (
-        _parse_csv(text, path)
-        if str(path).endswith(".csv")
-        else _parse_json(json_text.parse_json(text, str(path)), path)
-    )
+    is_csv = str(path).endswith(".csv")
+    named = _csv_values(text, path) if is_csv else _json_values(json_text.parse_json(text, str(path)), path)
+    numbers = {name: _finite_number(name, value, path) for name, value in named}
     if not numbers:
         raise UserError(f"{path}: holds no numbers; give JSON as {{'benchmark/metric': number}}, or a CSV")
     return numbers
 
 
-def _parse_csv(text: str, path: str | Path) -> dict[str, float]:
+def _csv_values(text: str, path: str | Path) -> Iterator[tuple[str, Any]]:
     rows = csv.DictReader(text.splitlines())
     for name in ("metric", "value"):
         if name not in (rows.fieldnames or ()):
             raise UserError(f"{path}: no column {name!r}; the first line must name metric and value")
-    return dict(_finite_number(row["metric"] or "", row["value"], path) for row in rows)
+    yield from ((row["metric"] or "", row["value"]) for row in rows)
 
 
-def _parse_json(content: Any, path: str | Path) -> dict[str, float]:
+def _json_values(content: Any, path: str | Path) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of our result files, of CLIP_benchmark's, or by our names."""
     if isinstance(content, list):
-        return {name: value for document in content for name, value in _parse_json(document, path).items()}
-    if not isinstance(content, dict):
+        for document in content:
+            yield from _json_values(document, path)
+    elif not isinstance(content, dict):
         raise UserError(f"{path}: expected an object of numbers by name, not {type(content).__name__}")
-    if isinstance(content.get("metrics"), dict):
-        return dict(_parse_document(content, path))
-    return dict(_parse_by_name(content, path))
-
-
-def _parse_by_name(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
-    for name, value in content.items():
-        if isinstance(value, dict):
-            yield from (_finite_number(f"{name}/{metric}", number, path) for metric, number in value.items())
+    elif isinstance(content.get("metrics"), dict):
+        benchmark, data_set = content.get("benchmark"), content.get("dataset")
+        if isinstance(benchmark, str):
+            yield from ((f"{benchmark}/{metric}", value) for metric, value in content["metrics"].items())
+        elif isinstance(data_set, str):
+            named = ((_our_name(data_set, metric), value) for metric, value in content["metrics"].items())
+            yield from ((name, value) for name, value in named if value is not None)
         else:
-            yield _finite_number(name, value, path)
+            raise UserError(f"{path}: has metrics, but neither 'benchmark' nor 'dataset' says of what; add one")
+    else:
+        for name, value in content.items():
+            if isinstance(value, dict):
+                yield from ((f"{name}/{metric}", number) for metric, number in value.items())
+            else:
+                yield name, value
 
 
-def _parse_document(content: Mapping[str, Any], path: str | Path) -> Iterator[tuple[str, float]]:
-    """One of our result files, or of CLIP_benchmark's."""
-    if isinstance(content.get("benchmark"), str):
-        yield from (
-            _finite_number(f"{content['benchmark']}/{name}", value, path) for name, value in content["metrics"].items()
-        )
-        return
-    if not isinstance(content.get("dataset"), str):
-        raise UserError(f"{path}: has metrics, but neither 'benchmark' nor 'dataset' says of what; add one")
-    data, _, subset = content["dataset"].removeprefix("wds/").partition("/")
-    for metric, value in content["metrics"].items():
-        if value is not None:
-            yield _finite_number(_our_name(data, subset, metric), value, path)
-
-
-def _our_name(data: str, subset: str, metric: str) -> str:
+def _our_name(data_set: str, metric: str) -> str:
     """Our name of a metric of CLIP_benchmark's; what has none keeps its own."""
+    data, _, subset = data_set.removeprefix("wds/").partition("/")
     if data == "sugar_crepe":
         return f"sugarcrepe/{subset}"
     if match := _RECALL.fullmatch(metric):
         metric = f"{'t2i' if match[1] == 'image' else 'i2t'}_recall_at_{match[2]}"
-    name = DATA_SETS.get(data) or "_".join(filter(None, ("zeroshot", "vtab" if data == "vtab" else data, subset)))
+    name = DATA_SETS.get(data) or "_".join(filter(None, ("zeroshot", data, subset)))
     return f"{name}/{METRICS.get(metric, metric)}"
 
 
-def _finite_number(name: str, value: Any, path: str | Path) -> tuple[str, float]:
+def _finite_number(name: str, value: Any, path: str | Path) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -212,26 +193,23 @@ def _finite_number(name: str, value: Any, path: str | Path) -> tuple[str, float]
         raise UserError(
             f"{path}: {shorten(one_line(name), 100)}: {str(value)[:50]!a} is no finite number; mend or remove it"
         )
-    return name, number
+    return number
 
 
 def comparison_table(comparison: NumberComparison) -> str:
     """Benchmark and metric, ours, theirs, their difference in points and in items; then what has no partner."""
     unit = "percent" if comparison.percent else "shares"
     lines = [f"{'metric':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"]
-    lines += [_format_line(line) for line in comparison.lines]
+    for line in comparison.lines:
+        items = "" if line.items is None else f"{line.items:+.1f}"
+        numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
+        lines.append(f"{line.metric:<48} {numbers}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
     lines.append(f"{len(comparison.lines)} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
     for whose, names in (("theirs", comparison.only_theirs), ("ours", comparison.only_ours)):
         if names:
             lines.append(f"{len(names)} only {whose}: {_first_names(names)}")
     return "\n".join(lines)
-
-
-def _format_line(line: MetricDifference) -> str:
-    items = "" if line.items is None else f"{line.items:+.1f}"
-    numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
-    return f"{line.metric:<48} {numbers}"
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -26,13 +26,10 @@ from torch.nn import functional as F
 from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
-from compclip.evaluate.prepared_pictures import PreparedPictures
 from compclip.model import towers
 from compclip.train import losses
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from compclip.model.clip_model import ClipModel
 
 BATCH = 64  # pairs, whose patches and tokens are held at once
@@ -40,7 +37,7 @@ ATTENTION = "minmax"  # of the released FSC-CLIP
 
 
 def score_pairs(
-    embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures
+    embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures
 ) -> Paired:
     """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
@@ -48,7 +45,7 @@ def score_pairs(
 
 
 def _scores(
-    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+    scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
 ) -> np.ndarray:
     order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
@@ -61,33 +58,27 @@ def _scores(
 
 
 def _batch(
-    scorer: str, model: ClipModel, how: Scoring, pictures: PreparedPictures, pairs: Sequence[Pair]
+    scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
 ) -> np.ndarray:
+    """Score pairs whose pictures were read before, each different picture and text encoded once."""
     refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
     image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
+    device = embed.device(model)
     with torch.inference_mode(), embed.precision(how):
-        patch_BND = _patches(model, [pictures.prepare(ref, model, how.upright) for ref in refs])[image_B]
-        text_BD, token_BTD, mask_BT = (values[text_B] for values in _texts(model, texts))
+        prepared = [pictures.prepare(ref, model, how.upright) for ref in refs]
+        pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])
+        _, patch_BND = towers.encode_images(model.clip, pixels.to(device), tokens=True)
+        ids_BL = model.tokenize(texts).to(device)
+        text_BD, token_BTD = towers.encode_texts(model.clip, ids_BL, tokens=True)
+        assert patch_BND is not None and token_BTD is not None
+        patch_BND, text_BD = patch_BND[image_B], text_BD[text_B]
         if scorer == LOCAL:
+            mask_BT = towers.mask_own_tokens(ids_BL, token_BTD.shape[1], model.tokenizer.layout)[text_B]
             scale = model.clip.get_parameter("logit_scale").exp()
-            return _numbers(losses.local_similarity(patch_BND, token_BTD, mask_BT, scale, ATTENTION))
-        return _numbers(attended_cosines(patch_BND, text_BD))
-
-
-def _patches(model: ClipModel, pictures: Sequence[Image | str]) -> Tensor:
-    """Raw projected patches [images, N, D] of pictures that were read before."""
-    pixels = model.pixels([picture for picture in pictures if not isinstance(picture, str)])
-    _, patch_BND = towers.encode_images(model.clip, pixels.to(embed.device(model)), tokens=True)
-    assert patch_BND is not None
-    return patch_BND
-
-
-def _texts(model: ClipModel, texts: list[str]) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit embeddings, raw projected tokens, and which of these are the text's own."""
-    ids_BL = model.tokenize(texts).to(embed.device(model))
-    text_BD, token_BTD = towers.encode_texts(model.clip, ids_BL, tokens=True)
-    assert token_BTD is not None
-    return text_BD, token_BTD, towers.mask_own_tokens(ids_BL, token_BTD.shape[1], model.tokenizer.layout)
+            scores_B = losses.local_similarity(patch_BND, token_BTD[text_B], mask_BT, scale, ATTENTION)
+        else:
+            scores_B = attended_cosines(patch_BND, text_BD)
+        return scores_B.double().cpu().numpy()
 
 
 def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
@@ -96,7 +87,3 @@ def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
     weight_BN = torch.einsum("bnd,bd->bn", patch_BND, text_BD).softmax(dim=-1)
     pooled_BD = F.normalize(torch.einsum("bn,bnd->bd", weight_BN, patch_BND), dim=-1)
     return (pooled_BD * text_BD).sum(dim=-1)
-
-
-def _numbers(scores_B: Tensor) -> np.ndarray:
-    return scores_B.double().cpu().numpy()

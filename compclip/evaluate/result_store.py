@@ -1,6 +1,7 @@
-"""Evaluations by what they depend on: what somebody scored already is not scored again.
+"""Results of the grid's cells: taken over where somebody scored the same, else scored here together, and published.
 
-Imports no torch: publishing results that are there costs nothing of it.
+An evaluation is known by what it depends on: weights, benchmarks, the way they are scored, and code. What is there
+already costs no model and no import of torch.
 """
 
 from __future__ import annotations
@@ -10,23 +11,25 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
+from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, temporary_path, write_json
 from compclip.base.safe_names import SafeName
+from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import benchmark_fingerprints
+from compclip.evaluate import census
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
-from compclip.runs.run_folder import RunFolder, Trained
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained
 
 if TYPE_CHECKING:
-    from compclip.config.grid import Cell
     from compclip.config.sections import Params
     from compclip.runs.run_store import StoredRun
 
@@ -43,11 +46,14 @@ class EvaluationTask:
     @functools.cached_property
     def parts(self) -> list:
         """What an evaluation depends on besides the weights."""
-        scored = {name: [s.benchmark or name, self._fingerprint(name)] for name, s in sorted(self.sections.items())}
+        scored = {
+            name: [
+                section.benchmark or name,
+                census.benchmark_fingerprint(SafeName(name, "benchmark"), section, self.root),
+            ]
+            for name, section in sorted(self.sections.items())
+        }
         return [scored, self.how.recorded(), self.code]
-
-    def _fingerprint(self, name: str) -> str:
-        return benchmark_fingerprints.benchmark_fingerprint(SafeName(name, "benchmark"), self.sections[name], self.root)
 
     def identity(self, weights: str) -> str:
         """Equal for equal results: the weights' fingerprint, benchmarks, the way they are scored and code."""
@@ -69,12 +75,7 @@ def task_from_plan(document: Mapping[str, Any], root: Path = Path(".")) -> Evalu
     return EvaluationTask(sections, Scoring(**document["how"]), document["code"], root)
 
 
-def weights_fingerprint(trained: Trained) -> str:
-    """The fingerprint of a finished training's weights, as its own files have it."""
-    recorded = trained.facts().get("weights_fingerprint")
-    if recorded:
-        return str(recorded)
-    return fingerprint(trained.checkpoint)
+# --- a run's results ------------------------------------------------------------------------------------------
 
 
 def find_results(task: EvaluationTask, folder: RunFolder) -> Path | None:
@@ -83,16 +84,23 @@ def find_results(task: EvaluationTask, folder: RunFolder) -> Path | None:
     Raises UserError where not all of the run is its own.
     """
     folder.check()
-    if not folder.finished:
-        return None
-    results = folder.scores(task.identity(weights_fingerprint(folder.final)))
-    return results if results.is_dir() else None
+    results = _results_folder(task, folder) if folder.finished else None
+    return results if results and results.is_dir() else None
+
+
+def _results_folder(task: EvaluationTask, folder: RunFolder) -> Path:
+    return folder.scores(task.identity(_weights_fingerprint(folder.final)))
+
+
+def _weights_fingerprint(trained: Trained) -> str:
+    """The fingerprint of a finished training's weights, as its own files have it."""
+    return str(trained.facts().get("weights_fingerprint") or fingerprint(trained.checkpoint))
 
 
 def store_results(task: EvaluationTask, folder: RunFolder, documents: Mapping[str, dict]) -> Path:
-    """Leave results with a finished run: the folder is complete or not there. Raises UserError as `find`."""
+    """Leave results with a finished run: the folder is complete or not there. Raises UserError as `find_results`."""
     folder.check()  # once more: scoring takes long
-    results = folder.scores(task.identity(weights_fingerprint(folder.final)))
+    results = _results_folder(task, folder)
     temporary = temporary_path(results, "new")
     try:
         write_documents(documents, temporary)
@@ -120,16 +128,135 @@ def publish_link(results: Path, cell: Cell, root: Path) -> None:
     """Link results to the cell's place."""
     if run_store.is_shared():
         links.protect(results)
-    links.link_or_copy(results, folders.Published(root, cell).results)
+    links.link_or_copy(results, Published(root, cell).results)
 
 
 def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
     for name, document in documents.items():
         write_json(folders.result_path(folder, SafeName(name, "benchmark")), document)
-    write_json(folder / folders.SUMMARY, flat_metrics(documents))
+    flat = {f"{name}/{metric}": value for name, doc in documents.items() for metric, value in doc["metrics"].items()}
+    write_json(folder / folders.SUMMARY, flat)
 
 
-def flat_metrics(documents: Mapping[str, dict]) -> dict[str, float]:
-    """All metrics flat, `benchmark/metric`."""
-    return {f"{name}/{m}": value for name, doc in documents.items() for m, value in doc["metrics"].items()}
+# --- cells ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class PublishedResults:
+    """What became of cells: the folder of each one's results, and why others have none."""
+
+    results: dict[str, Path] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    scored: int = 0
+
+
+def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedResults:
+    """Every cell's results published; what is there already costs no model and no import of torch."""
+    outcome, unscored = PublishedResults(), dict[str, list[Cell]]()
+    for cell in cells:
+        try:
+            folder = _finished_run(cell, task.root)
+        except UserError as error:
+            outcome.failed[cell.name] = str(error)
+            continue
+        if results := find_results(task, folder):
+            _publish(results, [cell], task.root, outcome)
+        else:
+            unscored.setdefault(folder.key, []).append(cell)
+    for key, scored in _score_runs([run_store.find_folder(key, task.root) for key in unscored], task):
+        if isinstance(scored, UserError):
+            outcome.failed |= {cell.name: str(scored) for cell in unscored[key]}
+        else:
+            outcome.scored += 1
+            _publish(scored, unscored[key], task.root, outcome)
+    return outcome
+
+
+def _finished_run(cell: Cell, root: Path) -> RunFolder:
+    """The run of a published cell in the store. Raises UserError where the cell was not trained."""
+    trained = Published(root, cell).trained
+    if not trained.environment.is_file():
+        raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
+    folder = run_store.find_folder(trained.run_key, root)
+    folder.check()
+    if not folder.finished:
+        run_store.adopt_published(trained, folder)
+    return folder
+
+
+def _publish(results: Path, cells: Iterable[Cell], root: Path, outcome: PublishedResults) -> None:
+    for cell in cells:
+        try:
+            publish_link(results, cell, root)
+        except UserError as error:
+            outcome.failed[cell.name] = str(error)
+        else:
+            outcome.results[cell.name] = results
+
+
+def find_checkpoint(cell: Cell, root: Path) -> Path:
+    """A cell's checkpoint: its own, or for the method `pretrained` that was not published the backbone itself.
+
+    Raises UserError where it was not made yet.
+    """
+    path = Published(root, cell).trained.checkpoint
+    if cell.method == PRETRAINED and not path.exists():
+        return find_backbone(cell, root)
+    return _existing(path, f"train@{cell.method}")
+
+
+def find_backbone(cell: Cell, root: Path) -> Path:
+    """The backbone of a cell. Raises UserError where it was not made yet."""
+    return _existing(Inputs(root, cell).backbone, f"backbone@{cell.backbone}")
+
+
+def _existing(path: Path, stage: str) -> Path:
+    if not path.exists():
+        raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+    return path
+
+
+def score_run(folder: RunFolder, task: EvaluationTask) -> Path:
+    """The results of a finished run, kept with it: those that are there, or scored now."""
+    if results := find_results(task, folder):
+        return results
+    [(_, scored)] = _score_runs([folder], task)
+    if isinstance(scored, UserError):
+        raise scored
+    return scored
+
+
+def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Iterator[tuple[str, Path | UserError]]:
+    """Score finished runs together and keep the results with each; one that fails leaves the others alone."""
+    if not run_folders:
+        return
+    from compclip.evaluate import score
+
+    loaded = score.load_benchmarks(task.sections, list(task.sections), task.how)
+    folder_of = {str(folder.final.checkpoint): folder for folder in run_folders}
+    checkpoints = [
+        score.ScoredCheckpoint(
+            ref, {"run_key": folder.key, "fingerprint": _weights_fingerprint(folder.final)}, device=score.device()
+        )
+        for ref, folder in folder_of.items()
+    ]
+    for checkpoint, documents in score.score_checkpoints(checkpoints, loaded):
+        folder = folder_of[checkpoint.ref]
+        if isinstance(documents, UserError):
+            yield folder.key, documents
+            continue
+        print_warnings(documents)
+        try:
+            results: Path | UserError = store_results(task, folder, documents)
+        except UserError as error:
+            results = error
+        yield folder.key, results
+
+
+def print_warnings(documents: Mapping[str, dict]) -> None:
+    """A line on stderr for each benchmark some of whose records or images were left out."""
+    from compclip.evaluate.score import warnings
+
+    for line in warnings(documents):
+        print(line, file=sys.stderr)

@@ -48,10 +48,18 @@ class Rungs:
     def __call__(self, step: int, steps: int, model: ClipModel) -> None:
         """Score the model where a rung is reached; the last step has its results, and is none."""
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
-        if step in reached and step not in self._scored():
-            self._score(step, model)
+        if step not in reached or step in self._scored_steps():
+            return
+        mode, threads = model.clip.training, torch.get_num_threads()
+        with torch.random.fork_rng():
+            scored = score.score_model(model, self.benchmarks, self.how)
+        model.clip.train(mode)
+        torch.set_num_threads(threads)
+        metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
+        with open_plain(self.out, "a") as file:
+            file.write(json.dumps({"step": step, "metrics": metrics}) + "\n")
 
-    def _scored(self) -> set[int]:
+    def _scored_steps(self) -> set[int]:
         """The steps that are written whole; what a kill left half-written is cut off."""
         if not self.out.is_file():
             return set()
@@ -62,13 +70,3 @@ class Rungs:
                 file.truncate(len(complete_lines.encode()))
         lines = enumerate(complete_lines.splitlines(), 1)
         return {json_text.parse_json(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
-
-    def _score(self, step: int, model: ClipModel) -> None:
-        mode, threads = model.clip.training, torch.get_num_threads()
-        with torch.random.fork_rng():
-            scored = score.score_model(model, self.benchmarks, self.how)
-        model.clip.train(mode)
-        torch.set_num_threads(threads)
-        metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
-        with open_plain(self.out, "a") as file:
-            file.write(json.dumps({"step": step, "metrics": metrics}) + "\n")

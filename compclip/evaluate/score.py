@@ -1,22 +1,31 @@
-"""Checkpoints x benchmarks -> result documents."""
+"""Checkpoints x benchmarks -> result documents; also the models on the line between two checkpoints.
+
+Models that take the same pixels and tokens share the work of reading, decoding and preparing pictures and of tokenising
+texts, as many at once as memory holds. The numbers are those of each by itself.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 
 from compclip.base.errors import UserError, unknown
+from compclip.base.files import fingerprint
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import benchmark_module, embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
-from compclip.evaluate.prepared_pictures import CACHE_BYTES, PreparedPictures
-from compclip.model import backbone, checkpoint_groups
+from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
+from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
 from compclip.model.clip_model import ClipModel
 from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from compclip.evaluate.embeddings import Embeddings
 
 
+T = TypeVar("T")
+BUDGET = 2 << 30  # bytes of weights that an evaluation holds at once
 NOT_LEFT_OUT = ("records", "scored", "tied")  # counts of what is scored
 
 
@@ -108,10 +119,9 @@ def score_models(
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
     all_embeddings = embed.encode_all(models, refs, texts, how, weights, pictures)
-    pairs = zip(models, (replace(embeddings, ties=how.ties) for embeddings in all_embeddings), strict=True)
     return [
-        _score_embeddings(model, embeddings, benchmarks, how, pictures or PreparedPictures())
-        for model, embeddings in pairs
+        _score_embeddings(model, replace(embeddings, ties=how.ties), benchmarks, how, pictures or PreparedPictures())
+        for model, embeddings in zip(models, all_embeddings, strict=True)
     ]
 
 
@@ -146,8 +156,44 @@ def score_checkpoints(
     share of the pass. The next ones take the prepared pictures of those before, as far as these are kept.
     """
     pictures = PreparedPictures(CACHE_BYTES)
-    for group in checkpoint_groups.group_by_inputs(checkpoints, lambda checkpoint: checkpoint.ref):
+    for group in group_by_inputs(checkpoints, lambda checkpoint: checkpoint.ref):
         yield from _score_group(group, loaded, pictures)
+
+
+def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budget: int = BUDGET) -> list[list[T]]:
+    """Group requests whose checkpoints take equal inputs, as many together as the budget holds weights of.
+
+    `checkpoint` gives a request's reference. Only folders in open_clip's format are compared; others stand alone.
+    """
+    alike: dict[str, list[T]] = {}
+    for request in requests:
+        alike.setdefault(_input_key(checkpoint(request)), []).append(request)
+    groups: list[list[T]] = []
+    for requests in alike.values():
+        room = 0
+        for request in requests:
+            size = budget
+            with contextlib.suppress(UserError):  # no folder with weights counts as the whole budget
+                size = weight_files.find_weights(Path(checkpoint(request))).stat().st_size
+            if not room or size > room:
+                groups.append([])
+                room = budget
+            groups[-1].append(request)
+            room = max(0, room - size)
+    return groups
+
+
+def _input_key(ref: str) -> str:
+    """Return a text that is equal for checkpoints that take the same pixels and tokens; a damaged one stands alone."""
+    folder = Path(ref)
+    try:
+        config = model_config.read_config(folder / clip_model.CONFIG)
+    except UserError:
+        return ref
+    model = {k: v for k, v in config["model_cfg"].items() if k != "init_logit_bias"}
+    files = [folder / name for name in tokenizers.FILES if (folder / name).is_file()]
+    preparation = [config.get("preprocess_cfg"), config.get("tokenizer"), fingerprint(*files) if files else ""]
+    return json.dumps([model, *preparation], sort_keys=True)
 
 
 def _score_group(
@@ -165,25 +211,18 @@ def _score_group(
 
 
 def _score_together(
-    checkpoints: Sequence[ScoredCheckpoint], loaded: LoadedBenchmarks, pictures: PreparedPictures | None = None
+    checkpoints: Sequence[ScoredCheckpoint], loaded: LoadedBenchmarks, pictures: PreparedPictures
 ) -> list[dict[str, dict]]:
     start = time.perf_counter()
     models = [checkpoint.open() for checkpoint in checkpoints]
     weights = [checkpoint.made_with.get("fingerprint", "") for checkpoint in checkpoints]
     scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures)
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
-    return [_documents(*of_one, loaded, seconds) for of_one in zip(checkpoints, models, scored, strict=True)]
-
-
-def _documents(
-    checkpoint: ScoredCheckpoint,
-    model: ClipModel,
-    scored: Mapping[str, Outcomes],
-    loaded: LoadedBenchmarks,
-    seconds: float,
-) -> dict[str, dict]:
-    stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
-    return result_documents(scored, loaded, {**checkpoint.made_with, **stand_in}, seconds)
+    documents = []
+    for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
+        stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
+        documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **stand_in}, seconds))
+    return documents
 
 
 def result_documents(
@@ -228,14 +267,10 @@ def metric_table(documents: Mapping[str, dict]) -> str:
     for name, doc in documents.items():
         for metric, value in doc["metrics"].items():
             n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
-            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}{_mark(doc, metric)}")
+            scored, records = doc["coverage"].get(metric, (0, 0))
+            mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
+            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}{mark}")
     return "\n".join(lines)
-
-
-def _mark(document: Mapping, metric: str) -> str:
-    """How many of its records a metric was scored on, where these are less than nine tenths."""
-    scored, records = document.get("coverage", {}).get(metric, (0, 0))
-    return f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
 
 
 def warnings(documents: Mapping[str, dict]) -> list[str]:
@@ -248,3 +283,45 @@ def warnings(documents: Mapping[str, dict]) -> list[str]:
             reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
             lines.append(f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
     return lines
+
+
+# --- the line between two checkpoints -------------------------------------------------------------------------
+
+
+def models_on_line(
+    pretrained: ClipModel, tuned: ClipModel, alphas: Sequence[float], budget: int = BUDGET
+) -> Iterator[list[ClipModel]]:
+    """Yield the models of `clip_model.interpolate` in the order of `alphas`, as many at once as the budget holds.
+
+    They are overwritten by the next ones; the first of each list is `tuned` itself.
+    """
+    if pretrained.model_cfg.get("quick_gelu", False) != tuned.model_cfg.get("quick_gelu", False):
+        raise UserError(
+            f"wise_ft: {pretrained.source} and {tuned.source} differ in quick_gelu; give the checkpoint "
+            "that the tuned one was trained from"
+        )
+    start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
+    model_size = sum(t.nbytes for t in end.values())
+    batch_size = min(len(alphas), max(1, budget // max(1, model_size)))
+    copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(batch_size - 1))]
+    for first in range(0, len(alphas), max(1, batch_size)):
+        alpha_batch = alphas[first : first + batch_size]
+        for model, alpha in zip(copies, alpha_batch, strict=False):
+            model.clip.load_state_dict(clip_model.interpolate(start, end, alpha))
+        yield copies[: len(alpha_batch)]
+
+
+def score_line(
+    pretrained: ClipModel,
+    tuned: ClipModel,
+    alphas: Sequence[float],
+    benchmarks: Mapping[str, Benchmark],
+    how: Scoring = DEFAULT_SCORING,
+    budget: int = BUDGET,
+) -> Iterator[dict]:
+    """Yield {"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""
+    next_alpha, pictures = iter(alphas), PreparedPictures(CACHE_BYTES)
+    for batch in models_on_line(pretrained, tuned, alphas, budget):
+        for scored in score_models(batch, benchmarks, how, pictures=pictures):
+            metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
+            yield {"alpha": next(next_alpha), "metrics": metrics}

@@ -2,11 +2,15 @@
 
 P pairs, N records.
 
-score(picture, text) = how likely the answer "Yes" is to `Does this figure show "<text>"?`, over the answer and its end
-or by its first token (`evaluate/asking.py`). The model is a folder of transformers' (an image-to-text model, with or
-without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it stands in a checkpoint's
-place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or average texts, cannot be
-scored so.
+score(picture, text) = how likely the answer "Yes" is to `Does this figure show "<text>"?`, in one of two ways:
+
+    answer_likelihood   exp of minus the mean cross entropy over the answer's tokens and the one that ends it
+    first_token         the probability of the answer's first token
+
+As in the authors' program each family of models has words of its own. The model is a folder of transformers' (an
+image-to-text model, with or without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it
+stands in a checkpoint's place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or
+average texts, cannot be scored so.
 
 Checklist. Source: github.com/linzhiqiu/t2v_metrics. Read side by side with the authors' code: questions, answers, score
 and squares of pictures for LLaVA-1.5 and InstructBLIP with FlanT5 (answer and end), and for Qwen-VL and GPT-4o (first
@@ -28,17 +32,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.config.servers import Server
 from compclip.data import images
-from compclip.evaluate import asking as askings
 from compclip.evaluate import score
-from compclip.evaluate.asking import ANSWER_LIKELIHOOD, FIRST_TOKEN, SQUARE_CUT, SQUARE_PADDED, VqaQuestion
+from compclip.evaluate.embed import crop_to_box
 from compclip.evaluate.embeddings import Pair, Paired, Scores
 from compclip.evaluate.picture_references import parse_reference
-from compclip.evaluate.prepared_pictures import crop_to_box
 from compclip.llm import chat_client
 from compclip.llm.chat_question import Question
 
@@ -50,6 +52,59 @@ OPPOSITES = {"yes": "no", "no": "yes"}
 SIDE = 1024  # pixels of a picture that is sent
 BATCH = 8
 CACHE = ".work/vqascore.sqlite"
+ANSWER_LIKELIHOOD, FIRST_TOKEN = SCORES = ("answer_likelihood", "first_token")
+SQUARE_PADDED, SQUARE_CUT = "square_padded", "square_cut"
+VICUNA = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the user's questions. USER: <image>\n{} ASSISTANT: "
+)
+
+
+@dataclass(frozen=True)
+class VqaQuestion:
+    """What is asked about each pair, which answer counts and how. Raises UserError for a question without a place.
+
+    `dialogue` is the chat around the question; without it the processor's own template writes it. `pictures` says how
+    they become squares before the processor gets them: padded with its mean colour, or the middle of what is resized to
+    its shorter side; without it they stay as they are.
+    """
+
+    question: str = 'Does this figure show "{}"? Please answer Yes or No.'
+    answer: str = "Yes"
+    score: str = FIRST_TOKEN
+    dialogue: str = ""
+    pictures: str = ""
+
+    def __post_init__(self) -> None:
+        if "{}" not in self.question:
+            raise UserError(f"question={self.question!r}: must have {{}} where the text belongs")
+        if not self.answer.strip():
+            raise UserError("answer: must be a word, as Yes")
+        if self.score not in SCORES:
+            raise unknown("score", self.score, SCORES, "--score")
+
+    def about(self, text: str) -> str:
+        """The question about a text; braces in the text are its own."""
+        return self.question.replace("{}", text)
+
+
+# By transformers' model_type. All others chat, and are asked as the program asks GPT-4o, Qwen-VL and Gemma.
+FAMILIES = {
+    "llava": VqaQuestion(
+        'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
+    ),
+    "instructblip": VqaQuestion(
+        'Question: Does this figure show "{}"? Please answer yes or no.',
+        "yes",
+        ANSWER_LIKELIHOOD,
+        pictures=SQUARE_CUT,
+    ),
+}
+
+
+def question_of_family(model_type: str, words: Mapping[str, str]) -> VqaQuestion:
+    """The authors' asking for a family of models, with the fields in `words` that are not empty in place of theirs."""
+    return replace(FAMILIES.get(model_type, VqaQuestion()), **{name: word for name, word in words.items() if word})
 
 
 def scores_by_model(
@@ -94,15 +149,6 @@ def _answering(model: Any) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
-def _undamaged(cache: str) -> Iterator[None]:
-    """Raise UserError for answers in the cache that are none of ours."""
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{cache}: holds a damaged answer; remove it, and all questions are asked again") from error
-
-
 def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
     """Places in batches of prompts that are equally long."""
     for length in np.unique(length_P):
@@ -121,19 +167,16 @@ def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
         raise UserError(f"--score {ANSWER_LIKELIHOOD}: an endpoint tells the first token alone; give {FIRST_TOKEN}")
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        questions = [_question(pair, asking) for pair in pairs]
+        questions = []
+        for ref, text in pairs:
+            path, box = parse_reference(ref)
+            if box:
+                raise UserError(f"{ref}: a part of a picture is not sent to an endpoint; take a model in a folder")
+            questions.append(Question(asking.about(text), path, SIDE, max_tokens=1, likeliest=LIKELIEST))
         answers = chat_client.ask_questions(questions, server).answers
-        with _undamaged(server.cache):
-            return np.array([_likelihood(reply.text, asking.answer) if reply else math.nan for reply in answers])
+        return np.array([_likelihood(reply.text, asking.answer) if reply else math.nan for reply in answers])
 
     return scores
-
-
-def _question(pair: Pair, asking: VqaQuestion) -> Question:
-    path, box = parse_reference(pair[0])
-    if box:
-        raise UserError(f"{pair[0]}: a part of a picture is not sent to an endpoint; take a model in a folder")
-    return Question(asking.about(pair[1]), path, SIDE, max_tokens=1, likeliest=LIKELIEST)
 
 
 def _likelihood(likeliest: str, answer: str) -> float:
@@ -197,19 +240,16 @@ def _no_vectors(what: str) -> UserError:
 
 def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
     """What benchmarks with these pictures are scored on; pictures that cannot be read are listed in `failed`."""
-    reason = {ref: _read_fault(ref) for ref in dict.fromkeys(refs)}
-    good = [ref for ref, why in reason.items() if not why]
+    image_row: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    for ref in dict.fromkeys(refs):
+        try:
+            load_picture(ref)
+            image_row[ref] = len(image_row)
+        except images.ImageError as error:
+            failed[ref] = error.reason
     nothing = np.zeros((0, 0), np.float32)
-    failed = {ref: why for ref, why in reason.items() if why}
-    return AnsweredPairs(nothing, nothing, {ref: row for row, ref in enumerate(good)}, {}, failed, ask=ask)
-
-
-def _read_fault(ref: str) -> str:
-    try:
-        load_picture(ref)
-    except images.ImageError as error:
-        return error.reason
-    return ""
+    return AnsweredPairs(nothing, nothing, image_row, {}, failed, ask=ask)
 
 
 def vqascore_documents(
@@ -233,13 +273,13 @@ def open_scorer(
     """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
     from compclip.prepare.captioners import hf
 
-    asking = askings.question_of_family("", words)  # words that are wrong end here, before a model is read
+    asking = question_of_family("", words)  # words that are wrong end here, before a model is read
     if model.startswith(("http://", "https://")):
         url, _, name = model.rpartition("::")
         server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
         return scores_by_endpoint(server, asking), {"vqascore": model} | asdict(asking)
     processor, network = hf.load_model(model, device)
-    asking = askings.question_of_family(hf.model_family(network), words)
+    asking = question_of_family(hf.model_family(network), words)
     facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}
     scores = scores_by_model(processor, network, asking, upright=how.pictures == "upright")
     return scores, {"vqascore": model} | asdict(asking) | facts

@@ -31,12 +31,13 @@ from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import cell_results, score, weight_line
-from compclip.model import backbone
+from compclip.evaluate import result_store, score
+from compclip.model import adapter_files, backbone, lora
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
+    from compclip.model.clip_model import ClipModel
 
 PLAN = Path("plan") / "wise_ft"
 FARTHEST = 1e6  # of --alpha on both sides: float32 holds what becomes of any weight
@@ -69,7 +70,10 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
 
     Raises UserError for a cell that has no line, or was not trained yet.
     """
-    ends, out = _line_ends(cell, root), Published(root, cell).line
+    if cell.method == PRETRAINED:
+        raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
+    ends = result_store.find_backbone(cell, root), result_store.find_checkpoint(cell, root)
+    out = Published(root, cell).line
     loaded = score.load_benchmarks(task.benchmarks, list(task.benchmarks))
     modules = sorted({plugins.locate_plugin(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
     made_of = {
@@ -77,27 +81,20 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
         "alphas": task.alphas,
         "how": task.how.recorded(),
-        "code": code_hash.hash_code(weight_line.__name__, *modules),
+        "code": code_hash.hash_code(score.__name__, *modules),
     }
     old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():
         return old, False
     start, points = time.perf_counter(), []
     pretrained, tuned = (backbone.load(path, device=device) for path in ends)
-    for point in weight_line.score_line(pretrained, tuned, task.alphas, loaded.benchmarks, task.how):
+    for point in score.score_line(pretrained, tuned, task.alphas, loaded.benchmarks, task.how):
         points.append(point)
         print(f"{cell.name}: alpha {point['alpha']:g} ({len(points)} of {len(task.alphas)})", flush=True)
     seconds = round(time.perf_counter() - start, 3)
     document = {"cell": cell.name, "seconds": seconds, **made_of, "points": points}
     write_json(out, document)
     return document, True
-
-
-def _line_ends(cell: Cell, root: Path) -> tuple[Path, Path]:
-    """The checkpoints between which a cell's line runs."""
-    if cell.method == PRETRAINED:
-        raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
-    return cell_results.pretrained(cell, root), cell_results.checkpoint(cell, root)
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:
@@ -120,16 +117,23 @@ def bring_lines(method: SafeName, root: Path, device: str) -> None:
         raise UserError(f"wise_ft: {len(failed)} of {len(method_cells)} lines failed (see above): {', '.join(failed)}")
 
 
+def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
+    """Return the model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
+    base = backbone.load(pretrained, model)
+    if not (Path(tuned) / lora.CONFIG).is_file():
+        return next(score.models_on_line(base, backbone.load(tuned, model), [alpha]))[0]
+    adapter_files.load_adapter(base.clip, tuned)
+    lora.merge(base.clip, alpha)
+    return base
+
+
 def line_table(document: Mapping[str, Any]) -> str:
     """One line a metric, one column an alpha."""
     points = document["points"]
-    head = f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in points)
-    return "\n".join(
-        [
-            head,
-            *(f"{name:<44}" + "".join(f"{p['metrics'][name]:>7.3f}" for p in points) for name in points[0]["metrics"]),
-        ]
-    )
+    lines = [f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in points)]
+    for name in points[0]["metrics"]:
+        lines.append(f"{name:<44}" + "".join(f"{p['metrics'][name]:>7.3f}" for p in points))
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
@@ -144,7 +148,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         print(line_table(bring_line(cell, LineTask.from_params(params), root, args.device)[0]))
     else:
         out = check_output_folder(args.out)
-        weight_line.model_between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
+        model_between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
         print(f"{args.out}: alpha {args.alpha:g} between {args.pretrained} and {args.tuned}")
     return 0
 

@@ -13,7 +13,7 @@ import sys
 from compclip.base.errors import entry
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.evaluate import cell_results, result_store, rungs
+from compclip.evaluate import result_store, rungs
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -36,7 +36,7 @@ def train_and_score(params: Params, run: StoredRun) -> None:
         with lock.hold(run.folder, Follower(run), here.world):
             training.complete_run(run, on_step)
             result_store.mark_scored(
-                run.folder, cell_results.score_run(run.folder, result_store.task_from_params(params, run.root))
+                run.folder, result_store.score_run(run.folder, result_store.task_from_params(params, run.root))
             )
 
 

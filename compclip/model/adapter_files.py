@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, one_line
@@ -27,12 +26,9 @@ def load_adapter(clip: ClipModule, folder: str | Path) -> None:
     folder = Path(folder)
     rank, alpha = _read_settings(folder / lora.CONFIG)
     saved = weight_files.read_weights(folder / lora.WEIGHTS)
-    names = _adapted_modules(saved, folder)
+    names = sorted({name.partition(".lora_")[0] for name in saved})  # the config's pattern of them is not used
     matrices = [name for name in names if _is_matrix(clip, saved, name)]
-    for name, factor in saved.items():
-        matrix = name.partition(".lora_")[0] in matrices  # whose shapes are compared below
-        if not matrix and (factor.ndim < 2 or factor.shape[0 if ".lora_A." in name else 1] != rank):
-            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")
+    _check_factors(saved, matrices, rank, folder)
     try:
         lora.add_layers(clip, rank, alpha, names, matrices)
     except (KeyError, ValueError, RuntimeError) as error:
@@ -40,9 +36,15 @@ def load_adapter(clip: ClipModule, folder: str | Path) -> None:
     expected = {name.replace(f".{lora.NAME}.", "."): factor for name, factor in lora.adapter_parameters(clip).items()}
     if foreign := sorted(set(saved) - set(expected)):
         raise UserError(f"{folder}: an adapter of another model: {foreign[0]!r} has no place here; {ADVICE}")
-    with torch.no_grad():
-        for name, factor in expected.items():
-            factor.copy_(_check_factor(saved.get(name), factor, name, folder))
+    for name, factor in expected.items():
+        if name not in saved or saved[name].shape != factor.shape:
+            fault = f"has {list(saved[name].shape)}" if name in saved else "lacks it"
+            raise UserError(
+                f"{folder}: not an adapter of this model: {name!r} is {list(factor.shape)} here, and it {fault}; "
+                f"{ADVICE}"
+            )
+        weight_files.check_numbers(saved[name], factor, f"{folder}: {name!r}")
+        factor.data.copy_(saved[name])
 
 
 def _read_settings(path: Path) -> tuple[int, float]:
@@ -62,16 +64,6 @@ def _read_settings(path: Path) -> tuple[int, float]:
     return rank, alpha
 
 
-def _adapted_modules(saved: dict[str, Tensor], folder: Path) -> list[str]:
-    """Return the modules that an adapter has factors for; its config names them by a pattern, which is not used."""
-    for name in saved:
-        if not _FACTOR.fullmatch(name):
-            raise UserError(f"{folder}: {name[:120]!r} is no factor of an adapter; give a folder that PEFT wrote")
-    if not saved:
-        raise UserError(f"{folder}: holds no factors of an adapter; fetch the folder again")
-    return sorted({name.partition(".lora_")[0] for name in saved})
-
-
 def _is_matrix(clip: nn.Module, saved: dict[str, Tensor], name: str) -> bool:
     """Return whether the factors of a convolution are those of one matrix."""
     first, module = saved.get(f"{name}.lora_A.weight"), dict(clip.named_modules()).get(name)
@@ -81,12 +73,14 @@ def _is_matrix(clip: nn.Module, saved: dict[str, Tensor], name: str) -> bool:
     return True
 
 
-def _check_factor(saved: Tensor | None, factor: Tensor, name: str, folder: Path) -> Tensor:
-    """Return a saved factor. Raises UserError where it does not fit the model's."""
-    if saved is None or saved.shape != factor.shape:
-        fault = "lacks it" if saved is None else f"has {list(saved.shape)}"
-        raise UserError(
-            f"{folder}: not an adapter of this model: {name!r} is {list(factor.shape)} here, and it {fault}; {ADVICE}"
-        )
-    weight_files.check_numbers(saved, factor, f"{folder}: {name!r}")
-    return saved
+def _check_factors(saved: dict[str, Tensor], matrices: list[str], rank: int, folder: Path) -> None:
+    """Raise UserError for what is no factor, and for one of another rank; those of matrices are compared later."""
+    if not saved:
+        raise UserError(f"{folder}: holds no factors of an adapter; fetch the folder again")
+    for name, factor in saved.items():
+        if not _FACTOR.fullmatch(name):
+            raise UserError(f"{folder}: {name[:120]!r} is no factor of an adapter; give a folder that PEFT wrote")
+        if name.partition(".lora_")[0] in matrices:
+            continue
+        if factor.ndim < 2 or factor.shape[0 if ".lora_A." in name else 1] != rank:
+            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")

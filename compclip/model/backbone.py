@@ -20,8 +20,7 @@ from compclip.model import (
     hub_cache,
     model_config,
     tokenizers,
-    transformers_checks,
-    transformers_folder,
+    transformers_files,
     weight_files,
 )
 from compclip.model.clip_model import CONFIG, DECODER, ClipModel, ClipModule
@@ -137,7 +136,7 @@ def identify_checkpoint(ref: str) -> str:
     """
     if not Path(ref).exists():
         return ref
-    if not (_is_folder(ref) or transformers_folder.is_folder(Path(ref)) or Path(ref).is_file()):
+    if not (_is_folder(ref) or transformers_files.is_folder(Path(ref)) or Path(ref).is_file()):
         raise UserError(f"checkpoint {ref!r}: no weights file, and no folder with {CONFIG}; give one, or NAME::TAG")
     return fingerprint(ref)
 
@@ -183,7 +182,7 @@ def _load_file(
     name: str, cfg: dict, file: Path, tokenizer: str, activation: str, alpha: float
 ) -> tuple[ClipModule, Any]:
     """Return the module of a config with a file's weights, and its tokenizer; `cfg` is completed from the weights."""
-    if file.is_dir() and not transformers_folder.is_folder(file):
+    if file.is_dir() and not transformers_files.is_folder(file):
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
     state = weight_files.read_weights(file, alpha)
     model_config.complete_config(cfg, state)
@@ -222,7 +221,7 @@ def _build_checked(model_cfg: dict, where: str, file: Path | None = None, weight
     tower = model_cfg["text_cfg"].get("hf_model_name")
     if tower:
         with hub_cache.reachable_or_offline():
-            transformers_checks.check_text_tower(tower, where)
+            transformers_files.check_text_tower(tower, where)
     most = min(2 * weight_count, model_config.memory_weights()) if file else model_config.memory_weights()
     model_config.check_size(model_config.count_weights(model_cfg, where, most), where, file, weight_count)
     return clip_model.build_module(model_cfg)
@@ -282,7 +281,7 @@ def _load_tokenizer(name: str, model_cfg: dict, choice: str = "", folder: Path |
     source = choice or (str(folder) if folder and _has_tokenizer(folder) else repository)
     try:
         with hub_cache.reachable_or_offline() if source == repository else nullcontext():
-            transformers_checks.check_tokenizer(source)
+            transformers_files.check_tokenizer(source)
             return tokenizers.load_tokenizer(text_cfg, source)
     except UserError:
         raise

@@ -137,23 +137,17 @@ def load_folder(folder: Path, device: str = "cpu") -> ClipModel:
     return assemble(clip.to(device), config["model_cfg"], str(folder), config["preprocess_cfg"], tokenizer)
 
 
-def model_class(model_cfg: Mapping[str, Any]) -> type[ClipModule]:
-    """Return the class of open_clip that a config describes."""
-    if DECODER in model_cfg:
-        return open_clip.CoCa
-    custom = model_cfg.get("custom_text") or model_cfg["text_cfg"].get("hf_model_name")
-    return open_clip.CustomTextCLIP if custom else open_clip.CLIP
-
-
 def build_module(model_cfg: Mapping[str, Any]) -> ClipModule:
     """Build the module of a config with random weights; towers of other libraries are not filled from a hub."""
     cfg: dict[str, Any] = {key: value for key, value in model_cfg.items() if key != "custom_text"}
     for tower, library in (("vision_cfg", "timm_model"), ("text_cfg", "hf_model")):
         if cfg[tower].get(f"{library}_name"):
             cfg[tower] = cfg[tower] | {f"{library}_pretrained": False}
-    hub = hub_cache.reachable_or_offline() if cfg["text_cfg"].get("hf_model_name") else contextlib.nullcontext()
-    with hub:  # transformers asks for the tower's config
-        return model_class(model_cfg)(**cfg)
+    hf_tower = cfg["text_cfg"].get("hf_model_name")
+    custom_text = model_cfg.get("custom_text") or hf_tower
+    kind = open_clip.CoCa if DECODER in cfg else open_clip.CustomTextCLIP if custom_text else open_clip.CLIP
+    with hub_cache.reachable_or_offline() if hf_tower else contextlib.nullcontext():  # transformers asks for its config
+        return kind(**cfg)
 
 
 def assemble(clip: ClipModule, model_cfg: dict, source: str, preprocess: dict, tokenizer: Any) -> ClipModel:
@@ -196,6 +190,23 @@ def cut_context(model: ClipModel, length: int) -> ClipModel:
     cfg = copy.deepcopy(model.model_cfg)
     cfg["text_cfg"]["context_length"] = length
     return replace(model, tokenizer=tokenizers.ClipTokenizer(length), model_cfg=cfg)
+
+
+def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
+    """Return theta(alpha) = (1 - alpha) theta_pretrained + alpha theta_tuned (WiSE-FT: Wortsman et al., 2022).
+
+    Exactly the ends at 0 and 1, and exactly the same where nothing moved. Integer buffers and an added bias are the
+    tuned model's. Raises UserError for another architecture.
+    """
+    differ = (set(pretrained) ^ set(tuned)) - ({"logit_bias"} - set(pretrained))
+    differ |= {k for k in set(pretrained) & set(tuned) if pretrained[k].shape != tuned[k].shape}
+    if differ:
+        raise UserError(
+            f"wise_ft: two architectures: {len(differ)} tensors differ, as {min(differ)!r}; give the "
+            "checkpoint that the tuned one was trained from"
+        )
+    moving = [k for k, v in tuned.items() if k in pretrained and v.is_floating_point()]
+    return {**tuned, **{k: torch.lerp(pretrained[k], tuned[k], alpha) for k in moving}}
 
 
 def activation_name(model_cfg: Mapping[str, Any]) -> str:

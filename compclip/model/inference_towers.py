@@ -150,15 +150,15 @@ def _has_plain_blocks(transformer: Any) -> bool:
     """Return whether all blocks are open_clip's usual ones without an adapter."""
     import open_clip
 
-    usual = open_clip.transformer.ResidualAttentionBlock
     blocks = getattr(transformer, "resblocks", ())
-    return len(blocks) > 0 and all(type(block) is usual and _is_plain_block(block) for block in blocks)
-
-
-def _is_plain_block(block: Any) -> bool:
-    attention = block.attn
-    is_multihead = type(attention) is nn.MultiheadAttention and attention.in_proj_weight is not None
-    return is_multihead and isinstance(attention.out_proj, nn.Linear) and not hasattr(block, "ln_1_kv")
+    return len(blocks) > 0 and all(
+        type(block) is open_clip.transformer.ResidualAttentionBlock
+        and type(block.attn) is nn.MultiheadAttention
+        and block.attn.in_proj_weight is not None
+        and isinstance(block.attn.out_proj, nn.Linear)
+        and not hasattr(block, "ln_1_kv")
+        for block in blocks
+    )
 
 
 class _Block:

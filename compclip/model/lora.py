@@ -134,7 +134,10 @@ def inject(clip: ClipModule, cfg: Lora, towers: tuple[str, ...], seed: int = 0) 
     Raises UserError where a target fits nothing in a tower, or an attention that cannot be adapted.
     """
     names = _find_targets(clip, cfg.targets, towers)
-    add_layers(clip, cfg.rank, cfg.alpha, names, _find_patches(clip, names) if cfg.patch == "matrix" else [])
+    patches = [name for name in names if cfg.patch == "matrix" and re.search(f"({MODULES['patch']})$", name)]
+    for name in patches:
+        check_convolution(name, clip.get_submodule(name))
+    add_layers(clip, cfg.rank, cfg.alpha, names, patches)
     generator = torch.Generator().manual_seed(seed)
     for name, factor in adapter_parameters(clip).items():
         if ".lora_A." in name:  # as nn.Linear's own start: uniform within 1 / sqrt(fan in)
@@ -167,19 +170,15 @@ def add_layers(clip: ClipModule, rank: int, alpha: float, names: list[str], matr
     clip.peft_config = {NAME: config}
 
 
-def _find_patches(clip: nn.Module, names: list[str]) -> list[str]:
-    """Return the patch convolutions of `names`. Raises UserError for one that is not plain and square."""
-    patches = [name for name in names if re.search(f"({MODULES['patch']})$", name)]
-    for name in patches:
-        check_convolution(name, clip.get_submodule(name))
-    return patches
-
-
 def _find_targets(clip: nn.Module, targets: Sequence[str], towers: tuple[str, ...]) -> list[str]:
     """Return the names of the modules to adapt."""
     selected = []
     for tower in towers:
-        modules = {n: m for n, m in clip.named_modules() if _in_tower(n, tower)}
+        modules = {
+            name: module
+            for name, module in clip.named_modules()  # CoCa's decoder belongs to no tower
+            if name.startswith("visual.") == (tower == "image") and not name.startswith("text_decoder.")
+        }
         for target in targets if tower == "image" else [t for t in targets if t != "patch"]:
             layers = [n for n, m in modules.items() if isinstance(m, LAYERS)]
             names = _find_projections(modules) if target == "attention" else layers
@@ -195,11 +194,6 @@ def _find_targets(clip: nn.Module, targets: Sequence[str], towers: tuple[str, ..
             "train.lora: nothing to adapt; name a tower in train.trainable and a target in train.lora.targets"
         )
     return selected
-
-
-def _in_tower(name: str, tower: str) -> bool:
-    """Return whether a module belongs to a tower; CoCa's decoder belongs to none."""
-    return name.startswith("visual.") == (tower == "image") and not name.startswith("text_decoder.")
 
 
 def _find_projections(modules: dict[str, nn.Module]) -> list[str]:

@@ -56,12 +56,9 @@ def read_config(path: str | Path) -> dict:
     if not isinstance(record, dict) or "model_cfg" not in record:
         raise UserError(f"{path}: no key 'model_cfg'; not an open_clip config")
     check_config(record["model_cfg"], f"{path}: model_cfg")
-    preprocess = record.get("preprocess_cfg") or {}
-    if not isinstance(preprocess, dict):
-        raise UserError(
-            f"{path}: preprocess_cfg: {_shorten(preprocess)} is no section; write keys and values in braces"
-        )
-    _check_values(preprocess, f"{path}: preprocess_cfg", "")
+    preprocess, where = record.get("preprocess_cfg") or {}, f"{path}: preprocess_cfg"
+    _check_section(preprocess, where)
+    _check_values(preprocess, where, "")
     if record.get("tokenizer", "") not in ("", "clip"):
         raise UserError(f'{path}: tokenizer={_shorten(record["tokenizer"])}: must be "" or "clip"')
     return record
@@ -69,26 +66,25 @@ def read_config(path: str | Path) -> dict:
 
 def check_config(model_cfg: Any, where: str) -> None:
     """Raise UserError for a `model_cfg` without its sections, or with a value out of bounds."""
-    if not isinstance(model_cfg, dict):
-        raise UserError(f"{where}: {_shorten(model_cfg)} is no section; write keys and values in braces")
+    _check_section(model_cfg, where)
     for key in REQUIRED:
         if key not in model_cfg:
             raise UserError(f"{where}: no key {key!r}; not an open_clip config")
     for key in SECTIONS:
-        if key in model_cfg and not isinstance(model_cfg[key], dict):
-            raise UserError(
-                f"{where}: {key}: {_shorten(model_cfg[key])} is no section; write keys and values in braces"
-            )
+        _check_section(model_cfg.get(key, {}), f"{where}: {key}")
     _check_values(model_cfg, where, "")
     if options := model_cfg["text_cfg"].get("tokenizer_kwargs"):
         import open_clip
 
-        options_allowed = sorted(
-            {*inspect.signature(open_clip.tokenizer.HFTokenizer.__init__).parameters} - _NO_OPTIONS
-        )
+        allowed = sorted({*inspect.signature(open_clip.tokenizer.HFTokenizer.__init__).parameters} - _NO_OPTIONS)
         for key in options:
-            if key not in options_allowed:
-                raise unknown("key", str(key)[:SHOWN], options_allowed, f"{where}: text_cfg.tokenizer_kwargs")
+            if key not in allowed:
+                raise unknown("key", str(key)[:SHOWN], allowed, f"{where}: text_cfg.tokenizer_kwargs")
+
+
+def _check_section(value: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: {_shorten(value)} is no section; write keys and values in braces")
 
 
 def _check_values(value: Any, where: str, key: str) -> None:
@@ -143,7 +139,10 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         torch_modules.register_module_module_registration_hook(count_module),
     ]
     try:
-        if _position_values(model_cfg["vision_cfg"]) > most:
+        vision = model_cfg["vision_cfg"]
+        height, width = clip_model.side_lengths(vision.get("image_size", 224))
+        patch = vision.get("patch_size") or 16
+        if (height // patch) * (width // patch) * vision.get("width", 768) > most:  # positions, perhaps of NumPy's
             raise _TooLarge
         with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
             clip = clip_model.build_module(model_cfg).eval()
@@ -159,15 +158,6 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _position_values(vision: Mapping[str, Any]) -> int:
-    """Return the size of the image tower's positions, which open_clip may compute with NumPy."""
-    from compclip.model import clip_model
-
-    height, width = clip_model.side_lengths(vision.get("image_size", 224))
-    patch = vision.get("patch_size") or 16
-    return (height // patch) * (width // patch) * vision.get("width", 768)
 
 
 def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.model import tokenizers, transformers_checks
+from compclip.model import tokenizers, transformers_files
 
 if TYPE_CHECKING:
     from transformers import T5ForConditionalGeneration
@@ -43,7 +43,7 @@ def tokenize_targets(source: str, texts: list[str], longest: int) -> Tensor:
 def _load_tokenizer(source: str) -> Any:
     from transformers import AutoTokenizer
 
-    transformers_checks.check_tokenizer(source)
+    transformers_files.check_tokenizer(source)
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it

@@ -73,15 +73,10 @@ def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
         raise UserError(f"backbone: its image tower ({type(trunk).__name__}) has no patches, which the method looks at")
     pooled_BD = visual.head(trunk.forward_head(token_BNW))
     patch_BNW = token_BNW[:, trunk.num_prefix_tokens :]
-    if (pool := getattr(trunk, "attn_pool", None)) is not None:
-        patch_BNW = _pool_single_tokens(pool, patch_BNW)
+    if (pool := getattr(trunk, "attn_pool", None)) is not None:  # what it would give for each patch alone
+        value_BNW = pool.proj(pool.kv(patch_BNW).chunk(2, dim=-1)[1])
+        patch_BNW = value_BNW + pool.mlp(pool.norm(value_BNW))
     return F.normalize(pooled_BD, dim=-1), visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
-
-
-def _pool_single_tokens(pool: Any, token_BNW: Tensor) -> Tensor:
-    """Return what the attention pool would give for each token alone."""
-    value_BNW = pool.proj(pool.kv(token_BNW).chunk(2, dim=-1)[1])
-    return value_BNW + pool.mlp(pool.norm(value_BNW))
 
 
 def encode_texts(clip: ClipModule, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from compclip.base.errors import UserError, unknown
-from compclip.model import hub_cache, inert_pickle, model_config, torchscript, transformers_folder
+from compclip.model import hub_cache, model_config, transformers_files, weight_archives
 from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name
 
 # Names of the weights of a folder in open_clip's format, best first.
@@ -27,7 +27,6 @@ _ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weig
 KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
 PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
 LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
-LAYOUTS = ("open_clip", "transformers", "towers", "file")
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
 
@@ -35,10 +34,10 @@ DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
 def find_layout(path: Path) -> str:
     """Return the layout of weights at a path: a folder of open_clip or transformers, one of two towers, or a file."""
     if (path / CONFIG).is_file():
-        return LAYOUTS[0]
-    if transformers_folder.is_folder(path):
-        return LAYOUTS[1] if (path / transformers_folder.CONFIG).is_file() else LAYOUTS[2]
-    return LAYOUTS[3]
+        return "open_clip"
+    if transformers_files.is_folder(path):
+        return "transformers" if (path / transformers_files.CONFIG).is_file() else "towers"
+    return "file"
 
 
 def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
@@ -46,9 +45,9 @@ def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
 
     Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
     """
-    if transformers_folder.is_folder(path):
-        states = [_read_file(file) for file in transformers_folder.find_files(path)]
-        return transformers_folder.rename_tensors({name: tensor for state in states for name, tensor in state.items()})
+    if transformers_files.is_folder(path):
+        states = [_read_file(file) for file in transformers_files.find_files(path)]
+        return transformers_files.rename_tensors({name: tensor for state in states for name, tensor in state.items()})
     return merge_loralib(_read_file(path), alpha, path)
 
 
@@ -58,15 +57,13 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
         state = _read_tensors(path)
-    except inert_pickle.UnsafePickle as error:
-        raise UserError(f"{path}: not a readable weights file: {error}; fetch it again") from error
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{path}: not a readable weights file: damaged, or with objects of its authors' code, which is not run "
-            "here; fetch it again, or where you trust it save its state_dict alone"
-        ) from error
     except Exception as error:  # pickle, zip and safetensors errors share no base
-        raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+        why = f": {error}" if isinstance(error, weight_archives.UnsafePickle) else f" ({type(error).__name__})"
+        advice = "fetch it again"
+        if isinstance(error, pickle.UnpicklingError):
+            why = ": damaged, or with objects of its authors' code, which is not run here"
+            advice = "fetch it again, or where you trust it save its state_dict alone"
+        raise UserError(f"{path}: not a readable weights file{why}; {advice}") from error
     state = _select_weights(state)
     _check_tensors(state, path)
     state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
@@ -85,22 +82,19 @@ def _read_tensors(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
     if _is_archive(path):
-        return torchscript.read_archive(path)
-    _check_growth(path)
+        return weight_archives.read_archive(path)
+    is_zip = zipfile.is_zipfile(path)
+    if is_zip:
+        with zipfile.ZipFile(path) as file:
+            unpacked = sum(info.file_size for info in file.infolist())
+        if unpacked > path.stat().st_size:  # torch compresses nothing, a bomb does
+            raise weight_archives.UnsafePickle("its parts together are larger than the file")
     try:
         return torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
-        if not zipfile.is_zipfile(path):
+        if not is_zip:
             raise
-        return torchscript.read_saved(path, _select_weights)
-
-
-def _check_growth(path: Path) -> None:
-    """Raise UnsafePickle for an archive that unpacks to more than its size: torch compresses nothing, a bomb does."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
-            if sum(info.file_size for info in file.infolist()) > path.stat().st_size:
-                raise inert_pickle.UnsafePickle("its parts together are larger than the file")
+        return weight_archives.read_saved(path, _select_weights)
 
 
 def _check_tensors(state: Any, path: Path) -> None:
@@ -111,7 +105,7 @@ def _check_tensors(state: Any, path: Path) -> None:
         if not isinstance(name, str):
             raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
         if not isinstance(tensor, Tensor):
-            kind = tensor.kind[:80] if isinstance(tensor, inert_pickle.InertObject) else type(tensor).__name__
+            kind = tensor.kind[:80] if isinstance(tensor, weight_archives.InertObject) else type(tensor).__name__
             raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
@@ -128,23 +122,20 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
         if name in state and name in expected and state[name].numel() == 1:
             state[name] = state[name].reshape(expected[name].shape)
-    if wrong := sorted(set(expected) ^ set(state)) or sorted(
-        k for k in expected if expected[k].shape != state[k].shape
-    ):
+    different_names = sorted(set(expected) ^ set(state))
+    if wrong := different_names or sorted(k for k in expected if expected[k].shape != state[k].shape):
+        name = wrong[0]
+        if different_names:
+            difference = f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
+        else:
+            difference = f"{name!r}, {list(state[name].shape)} and not {list(expected[name].shape)}"
         raise UserError(
-            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as "
-            f"{_describe_difference(wrong[0], expected, state)}; give the model it was trained with"
+            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as {difference}; "
+            "give the model it was trained with"
         )
     for name, tensor in state.items():
         check_numbers(tensor, expected[name], f"{path}: {name!r}")
     clip.load_state_dict(state)
-
-
-def _describe_difference(name: str, expected: dict[str, Tensor], state: dict[str, Tensor]) -> str:
-    """Say how a tensor of a file differs from the model's."""
-    if name not in expected or name not in state:
-        return f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
-    return f"{name!r}, {list(state[name].shape)} and not {list(expected[name].shape)}"
 
 
 def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:
@@ -166,7 +157,7 @@ def _is_archive(path: Path) -> bool:
         return any(name.endswith("/constants.pkl") for name in file.namelist())
 
 
-def recorded_activation(path: Path) -> tuple[str, str]:
+def _recorded_activation(path: Path) -> tuple[str, str]:
     """Return the activation that a file was trained with and what says so; empty where nothing does."""
     if path.suffix == ".safetensors" and path.is_file():
         try:
@@ -175,9 +166,9 @@ def recorded_activation(path: Path) -> tuple[str, str]:
                     return activation, "its own header"
         except Exception as error:  # safetensors' error has no public base
             raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
-    if transformers_folder.is_folder(path):
-        activation = transformers_folder.read_activation(path)
-        return activation, transformers_folder.CONFIG if activation else ""
+    if transformers_files.is_folder(path):
+        activation = transformers_files.read_activation(path)
+        return activation, transformers_files.CONFIG if activation else ""
     config = path.parent / CONFIG
     if path.name in NAMES and config.is_file():
         return activation_name(model_config.read_config(config)["model_cfg"]), str(config)
@@ -199,26 +190,21 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
     import open_clip
 
     check_activation_name(stated)
-    recorded, source = recorded_activation(path)
+    recorded, source = _recorded_activation(path)
+    models, twin = open_clip.list_models(), f"{name}-quickgelu"
     for trained, says in ((recorded, source), (stated, "activation")):
         if trained and trained != activation_name(model_cfg):
+            model = twin if trained == QUICK else name.removesuffix("-quickgelu")
+            advice = f"give model {model}" if model in models else "give the config that it was trained with"
             raise UserError(
                 f"{path}: trained with {trained} (says {says}), but model {name} computes "
-                f"{activation_name(model_cfg)}; {_advise_model(name, trained)}"
+                f"{activation_name(model_cfg)}; {advice}"
             )
-    twin = f"{name}-quickgelu"
-    if not recorded and not stated and twin in open_clip.list_models():
+    if not recorded and not stated and twin in models:
         raise UserError(
             f"{path}: does not say with which activation it was trained; give model {twin} for OpenAI's "
             f"weights and what was tuned from them, or activation: {GELU} (LAION-2B, DataComp)"
         )
-
-
-def _advise_model(name: str, trained: str) -> str:
-    import open_clip
-
-    model = f"{name}-quickgelu" if trained == QUICK else name.removesuffix("-quickgelu")
-    return f"give model {model}" if model in open_clip.list_models() else "give the config that it was trained with"
 
 
 def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:

@@ -16,7 +16,7 @@ from compclip.base.files import read_json
 from compclip.data import neighbour_file
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import Method, load_method
-from compclip.model import clip_model, lora, weight_interpolation
+from compclip.model import clip_model, lora
 from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, loop
 from compclip.train.crops import RandomResizedCrop
@@ -80,4 +80,4 @@ def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> Non
     if alpha < 1:
         start = _load_backbone(Inputs(root, run.cell).backbone, run.train).clip.state_dict()
         trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}
-        model.clip.load_state_dict(weight_interpolation.interpolate(start, trained, alpha))
+        model.clip.load_state_dict(clip_model.interpolate(start, trained, alpha))

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
 from compclip.evaluate import embed, picture_references
-from compclip.evaluate.prepared_pictures import PreparedPictures, crop_to_box
+from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
 
 CONFIG = {
@@ -108,13 +108,6 @@ def test_several_models_have_the_bits_of_each_by_itself(others, pictures, thread
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
     assert not np.array_equal(together[0].image_ID, together[1].image_ID)
-
-
-def test_models_that_are_fed_differently_are_refused(others, tmp_path):
-    wide = CONFIG | {"vision_cfg": CONFIG["vision_cfg"] | {"image_size": 32}}
-    (tmp_path / "embedwide.json").write_text(json.dumps(wide))
-    with pytest.raises(ValueError, match="are not fed alike"):
-        embed.encode_all([others[0], backbone.create(str(tmp_path / "embedwide.json"))], [], TEXTS)
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):

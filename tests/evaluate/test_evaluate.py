@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from compclip.base import files, links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint
+from compclip.base.files import fingerprint, write_json
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import grid, read, sections
 from compclip.config.grid import Cell
@@ -24,7 +24,7 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, score
-from compclip.model import backbone, checkpoint_groups, clip_model
+from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import result_files, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
@@ -147,9 +147,7 @@ def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkey
 
 def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(checkpoints, params, monkeypatch):
     alike = [score.checkpoint_at(ref) for ref in (checkpoints[0], checkpoints[1], checkpoints[3])]
-    monkeypatch.setattr(
-        score.checkpoint_groups, "group_by_inputs", lambda requests, ref: [[request] for request in requests]
-    )
+    monkeypatch.setattr(score, "group_by_inputs", lambda requests, ref: [[request] for request in requests])
     opened = _opened(monkeypatch)
     assert len(list(score.score_checkpoints(alike, _loaded(params)))) == 3
     assert set(opened.values()) == {1} and len(opened) == 4
@@ -157,16 +155,16 @@ def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(chec
 
 def test_memory_bounds_how_many_share_a_pass(checkpoints):
     """Two of the three of a kind fit; one at least is in a part, however small the budget."""
-    size = checkpoint_groups.weight_files.find_weights(Path(checkpoints[0])).stat().st_size
+    size = weight_files.find_weights(Path(checkpoints[0])).stat().st_size
     alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
-    assert checkpoint_groups.group_by_inputs(checkpoints, str) == [alike, [checkpoints[2]]]
-    assert checkpoint_groups.group_by_inputs(checkpoints, str, budget=2 * size) == [
+    assert score.group_by_inputs(checkpoints, str) == [alike, [checkpoints[2]]]
+    assert score.group_by_inputs(checkpoints, str, budget=2 * size) == [
         alike[:2],
         alike[2:],
         [checkpoints[2]],
     ]
-    assert checkpoint_groups.group_by_inputs(alike, str, budget=1) == [[one] for one in alike]
-    assert checkpoint_groups.group_by_inputs(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
+    assert score.group_by_inputs(alike, str, budget=1) == [[one] for one in alike]
+    assert score.group_by_inputs(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
 
 
 def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
@@ -174,9 +172,9 @@ def test_a_checkpoint_with_another_bias_or_tokenizer(checkpoints):
     config = files.read_json(Path(checkpoints[1]) / "open_clip_config.json")
     config["model_cfg"]["init_logit_bias"] = -10.0
     files.write_json(Path(checkpoints[1]) / "open_clip_config.json", config)
-    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [checkpoints[:2]]
+    assert score.group_by_inputs(checkpoints[:2], str) == [checkpoints[:2]]
     files.write_json(Path(checkpoints[1]) / "tokenizer.json", {"a": 1})
-    assert checkpoint_groups.group_by_inputs(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
+    assert score.group_by_inputs(checkpoints[:2], str) == [[checkpoints[0]], [checkpoints[1]]]
 
 
 def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params):
@@ -365,7 +363,13 @@ def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
 
 def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
     """The store keeps nothing that is incomplete either."""
-    monkeypatch.setattr(result_store, "flat_metrics", lambda documents: (_ for _ in ()).throw(UserError("disk full")))
+
+    def write_until_the_summary(path, value):
+        if path.name == "summary.json":
+            raise UserError("disk full")
+        write_json(path, value)
+
+    monkeypatch.setattr(result_store, "write_json", write_until_the_summary)
     with pytest.raises(UserError, match="disk full"):
         evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]

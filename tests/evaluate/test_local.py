@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.config import sections, validation
 from compclip.config.sections import Scoring
 from compclip.evaluate import embed, pair_scorers, score
-from compclip.evaluate.prepared_pictures import PreparedPictures
+from compclip.evaluate.embed import PreparedPictures
 from compclip.model import towers
 from tests.evaluate.test_embed import TEXTS, model, pictures  # noqa: F401
 from tests.evaluate.test_evaluate import _loaded, checkpoint, params, root  # noqa: F401

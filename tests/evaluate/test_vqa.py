@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sqlite3
-from contextlib import closing
 from dataclasses import asdict
 
 import numpy as np
@@ -21,8 +19,8 @@ from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
 from compclip.config.servers import Server
 from compclip.evaluate import __main__ as command
 from compclip.evaluate import vqa
-from compclip.evaluate.asking import VqaQuestion
 from compclip.evaluate.picture_references import with_box
+from compclip.evaluate.vqa import VqaQuestion
 from compclip.prepare.captioners import hf
 from tests import tiny_blip, tiny_chat
 from tests.chat_server import prompt, serve
@@ -365,17 +363,6 @@ def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
 def test_an_endpoint_that_tells_no_probabilities_is_refused(pictures, tmp_path, body):
     with serve(lambda _: body) as chat, pytest.raises(UserError, match=r"1 of 1 questions failed.* malformed"):
         vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")])
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"Yes": "x"}', '{"Yes": [1]}', '{"Yes": null}', "[" * 100_000])
-def test_an_edited_answer_in_the_cache_is_one_line(pictures, tmp_path, text):
-    with serve(lambda _: answer_body(Yes=0.5)) as chat:
-        ask = vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
-        ask([(pictures[0], "a cat")])
-        with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as cache, cache:
-            cache.execute("UPDATE answers SET text = ?", [text])
-        with pytest.raises(UserError, match="answers.sqlite: holds a damaged answer; remove it, and all questions are"):
-            ask([(pictures[0], "a cat")])
 
 
 def test_no_endpoint_is_sent_a_part(pictures, tmp_path):

@@ -17,8 +17,8 @@ from compclip.config import read
 from compclip.config.grid import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Lora, Scoring, Train
-from compclip.evaluate import score, weight_line, wise_ft
-from compclip.model import backbone, lora, weight_interpolation
+from compclip.evaluate import score, wise_ft
+from compclip.model import backbone, clip_model, lora
 from compclip.runs.run_folder import Published
 from tests import tiny_project
 from tests.conftest import ROOT
@@ -89,11 +89,11 @@ def test_the_line_by_hand():
         "count": torch.tensor(5),
         "logit_bias": torch.tensor(-9.0),
     }
-    quarter = weight_interpolation.interpolate(start, end, 0.25)
+    quarter = clip_model.interpolate(start, end, 0.25)
     torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
-    assert all(torch.equal(weight_interpolation.interpolate(start, end, i / 10)["still"], third) for i in range(11))
-    assert torch.equal(weight_interpolation.interpolate(start, end, 0.0)["w"], start["w"])
-    assert torch.equal(weight_interpolation.interpolate(start, end, 1.0)["w"], end["w"])
+    assert all(torch.equal(clip_model.interpolate(start, end, i / 10)["still"], third) for i in range(11))
+    assert torch.equal(clip_model.interpolate(start, end, 0.0)["w"], start["w"])
+    assert torch.equal(clip_model.interpolate(start, end, 1.0)["w"], end["w"])
     assert (quarter["count"], quarter["logit_bias"]) == (5, -9.0)
 
 
@@ -103,15 +103,15 @@ def test_another_architecture_is_refused(change):
     start = {"w": torch.zeros(2)}
     end = {k: v for k, v in (start | change).items() if v is not None}
     with pytest.raises(UserError, match="two architectures: 1 tensors differ"):
-        weight_interpolation.interpolate(start, end, 0.5)
+        clip_model.interpolate(start, end, 0.5)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_lora_scales_the_adapter(pair, tmp_path, alpha):
     """The line between the weights is the pretrained model with alpha times the adapter's update."""
     a, b = pair
-    plain = weight_line.model_between(str(a), str(b), alpha).clip.state_dict()
-    scaled = weight_line.model_between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
+    plain = wise_ft.model_between(str(a), str(b), alpha).clip.state_dict()
+    scaled = wise_ft.model_between(str(a), str(b / lora.FOLDER), alpha).clip.state_dict()
     assert plain.keys() == scaled.keys()
     for name in plain:
         torch.testing.assert_close(plain[name], scaled[name], rtol=0, atol=1e-6)
@@ -183,7 +183,7 @@ def test_the_embeddings_move_between_the_ends(here):
     """The models on the way are neither end: their embeddings differ, and change steadily."""
     pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        models = [m for part in weight_line.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in part]
+        models = [m for part in score.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in part]
         embeddings = [m.clip.encode_image(pixels) for m in models]
     assert not torch.equal(embeddings[0], embeddings[1])
     assert not torch.equal(embeddings[1], embeddings[2])
@@ -206,9 +206,7 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
     size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
     for models, passes in ((5, 1), (2, 3), (0, 5)):
         counts.clear(), shared.clear()
-        found[models] = list(
-            weight_line.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size)
-        )
+        found[models] = list(score.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size))
         assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
     assert found[5] == found[2] == found[0]
     assert [p["alpha"] for p in found[5]] == alphas

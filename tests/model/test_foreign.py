@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Backbone, Lora
-from compclip.model import adapter_files, backbone, checkpoint_groups, clip_model, hub_cache, lora
+from compclip.evaluate import score
+from compclip.model import adapter_files, backbone, clip_model, hub_cache, lora
 from tests.model.test_backbone import SIGLIP, _hf_tokenizer
 from tests.model.test_towers import TINY
 
@@ -198,7 +199,7 @@ def test_a_damaged_folder_loads_or_is_refused_in_a_line(tiny, tmp_path_factory, 
 def test_a_damaged_checkpoint_does_not_hold_up_the_others(folder, tiny):
     """It is alone in its part, and says what is wrong when it is opened."""
     (folder / clip_model.CONFIG).write_text('{"model_cfg": []}')
-    assert checkpoint_groups.group_by_inputs([str(folder), str(tiny), str(tiny)], str) == [
+    assert score.group_by_inputs([str(folder), str(tiny), str(tiny)], str) == [
         [str(folder)],
         [str(tiny), str(tiny)],
     ]
@@ -255,7 +256,7 @@ MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}
         ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
         ("tokenizer_config.json", {"tokenizer_class": ["x"]}, "a class of its own"),
         ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"),
-        ("tokenizer_config.json", [], "tokenizer_config.json: no mapping"),
+        ("tokenizer_config.json", [], "tokenizer_config.json: holds a list where a mapping belongs"),
         ("tokenizer.json", {}, "its tokenizer "),
         ("tokenizer.json", [], "its tokenizer "),
     ],

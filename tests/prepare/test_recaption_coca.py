@@ -15,7 +15,7 @@ from compclip.base.files import write_json
 from compclip.config.validation import load_section
 from compclip.data import images
 from compclip.data.sample import Sample
-from compclip.model import backbone, caption_model, clip_model
+from compclip.model import backbone, clip_model
 from compclip.prepare.captioners import coca as captioner
 from tests.captioned import captioned
 from tests.model.test_towers import TINY
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
     for weights in output.clip.parameters():
         if weights.ndim > 1:
             torch.nn.init.normal_(weights, std=0.5, generator=drawn)
-    output.clip.text_decoder.text_projection.data[:, caption_model.END_TOKEN] *= 6
+    output.clip.text_decoder.text_projection.data[:, captioner.END_TOKEN] *= 6
     output.save(folder / "model")
     return folder / "model"
 
@@ -64,11 +64,12 @@ def config(folder, **overrides):
 @torch.inference_mode()
 def slowly(folder, sample, choose):
     """One picture's words with the whole forward pass of both towers and the decoder at each."""
-    teller = caption_model.load_captioner(f"local-dir:{folder}")
-    image, said = teller.clip_model.pixels([images.load_image(sample.picture)]), [caption_model.START_TOKEN]
-    while len(said) <= 8 and said[-1] != caption_model.END_TOKEN:
-        said.append(choose(teller.clip_model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
-    return caption_model._decode(said[1:])
+    model = captioner.load_captioner(f"local-dir:{folder}")
+    image, said = model.pixels([images.load_image(sample.picture)]), [captioner.START_TOKEN]
+    while len(said) <= 8 and said[-1] != captioner.END_TOKEN:
+        said.append(choose(model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
+    answer = captioner._decode(said[1:])
+    return answer.text, not answer.cut_short
 
 
 def test_captions_are_greedy_whatever_the_batch_and_the_devices(samples, folder):
@@ -88,7 +89,7 @@ def test_captions_by_chance_are_a_pictures_own(samples, folder):
 
     def chosen(sample):
         rng = np.random.default_rng((3, zlib.crc32(sample.id.encode())))
-        draw = caption_model.sample_from(5, 2.0, [rng])
+        draw = captioner.sample_from(5, 2.0, [rng])
         return slowly(folder, sample, lambda score_V: int(draw(score_V[None])[0]))
 
     output, _ = captioned(captioner, samples, config(folder, top_k=5, temperature=2.0, seed=3))
@@ -111,9 +112,8 @@ class Drawn:
 def test_a_draw_by_hand(number, temperature, word):
     """Chances .3, .1, .6: of the two likeliest 2/3 and 1/3, and sqrt(2) to 1 at temperature 2 (.586)."""
     score_BV = torch.tensor([[0.3, 0.1, 0.6]]).log()
-    assert caption_model.sample_from(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
-    assert caption_model.take_likeliest(score_BV).tolist() == [2]
-    assert caption_model.sample_from(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
+    assert captioner.sample_from(2, temperature, [Drawn(number)])(score_BV).tolist() == [word]
+    assert captioner.sample_from(9, 1.0, [Drawn(math.nextafter(1, 0))])(score_BV).tolist() == [1]
 
 
 def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
@@ -148,4 +148,4 @@ def test_a_decoder_too_large_is_refused_before_it_is_built(folder, tmp_path):
     """By what its file holds."""
     write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
     with pytest.raises(UserError, match="another architecture: holds .* describes"):
-        caption_model.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))
+        captioner.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))

@@ -16,7 +16,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate import cell_results, result_store
+from compclip.evaluate import result_store
 from compclip.runs import __main__ as command
 from compclip.runs import device_time, inventory, jobs, lock, run_store, status
 from compclip.runs.run_folder import RunFolder
@@ -169,7 +169,7 @@ def test_scoring_refuses_it(here_finished, tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
     (first.folder.path / "scores").symlink_to(victim)
-    published = cell_results.publish_results([at(name).cell for name in names], result_store.task_from_params(params))
+    published = result_store.publish_results([at(name).cell for name in names], result_store.task_from_params(params))
     assert "scores: is a link" in published.failed[names[0]] and list(published.results) == [names[1]]
     assert not list(victim.iterdir())
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.views import Views, Widths
-from compclip.model import backbone, clip_model, tokenizers, towers, weight_interpolation
+from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
@@ -80,7 +80,7 @@ def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
         assert train_command.main(["--cell", cell("finetune"), f"train.average_alpha={alpha}"]) == 0
         ends[alpha] = load_file(trained(root, cell("finetune")) / "checkpoint" / WEIGHTS)
     start = load_file(project / "models" / "tiny" / WEIGHTS)
-    for name, value in weight_interpolation.interpolate(start, ends["1.0"], 0.6).items():
+    for name, value in clip_model.interpolate(start, ends["1.0"], 0.6).items():
         assert torch.equal(ends["0.6"][name], value) and torch.equal(ends["0.0"][name], start[name])
 
 
