@@ -6,7 +6,7 @@ Five ideas are enough: `METRICS`, `HEADLINE`, `load`, the `Record` and the funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import ModuleType
@@ -71,37 +71,26 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
 
     Raises UserError for a picture outside of the section's `images`, and for an id that no file can hold.
     """
-    benchmark = _read_section(name, section)
-    complete = benchmark.authors or benchmark
-    if not section.images_outside:
-        sample_cleaning.check_images(list_pictures(complete), section.images, section.path)
-    for key in _names(complete):
-        if json_text.has_lone(key):
-            raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
-    return replace(_repair_texts(benchmark), authors=benchmark.authors and _repair_texts(benchmark.authors))
-
-
-def _read_section(name: str, section: Section) -> Benchmark:
-    """What the module makes of the section, with its options where it has any."""
-    module = load_module(section.benchmark or name)
-    options = {}
+    module, options = load_module(section.benchmark or name), {}
     if section.options:
         from compclip.config import grid  # and with it OmegaConf, which nobody needs who has no options
 
         options["options"] = grid.benchmark_config(name, section, f"benchmarks.{name}.options")
     benchmark = module.load(section.path, images=section.images, split=section.split, **options)
-    return replace(benchmark, headline=benchmark.headline or module.headline)
+    _check_pictures_and_ids(benchmark.authors or benchmark, section)
+    authors = benchmark.authors and _repair_texts(benchmark.authors)
+    return replace(_repair_texts(benchmark), authors=authors, headline=benchmark.headline or module.headline)
 
 
-def list_pictures(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
-    """Record and file of each picture."""
-    return ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in benchmark.records for image in r.images)
-
-
-def _names(benchmark: Benchmark) -> Iterator[str]:
-    """What results are called by."""
-    yield from (record.id for record in benchmark.records)
-    yield from (group for groups in benchmark.groups.values() for group in groups)
+def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
+    records = benchmark.records
+    if not section.images_outside:
+        pictures = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
+        sample_cleaning.check_images(pictures, section.images, section.path)
+    group_names = [group for groups in benchmark.groups.values() for group in groups]
+    for key in [record.id for record in records] + group_names:
+        if json_text.has_lone(key):
+            raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
 
 
 def _repair_texts(benchmark: Benchmark) -> Benchmark:

@@ -8,7 +8,7 @@ A vector takes 32 + 4 D bytes (2 KiB for ViT-B/32: 60 MB for the 5,000 pictures 
 Beyond LARGEST in all, the oldest parts are removed. The folder can be removed at any time. A damaged part is skipped
 with a warning.
 
-N vectors, D joint dim.
+N vectors, D joint dim, K bytes of a key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import struct
 import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from safetensors.numpy import load, save
 
 from compclip.base import code_hash
 from compclip.base.errors import UserError
@@ -35,9 +35,6 @@ from compclip.config.sections import Scoring
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel
 
-MAGIC = b"compclip embeddings 1\n\0\0"
-HEAD = struct.Struct("<24sII")  # MAGIC, N, D; then N keys, N vectors in float32, and a digest of all before
-KEY = 32
 SUFFIX = ".part"
 MOST = 1 << 16  # vectors of a part, which is read and written as a whole
 LARGEST = 8 << 30  # bytes of all checkpoints together
@@ -93,21 +90,21 @@ class EmbeddingCache:
 
 
 def _encode_part(vectors: Mapping[bytes, np.ndarray]) -> bytes:
-    vector_ND = np.stack(list(vectors.values())).astype("<f4")
-    body = HEAD.pack(MAGIC, *vector_ND.shape) + b"".join(vectors) + vector_ND.tobytes()
-    return body + hashlib.sha256(body).digest()
+    """Return a digest, and keys and vectors in safetensors' format."""
+    key_NK = np.frombuffer(b"".join(vectors), np.uint8).reshape(len(vectors), -1)
+    body = save({"keys": key_NK, "vectors": np.stack(list(vectors.values())).astype(np.float32)})
+    return hashlib.sha256(body).digest() + body
 
 
 def _read_part(path: Path) -> Iterator[tuple[bytes, np.ndarray]]:
     """Yield the keys and vectors of a part. Raises UserError for a damaged one."""
     raw = read_bytes(path)
-    if not raw.startswith(MAGIC) or hashlib.sha256(raw[:-KEY]).digest() != raw[-KEY:]:
+    digest, body = raw[:32], raw[32:]
+    if hashlib.sha256(body).digest() != digest:
         raise UserError(f"{path}: damaged, left out; remove it")
-    _, count, dim = HEAD.unpack_from(raw)
-    start = HEAD.size + count * KEY
-    vector_ND = np.frombuffer(raw, "<f4", count * dim, start).reshape(count, dim)
-    for row, vector_D in enumerate(vector_ND):
-        yield raw[HEAD.size + row * KEY : HEAD.size + (row + 1) * KEY], vector_D
+    tensors = load(body)
+    for key_K, vector_D in zip(tensors["keys"], tensors["vectors"], strict=True):
+        yield key_K.tobytes(), vector_D
 
 
 def _make_room(folder: Path, limit: int) -> None:

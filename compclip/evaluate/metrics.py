@@ -1,25 +1,29 @@
 """What benchmarks count, as pure functions of score arrays: right or wrong per item.
 
-N items, I images, T texts, C classes or candidates, Q queries.
+N items, I images, T texts, C classes or candidates, U different ones, Q queries, B queries of a block, P pairs of a
+query and a candidate of its own, D joint dim.
 
 A tie is wrong, and so is a comparison with NaN. Each function gives one number an item, 1.0 for right, by metric; the
 metric is their mean. Empty input raises UserError.
 
 Pairs are compared strictly by all their authors, rankings are not. With `ties` "first" the first of equals is ahead, as
 argmax has it; CLIP_benchmark's topk takes any of them, so that its numbers cannot be repeated where scores are equal.
+Ranks are counted block by block, so that memory does not grow with queries x candidates. What is compared stands in one
+matrix product, of every different candidate once: equal candidates tie exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.config.sections import FIRST, WRONG
 
+AT_ONCE = 1 << 26  # scores that are held at once, of 4 bytes each
 PerItem = dict[str, np.ndarray]  # outcomes by metric
+BlockScores = Callable[[slice], np.ndarray]  # [B, C] of some consecutive queries with all candidates
 Beats = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -90,11 +94,10 @@ def hard_positives_outcomes(
 def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
     """`i2t_r<k>` per image and `t2i_r<k>` per text; `i2t_tied` and `t2i_tied` where one of them hangs on equal scores.
 
-    The ranks are those of `embeddings.count_ranks`. i2t: one of the image's own texts is among the k best, and these do
-    not compete with each other. t2i: the text's image is among the k best.
+    The ranks are those of `count_ranks`. i2t: one of the image's own texts is among the k best, which do not compete
+    with each other. t2i: the text's image is among the k best.
     """
-    i2t, t2i = map(Rank._make, i2t_I3), map(Rank._make, t2i_T3)
-    return outcomes_within_k("i2t_", i2t, ks, ties, "r") | outcomes_within_k("t2i_", t2i, ks, ties, "r")
+    return _outcomes_within_k("i2t_", i2t_I3, ks, ties, "r") | _outcomes_within_k("t2i_", t2i_T3, ks, ties, "r")
 
 
 def top_k_outcomes(
@@ -106,9 +109,8 @@ def top_k_outcomes(
     """
     scores_NC, label_N = _check_scores("top_k", scores_NC, label_N)
     same_C = np.arange(scores_NC.shape[1]) if same_C is None else same_C
-    classes_of = {label: np.flatnonzero(same_C == same_C[label]) for label in np.unique(label_N)}
-    ranks = [rank(row_C, classes_of[label]) for row_C, label in zip(scores_NC, label_N, strict=True)]
-    return outcomes_within_k("", ranks, ks, ties, "top_")
+    item_P, class_P = np.nonzero(same_C == same_C[label_N][:, None])
+    return _outcomes_within_k("", _rank_block(scores_NC, item_P, class_P), ks, ties, "top_")
 
 
 def _check_scores(benchmark: str, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -123,33 +125,75 @@ def _numbers(**outcomes: np.ndarray) -> PerItem:
     return {name: values.astype(np.float64) for name, values in outcomes.items()}
 
 
-class Rank(NamedTuple):
-    """How many candidates stand before a query's best own one: where it loses ties, the first of equals wins, it wins.
-
-    Infinite where all own scores are NaN.
-    """
-
-    losing: float
-    first: float
-    winning: float
-
-
-def rank(scores_C: np.ndarray, match_indices: np.ndarray) -> Rank:
-    """The rank of the best of the candidates numbered `own`, in rising order; these do not compete with each other."""
-    best = np.fmax.reduce(scores_C[match_indices])
-    if np.isnan(best):
-        return Rank(np.inf, np.inf, np.inf)
-    above_C, equal_C = ~(scores_C <= best), scores_C == best
-    ahead = match_indices[equal_C[match_indices]][0]
-    above_C[match_indices] = equal_C[match_indices] = False
-    above = int(np.count_nonzero(above_C))
-    return Rank(above + int(np.count_nonzero(equal_C)), above + int(np.count_nonzero(equal_C[:ahead])), above)
-
-
-def outcomes_within_k(way: str, ranks: Iterable[Rank], ks: Iterable[int], ties: str, name: str) -> PerItem:
+def _outcomes_within_k(way: str, rank_Q3: np.ndarray, ks: Iterable[int], ties: str, name: str) -> PerItem:
     """`<way><name><k>`: whether each rank is among the k best; `<way>tied`: whether that hangs on ties for some k."""
     ks = sorted(set(ks))
-    losing_Q, first_Q, winning_Q = np.array(list(ranks)).T
+    losing_Q, first_Q, winning_Q = rank_Q3.T
     outcomes = {f"{way}{name}{k}": (first_Q if ties == FIRST else losing_Q) < k for k in ks}
     outcomes[f"{way}tied"] = np.any([(losing_Q < k) != (winning_Q < k) for k in ks], axis=0)
     return _numbers(**outcomes)
+
+
+# --- ranks ----------------------------------------------------------------------------------------------------
+
+
+def count_ranks(
+    image_ID: np.ndarray, text_TD: np.ndarray, owner_T: np.ndarray, at_once: int = AT_ONCE
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many candidates stand before each image's best own text [I, 3], and before each text's own image [T, 3].
+
+    Three numbers: where the own one loses ties, where the first of equals wins, where it wins them. All are infinite
+    where no own score is a number. An image's own texts do not compete with each other. `owner_T` names their images.
+    """
+    return _ranks_both_ways(_products(image_ID, text_TD), _products(text_TD, image_ID), len(image_ID), owner_T, at_once)
+
+
+def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of scores that are there as a whole."""
+    images, texts = scores_IT.shape
+    at_once = max(AT_ONCE, images * texts)
+    return _ranks_both_ways(lambda part: scores_IT[part], lambda part: scores_IT.T[part], images, owner_T, at_once)
+
+
+def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
+    """Return the products with all candidates, each different one multiplied once."""
+    rows_C = np.ascontiguousarray(candidate_CD).view(np.dtype((np.void, candidate_CD.shape[1] * candidate_CD.itemsize)))
+    _, first_U, number_C = np.unique(rows_C, return_index=True, return_inverse=True)
+    candidate_UD = candidate_CD[first_U]
+    return lambda part: (query_QD[part] @ candidate_UD.T)[:, number_C.reshape(-1)]
+
+
+def _ranks_both_ways(
+    of_images: BlockScores, of_texts: BlockScores, images: int, owner_T: np.ndarray, at_once: int
+) -> tuple[np.ndarray, np.ndarray]:
+    order_T = np.argsort(owner_T, kind="stable")
+    i2t_I3 = _rank_matches(of_images, owner_T[order_T], order_T, images, max(1, at_once // max(1, len(owner_T))))
+    text_T = np.arange(len(owner_T))
+    return i2t_I3, _rank_matches(of_texts, text_T, owner_T, len(owner_T), max(1, at_once // max(1, images)))
+
+
+def _rank_matches(scores: BlockScores, query_P: np.ndarray, own_P: np.ndarray, queries: int, size: int) -> np.ndarray:
+    """[Q, 3], of pairs in the order of their queries."""
+    block_ranks = [np.zeros((0, 3))]
+    for start in range(0, queries, size):
+        scores_BC = scores(slice(start, start + size))
+        low, high = np.searchsorted(query_P, (start, start + len(scores_BC)))
+        block_ranks.append(_rank_block(scores_BC, query_P[low:high] - start, own_P[low:high]))
+    return np.concatenate(block_ranks)
+
+
+def _rank_block(scores_BC: np.ndarray, query_P: np.ndarray, own_P: np.ndarray) -> np.ndarray:
+    """[B, 3], of the scores of one block."""
+    best_B = np.full(len(scores_BC), np.nan, scores_BC.dtype)
+    np.fmax.at(best_B, query_P, scores_BC[query_P, own_P])
+    equal_BC = scores_BC == best_B[:, None]
+    above_BC = ~(scores_BC <= best_B[:, None])
+    ahead_B = np.full(len(best_B), scores_BC.shape[1])
+    best_P = equal_BC[query_P, own_P]
+    np.minimum.at(ahead_B, query_P[best_P], own_P[best_P])
+    above_BC[query_P, own_P] = equal_BC[query_P, own_P] = False
+    above_B, equal_B = above_BC.sum(1), equal_BC.sum(1)
+    equal_BC &= np.arange(scores_BC.shape[1]) < ahead_B[:, None]
+    rank_B3 = np.stack([above_B + equal_B, above_B + equal_BC.sum(1), above_B], axis=1).astype(np.float64)
+    rank_B3[np.isnan(best_B)] = np.inf
+    return rank_B3

@@ -174,7 +174,7 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     file = weight_files.find_weights(folder)
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
-    clip = _build_filled(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
+    clip = _build_checked(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
     return _assemble_checked(clip, model_cfg, str(folder), preprocess, coder)
 
 
@@ -187,7 +187,7 @@ def _load_file(
     state = weight_files.read_weights(file, alpha)
     model_config.complete_config(cfg, state)
     coder = _load_tokenizer(name, cfg, tokenizer)
-    clip = _build_filled(cfg, name, file, state)
+    clip = _build_checked(cfg, name, file, state)
     weight_files.check_activation(file, name, cfg, activation)
     return clip, coder
 
@@ -206,25 +206,21 @@ def _load_tag(name: str, cfg: dict, tag: str) -> tuple[ClipModule, dict]:
         ) from error
 
 
-def _build_filled(model_cfg: dict, where: str, file: Path, state: dict[str, Tensor]) -> ClipModule:
-    """Build the module of a config and fill it with the weights of a file, which it must not outgrow."""
-    clip = _build_checked(model_cfg, where, file, sum(t.numel() for t in state.values()))
-    weight_files.fill_weights(clip, state, file)
-    return clip
+def _build_checked(
+    model_cfg: dict, where: str, file: Path | None = None, state: dict[str, Tensor] | None = None
+) -> ClipModule:
+    """Build the module of a config with random weights, or with those of a file, which it must not outgrow.
 
-
-def _build_checked(model_cfg: dict, where: str, file: Path | None = None, weight_count: int = 0) -> ClipModule:
-    """Build the module of a config with random weights. Raises UserError for one that must not or cannot be built.
-
-    `weight_count`: the number of weights in `file`, which are to fill it.
+    Raises UserError for one that must not or cannot be built.
     """
-    tower = model_cfg["text_cfg"].get("hf_model_name")
-    if tower:
+    if tower := model_cfg["text_cfg"].get("hf_model_name"):
         with hub_cache.reachable_or_offline():
             transformers_files.check_text_tower(tower, where)
-    most = min(2 * weight_count, model_config.memory_weights()) if file else model_config.memory_weights()
-    model_config.check_size(model_config.count_weights(model_cfg, where, most), where, file, weight_count)
-    return clip_model.build_module(model_cfg)
+    model_config.check_size(model_cfg, where, file, sum(t.numel() for t in state.values()) if state else 0)
+    clip = clip_model.build_module(model_cfg)
+    if file and state is not None:
+        weight_files.fill_weights(clip, state, file)
+    return clip
 
 
 def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess: dict, tokenizer: Any) -> ClipModel:
@@ -245,19 +241,15 @@ def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess
 
 
 def _check_same_architecture(loaded: ClipModel, name: str, weights: str) -> None:
-    expected = open_clip.get_model_config(name)
-    keys = ("embed_dim", "vision_cfg", "text_cfg")
-    differs = [k for k in keys if _without_origins(loaded.model_cfg.get(k)) != _without_origins(expected.get(k))]
-    if loaded.model_cfg.get("quick_gelu", False) != expected.get("quick_gelu", False):
-        differs.append("quick_gelu")
-    if differs:
-        raise UserError(f"{weights}: a checkpoint of another architecture than {name}: {', '.join(differs)} differ")
-
-
-def _without_origins(cfg: Any) -> Any:
-    """Return a tower's config without the keys that say where its parts came from."""
+    """Raise UserError where configs differ in more than where their parts came from."""
     origins = ("timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name")
-    return {k: v for k, v in cfg.items() if k not in origins} if isinstance(cfg, dict) else cfg
+    architectures = [
+        {key: {k: v for k, v in cfg[key].items() if k not in origins} for key in ("vision_cfg", "text_cfg")}
+        | {"embed_dim": cfg["embed_dim"], "quick_gelu": cfg.get("quick_gelu", False)}
+        for cfg in (loaded.model_cfg, open_clip.get_model_config(name))
+    ]
+    if differs := [key for key, value in architectures[0].items() if value != architectures[1][key]]:
+        raise UserError(f"{weights}: a checkpoint of another architecture than {name}: {', '.join(differs)} differ")
 
 
 # --- tokenizers -----------------------------------------------------------------------------------------------

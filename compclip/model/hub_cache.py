@@ -18,19 +18,15 @@ def reachable_or_offline() -> Iterator[None]:
     Otherwise each missing file is requested six times over half a minute, with a line each time.
     """
     was_offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = was_offline or not _hub_answers()
+    try:
+        if not was_offline:
+            get_session().head(constants.ENDPOINT, timeout=PROBE_S)
+    except Exception:  # the clients that it may use share no base
+        constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = was_offline
-
-
-def _hub_answers() -> bool:
-    try:
-        get_session().head(constants.ENDPOINT, timeout=PROBE_S)
-    except Exception:  # the clients that it may use share no base
-        return False
-    return True
 
 
 def page_address(repository: str) -> str:

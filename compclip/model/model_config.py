@@ -180,23 +180,20 @@ def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
             raise UserError(f"{where}: embed_dim={embed_dim}: {tower} gives {list(output.shape[1:])}")
 
 
-def check_size(count: int, where: str, file: Path | None, weights_in_file: int) -> None:
+def check_size(model_cfg: dict, where: str, file: Path | None, weights_in_file: int) -> None:
     """Raise UserError for a model of more weights than twice those of its file, or than this machine's memory holds."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4  # in weights of float32
+    count = count_weights(model_cfg, where, min(2 * weights_in_file, memory) if file else memory)
     if file and count > 2 * weights_in_file:
         raise UserError(
             f"{file}: a checkpoint of another architecture: holds {weights_in_file} weights, and {where} describes "
             f"{count} at least; give the model it was trained with"
         )
-    if count > memory_weights():
+    if count > memory:
         raise UserError(
             f"{where}: the config describes a model of {4 * count >> 30} GiB at least, and this machine has "
-            f"{4 * memory_weights() >> 30} GiB; give a smaller one"
+            f"{4 * memory >> 30} GiB; give a smaller one"
         )
-
-
-def memory_weights() -> int:
-    """Return how many float32 weights this machine's memory holds."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
 def complete_config(model_cfg: dict, state: Mapping[str, Tensor]) -> None:

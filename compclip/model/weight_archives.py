@@ -119,7 +119,11 @@ class _Archive:
         """Return a view of its storage. Raises UnsafePickle where it does not lie within that, or is larger."""
         sizes, strides = view.size, view.stride
         is_shape = isinstance(sizes, tuple) and isinstance(strides, tuple) and len(sizes) == len(strides)
-        if not is_shape or len(sizes) > MAX_DIMENSIONS or not all(map(_is_count, (view.offset, *sizes, *strides))):
+        if (
+            not is_shape
+            or len(sizes) > MAX_DIMENSIONS
+            or not all(type(number) is int and number >= 0 for number in (view.offset, *sizes, *strides))
+        ):
             raise UnsafePickle("a tensor has no proper shape")
         storage = self._storage(view.storage)
         last = view.offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
@@ -146,10 +150,6 @@ class _Archive:
             exists = f"{self._root}{file}" in self._names
             self._modules[module] = _declared_names(self.bytes(file).decode()) if exists else {}
         return self._modules[module].get(name)
-
-
-def _is_count(number: Any) -> bool:
-    return type(number) is int and number >= 0
 
 
 def _declared_names(program: str) -> dict[str, set[str]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from compclip.base.errors import UserError
-from compclip.evaluate import embeddings, metrics
+from compclip.evaluate import metrics
 
 NAN = math.nan
 pytestmark = pytest.mark.filterwarnings("error")
@@ -28,7 +28,7 @@ def means(outcomes):
 
 def recall_at(scores, owner, ks, ties="wrong"):
     """Recall outcomes of a whole table of scores."""
-    return metrics.recall_at_ranks(*embeddings.ranks_from_table(scores, np.asarray(owner)), ks, ties)
+    return metrics.recall_at_ranks(*metrics.ranks_from_table(scores, np.asarray(owner)), ks, ties)
 
 
 def test_sugarcrepe_counts_a_tie_and_nan_as_wrong():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.evaluate import embeddings, metrics
+from compclip.evaluate import metrics
 
 AXES = np.eye(3, dtype=np.float32)
 
@@ -17,7 +17,7 @@ AXES = np.eye(3, dtype=np.float32)
 def test_by_hand():
     """Image 0 has the axes x and y as texts, image 1 x again: it ties with the first, whose own it is not."""
     image_ID, text_TD = AXES[[0, 2]], AXES[[0, 1, 0, 2]]
-    i2t_I3, t2i_T3 = embeddings.count_ranks(image_ID, text_TD, np.array([0, 0, 1, 1]))
+    i2t_I3, t2i_T3 = metrics.count_ranks(image_ID, text_TD, np.array([0, 0, 1, 1]))
     assert i2t_I3.tolist() == [[1, 0, 0], [0, 0, 0]]  # text 2 is as near to image 0 as its own text 0, which is first
     assert t2i_T3.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]]  # y is as far from both images
 
@@ -39,8 +39,8 @@ def test_outcomes_are_those_of_the_table(given, at_once):
     """Ties, NaN and repeated texts included, whatever the size of the blocks."""
     image_ID, text_TD, owner_T = given
     ks = (1, 2, 3)
-    from_table = metrics.recall_at_ranks(*embeddings.ranks_from_table(image_ID @ text_TD.T, owner_T), ks)
-    from_ranks = metrics.recall_at_ranks(*embeddings.count_ranks(image_ID, text_TD, owner_T, at_once), ks)
+    from_table = metrics.recall_at_ranks(*metrics.ranks_from_table(image_ID @ text_TD.T, owner_T), ks)
+    from_ranks = metrics.recall_at_ranks(*metrics.count_ranks(image_ID, text_TD, owner_T, at_once), ks)
     assert {name: values.tolist() for name, values in from_ranks.items()} == {
         n: v.tolist() for n, v in from_table.items()
     }
@@ -51,8 +51,8 @@ def test_three_ways_with_ties(given, at_once):
     """Against a loop: losing, the first of equals, winning; from vectors, and from the table."""
     image_ID, text_TD, owner_T = given
     scores_IT = image_ID @ text_TD.T
-    i2t_I3, t2i_T3 = embeddings.count_ranks(image_ID, text_TD, owner_T, at_once)
-    for mine, from_table in zip((i2t_I3, t2i_T3), embeddings.ranks_from_table(scores_IT, owner_T), strict=True):
+    i2t_I3, t2i_T3 = metrics.count_ranks(image_ID, text_TD, owner_T, at_once)
+    for mine, from_table in zip((i2t_I3, t2i_T3), metrics.ranks_from_table(scores_IT, owner_T), strict=True):
         assert mine.tolist() == from_table.tolist()
     for image, ranks in enumerate(i2t_I3):
         assert ranks.tolist() == slow(scores_IT[image], np.flatnonzero(owner_T == image))
@@ -77,7 +77,7 @@ def test_memory_is_that_of_a_block(images):
     """The table of 1,200 images and as many texts would take 5.8 MB."""
     vector_ND = np.random.default_rng(0).standard_normal((images, 4)).astype(np.float32)
     tracemalloc.start()
-    embeddings.count_ranks(vector_ND, vector_ND, np.arange(images), at_once=1 << 14)
+    metrics.count_ranks(vector_ND, vector_ND, np.arange(images), at_once=1 << 14)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
