@@ -139,29 +139,23 @@ def _overlay(
     """Patches in colour over the picture in grey."""
     height, width, _ = picture_HW3.shape
     axis.imshow(picture_HW3.mean(2), cmap="gray", vmin=0, vmax=1)
+    where = (-0.5, width - 0.5, height - 0.5, -0.5)
     patches = axis.imshow(
-        values_PP,
-        cmap=colours,
-        vmin=limits[0],
-        vmax=limits[1],
-        alpha=0.7,
-        interpolation="nearest",
-        extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        values_PP, cmap=colours, vmin=limits[0], vmax=limits[1], alpha=0.7, interpolation="nearest", extent=where
     )
     figure.colorbar(patches, ax=axis, shrink=0.8).ax.tick_params(labelsize=7)
 
 
+def _is_checkpoint(name: str) -> bool:
+    """Return whether a name is a checkpoint's reference, and not that of a cell of the grid."""
+    return "::" in name or name.startswith(SCHEMES) or Path(name).exists()
+
+
 def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """The reference of a checkpoint, or that of a cell of the grid by its name."""
-    if "::" in name or name.startswith(SCHEMES) or Path(name).exists():
+    if _is_checkpoint(name):
         return name
     return str(result_store.find_checkpoint(grid.resolve(read.load_params(params), name).cell, root))
-
-
-def _resolve_backbone(name: str, params: str) -> str:
-    if "::" in name or name.startswith(SCHEMES) or Path(name).exists():
-        raise UserError(f"--checkpoint {name}: no cell of the grid, so its backbone is not known; give --against")
-    return str(Path("models") / grid.resolve(read.load_params(params), name).cell.backbone)
 
 
 def main(argv: list[str]) -> int:
@@ -179,20 +173,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    against = args.against or _resolve_backbone(args.checkpoint, args.params)
+    against = args.against
+    if not against:
+        if _is_checkpoint(args.checkpoint):
+            raise UserError(
+                f"--checkpoint {args.checkpoint}: no cell of the grid, so its backbone is not known; give --against"
+            )
+        against = str(Path("models") / grid.resolve(read.load_params(args.params), args.checkpoint).cell.backbone)
     pretrained, tuned = (
         backbone.load(resolve_checkpoint(name, args.params), args.model) for name in (against, args.checkpoint)
     )
-    for model in (pretrained, tuned):
-        model.clip.eval()
+    pretrained.clip.eval()
+    tuned.clip.eval()
     attention_rows = compute_maps(pretrained, tuned, args.image, args.text, args.caption, args.map)
-    draw_figure(
-        attention_rows,
-        model_input(tuned, args.image),
-        (Path(against).name, Path(args.checkpoint).name),
-        args.map,
-        args.out,
-    )
+    names = Path(against).name, Path(args.checkpoint).name
+    draw_figure(attention_rows, model_input(tuned, args.image), names, args.map, args.out)
     for row in attention_rows:
         gain, loss = row.difference_PP.max(), row.difference_PP.min()
         print(f"{row.text}: {args.map} changes by {loss:+.4f} to {gain:+.4f}")

@@ -15,19 +15,17 @@ _BYTES = re.compile(rf"(.*){BYTES}(\d{{1,18}}),(\d{{1,18}})", re.S | re.A)
 
 def with_box(path: str, box: Sequence[float] | None) -> str:
     """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
-    return path if box is None else f"{path}{BOX}{','.join(map(_format_number, box))}"
+    if box is None:
+        return path
+    try:
+        return f"{path}{BOX}{','.join(f'{number:g}' for number in box)}"
+    except OverflowError:  # an integer of hundreds of digits
+        return f"{path}{BOX}inf,inf,inf,inf"
 
 
 def bytes_of_file(path: str, offset: int, length: int) -> str:
     """The reference of an image that is `length` bytes of a file, from `offset` on. They sort in the file's order."""
     return f"{path}{BYTES}{offset:012},{length}"
-
-
-def _format_number(number: float) -> str:
-    try:
-        return f"{number:g}"
-    except OverflowError:  # an integer of hundreds of digits
-        return "inf"
 
 
 def parse_reference(ref: str) -> tuple[str | ImageLocation, tuple[float, ...] | None]:

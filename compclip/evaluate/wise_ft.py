@@ -169,7 +169,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
-    (_check_pair if args.pretrained else _check_line)(args)
+    if not args.pretrained:
+        _check_line(args)
+    elif not (args.tuned and args.out) or args.alpha is None:
+        raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
+    elif not abs(args.alpha) <= FARTHEST:  # true of NaN
+        raise UserError(
+            f"--alpha {args.alpha}: must be a finite number, at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
+        )
     return args
 
 
@@ -184,15 +191,6 @@ def _check_line(args: argparse.Namespace) -> None:
         )
     if args.method and args.overrides:
         raise UserError(f"{what}: is scored as {PLAN / args.method}.json asks; leave out {args.overrides[0]}")
-
-
-def _check_pair(args: argparse.Namespace) -> None:
-    if not (args.tuned and args.out) or args.alpha is None:
-        raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
-    if not abs(args.alpha) <= FARTHEST:  # true of NaN
-        raise UserError(
-            f"--alpha {args.alpha}: must be a finite number, at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
-        )
 
 
 if __name__ == "__main__":

@@ -33,9 +33,8 @@ def tokenize_targets(source: str, texts: list[str], longest: int) -> Tensor:
 
     Raises UserError for a folder without one.
     """
-    encoded = _load_tokenizer(source)(
-        texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt"
-    )
+    tokenizer = _load_tokenizer(source)
+    encoded = tokenizer(texts, truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     return encoded.input_ids.masked_fill(encoded.attention_mask == 0, -1)
 
 
