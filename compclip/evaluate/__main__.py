@@ -132,7 +132,7 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
     else:
         checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
         documents = score.score_checkpoint(checkpoint, loaded)
-    result_store.print_warnings(documents)
+    score.print_warnings(documents)
     print(score.metric_table(documents))
     if out:
         result_store.write_documents(documents, out)

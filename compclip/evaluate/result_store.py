@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -246,17 +245,9 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
         if isinstance(documents, UserError):
             yield folder.key, documents
             continue
-        print_warnings(documents)
+        score.print_warnings(documents)
         try:
             results: Path | UserError = store_results(task, folder, documents)
         except UserError as error:
             results = error
         yield folder.key, results
-
-
-def print_warnings(documents: Mapping[str, dict]) -> None:
-    """A line on stderr for each benchmark some of whose records or images were left out."""
-    from compclip.evaluate.score import warnings
-
-    for line in warnings(documents):
-        print(line, file=sys.stderr)

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights that an evaluation holds at once
-NOT_LEFT_OUT = ("records", "scored", "tied")  # counts of what is scored
 
 
 @dataclass(frozen=True)
@@ -273,16 +273,15 @@ def metric_table(documents: Mapping[str, dict]) -> str:
     return "\n".join(lines)
 
 
-def warnings(documents: Mapping[str, dict]) -> list[str]:
-    """One line for each benchmark some of whose records or images were left out."""
-    lines = []
+def print_warnings(documents: Mapping[str, dict]) -> None:
+    """A line on stderr for each benchmark some of whose records or images were left out."""
     for name, doc in documents.items():
         counts = doc["counts"]
-        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in NOT_LEFT_OUT}
+        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in ("records", "scored", "tied")}
         if left_out or not counts["scored"]:
             reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
-            lines.append(f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
-    return lines
+            line = f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({reasons})"
+            print(line, file=sys.stderr)
 
 
 # --- the line between two checkpoints -------------------------------------------------------------------------

@@ -111,7 +111,9 @@ class ClipModel:
     def save(self, folder: str | Path) -> None:
         """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`)."""
         folder = Path(folder)
-        write_weights(folder / WEIGHTS, self.clip.state_dict(), self.model_cfg)
+        tensors = {name: tensor.contiguous() for name, tensor in self.clip.state_dict().items()}
+        activation = activation_name(self.model_cfg)  # in the header, for a file that leaves its folder
+        write_atomic(folder / WEIGHTS, save(tensors, {"activation": activation}))
         self.tokenizer.save(folder)
         record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
         write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
@@ -212,9 +214,3 @@ def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], a
 def activation_name(model_cfg: Mapping[str, Any]) -> str:
     """Return the activation that a config asks for."""
     return QUICK if model_cfg.get("quick_gelu", False) else GELU
-
-
-def write_weights(path: Path, state: Mapping[str, Tensor], model_cfg: Mapping[str, Any]) -> None:
-    """Write weights with the name of their activation in the header, for a file that leaves its folder."""
-    tensors = {name: tensor.contiguous() for name, tensor in state.items()}
-    write_atomic(path, save(tensors, {"activation": activation_name(model_cfg)}))

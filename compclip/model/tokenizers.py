@@ -7,6 +7,7 @@ their files into a checkpoint's folder.
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,7 @@ from compclip.base.errors import UserError
 
 STAND_IN = "clip"
 FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
-CACHED_WORDS = 1 << 16
 VOCABULARY = 49408  # of CLIP's byte-pair code
-UNBOUNDED = 1 << 62  # vocabulary of a tower that brings its own
 BYTES = 512  # CLIP's code lists every byte twice, inside and at the end of a word, before its merges
 
 
@@ -43,7 +42,7 @@ class ClipTokenizer:
 
         self._length = context_length
         self._code = open_clip.SimpleTokenizer(context_length=context_length)
-        self._encode_word = functools.lru_cache(CACHED_WORDS)(self._code.encode)
+        self._encode_word = functools.lru_cache(1 << 16)(self._code.encode)
 
     def __call__(self, texts: list[str]) -> Tensor:
         """Return ids [B, L], equal to open_clip's."""
@@ -116,7 +115,8 @@ class TransformersTokenizer:
         self._tokenizer = open_clip.tokenizer.HFTokenizer(
             source, text_cfg.get("context_length", 77), **options, tokenizer_mode=text_cfg.get("tokenizer_mode"),
             trust_remote_code=False)  # fmt: skip
-        self._size = UNBOUNDED if text_cfg.get("hf_model_name") else text_cfg.get("vocab_size", VOCABULARY)
+        brings_tower = text_cfg.get("hf_model_name")  # and with it a vocabulary
+        self._size = sys.maxsize if brings_tower else text_cfg.get("vocab_size", VOCABULARY)
         ids, word = self._tokenizer(["a"])[0].tolist(), self._encode("a")  # CLIPS has other marks than its tokenizer
         starts = next((i for i in range(len(ids)) if ids[i : i + len(word)] == word), 0)
         after = ids[starts + len(word) :]
