@@ -1,7 +1,7 @@
 """What each rule changes: of 400 captions of photographs, how often the first word that it touches is a noun, a verb …
 
     python perf/text_shares.py [captions file] [--limit 400] [--draws 5]
-    python perf/text_shares.py --prepositions          # the counts of compclip/text/prepositions.py, from both files
+    python perf/text_shares.py --prepositions          # the counts of compclip/text/scene_graph.py, from both files
 
 Captions are those of `perf/text_rules.py`; without a file COCO's.
 """
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import text_rules
 
 from compclip.base.errors import entry
-from compclip.text import negate, prepositions, replace, scene_graph, swap, wordlists
+from compclip.text import negate, replace, scene_graph, swap, wordlists
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
@@ -66,7 +66,7 @@ def counted(annotations: Iterable[Annotation]) -> Counter[str]:
     for a in annotations:
         phrases = (a.text[slice(*a.chars(e.span))] for e in scene_graph.read_scene(a) if a.pos[e.root] == "ADP")
         counts.update(" ".join(words.lower().split()) for words in phrases)
-    return Counter({name: counts[name] for name in prepositions.TABLE})
+    return Counter({name: counts[name] for name in scene_graph.COUNTS})
 
 
 def table(rows: dict[str, dict[str, float]], count: int) -> str:
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.prepositions:
         counts = counted(stage.annotate(text_rules.captions(args.file, sys.maxsize), replacements=False))
-        print("\n".join(f"{name} {number}" for name, number in sorted(counts.items())))
+        print(", ".join(f"{name} {number}" for name, number in sorted(counts.items())))
         return 0
     coco = text_rules.shared() / "coco/annotations/captions_val2017.json"
     annotations = stage.annotate(text_rules.captions(args.file or str(coco), args.limit))

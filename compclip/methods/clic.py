@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.interface.views import Views, step_in_epoch
 from compclip.methods import _check
 from compclip.methods._parts import captions, mean_over, uni
-from compclip.text import caption_sentences, composite_captions
+from compclip.text import composite_captions, sentences
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Config:
         _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
         _check.at_least(self, 1, "positives")
         _check.one_of(self, "uni_norm", ("squared", "l2"))
-        _check.one_of(self, "ends", caption_sentences.JOINS)
+        _check.one_of(self, "ends", sentences.JOINS)
         _check.one_of(self, "statistics", ("own", "imagenet"))
         _check.one_of(self, "partner", ("random", "common_noun"))
         if self.lambda_uni and self.positives < 2:

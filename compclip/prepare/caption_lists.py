@@ -21,7 +21,7 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
 from compclip.prepare import list_literals
-from compclip.text import sentence_splitter
+from compclip.text import sentences
 
 ListRow = tuple[str, Sequence[str]]  # the key that a row is joined by, and its texts, as the list has them
 LONGEST_LINE = 1 << 24  # characters; a longer line is read as several
@@ -38,7 +38,7 @@ def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, 
     for path in list_files(cfg.file):
         for key, texts in READERS[path.suffix](path, cfg, counts):
             if cfg.on == BY_CAPTION:  # as `recaption` leaves captions
-                key = sentence_splitter.clean(one_line(key))
+                key = sentences.clean(one_line(key))
             key = join_key(key, cfg.on)
             try:
                 captions = _clean_texts(list_literals.parse_all(texts) if cfg.lists else texts, cfg)

@@ -29,7 +29,7 @@ from compclip.config.servers import Server
 from compclip.data.sample import Sample
 from compclip.prepare import caption_join, file_listing, negative_images, sample_cleaning, shard_writer
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
-from compclip.text import sentence_splitter
+from compclip.text import sentences
 
 NEW_BLOCK = "new.arrow"
 LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives")  # keys that `recaption` ignores
@@ -162,7 +162,7 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
         samples, caption_counts = caption(samples, shard)
         counts.update(caption_counts)
     samples, repaired_captions = _map_captions(samples, replace_lone)
-    samples, openings_dropped = _map_captions(samples, sentence_splitter.CLEAN[cfg.openings])
+    samples, openings_dropped = _map_captions(samples, sentences.CLEAN[cfg.openings])
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
         samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
@@ -183,7 +183,7 @@ def with_sentences(samples: list[Sample], minimum: int) -> list[Sample]:
     """Return the samples whose captions have together at least `minimum` sentences of 4 to 34 words (CLIC B.1)."""
     if not minimum:
         return samples
-    sentences_of = sentence_splitter.training_sentences
+    sentences_of = sentences.training_sentences
     return [s for s in samples if sum(len(sentences_of(caption)) for caption in s.captions) >= minimum]
 
 

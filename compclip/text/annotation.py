@@ -14,10 +14,13 @@ from typing import Any, TypeVar
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Span = tuple[int, int]
 Weighted = tuple[tuple[str, ...], tuple[int, ...]]  # words, and how likely each is to be drawn
+NO_WORDS: Weighted = ((), ())
 NUMBERS = ("starts", "ends", "heads")
 WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
 TEXTS = ("text", "written_swap", "written_replace")
+LABELS = ("pos", "tag", "dep")  # columns of codes of a shard's small dictionaries
+MASKED, STORED = "masked", "stored_"  # a shard's column of masked words; of stored texts, followed by their kind
 SEPARATOR = "\t"  # between the words of a token; no word holds one
 
 

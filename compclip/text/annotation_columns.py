@@ -13,8 +13,7 @@
     written_swap, written_replace
     stored_<kind>     a list of texts; only of the kinds that the data set has lists of
 
-Words are codes of dictionaries, and numbers are as narrow as the shard allows. `AnnotationRows` makes
-annotations of them.
+Words are codes of dictionaries, and numbers are as narrow as the shard allows. `annotation_rows` reads them.
 """
 
 from __future__ import annotations
@@ -26,12 +25,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compclip.text import caption_sentences
-from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation
-
-LABELS = ("pos", "tag", "dep")
-MASKED, STORED = "masked", "stored_"
-WIDTHS = (np.uint8, np.uint16, np.uint32)
+from compclip.text import sentences
+from compclip.text.annotation import LABELS, MASKED, SEPARATOR, SPANS, STORED, TEXTS, Annotation
 
 
 class AnnotationColumns:
@@ -42,33 +37,39 @@ class AnnotationColumns:
         self.tokens = _ListBuilder("advance", "length", "head", *LABELS)
         self.labels = {name: _Vocabulary() for name in LABELS}
         self.spans = {name: _ListBuilder("edge") for name in SPANS}
+        self.lemma, self.words = _ListBuilder("token", "word"), _Vocabulary()
+        self.candidates, self.replacements = _ListBuilder("token", "words"), _Vocabulary()
+        self.masked, self.predicted = _ListBuilder("token", "words"), _Vocabulary()
         self.relatives, self.weighted_words = _ListBuilder("token", "words"), _Vocabulary()
         self.has_relatives = False
-        self.lemma, self.candidates, self.nouns = (
-            _ListBuilder("token", "word"),
-            _ListBuilder("token", "words"),
-            _ListBuilder("word"),
-        )
-        self.masked = _ListBuilder("token", "words")
-        self.words, self.replacements, self.noun_words, self.predicted = (
-            _Vocabulary(),
-            _Vocabulary(),
-            _Vocabulary(),
-            _Vocabulary(),
-        )
+        self.nouns, self.noun_words = _ListBuilder("word"), _Vocabulary()
         self.order: array | None = None
 
     def __len__(self) -> int:
         return len(self.tokens if self.order is None else self.order)
 
-    def add(self, annotation: Annotation) -> None:
-        """Append a caption. Raises ValueError where fields of its annotation differ in length."""
-        self._add_tokens(annotation)
-        self._add_words(annotation)
+    def add(self, a: Annotation) -> None:
+        """Append a caption."""
+        advances = [end - last for last, end in zip((0, *a.ends), a.ends, strict=False)]
+        lengths = [end - start for start, end in zip(a.starts, a.ends, strict=True)]
+        heads = [head - token for token, head in enumerate(a.heads)]
+        self.tokens.add(advances, lengths, heads, *(self.labels[name].encode(getattr(a, name)) for name in LABELS))
+        odd = [token for token, word in enumerate(a.lemma) if word != default_lemma(a.word(token))]
+        self.lemma.add(odd, self.words.encode(a.lemma[token] for token in odd))
+        relatives = [[text for pair in zip(*table, strict=True) for text in map(str, pair)] for table in a.relatives]
+        self.has_relatives = self.has_relatives or bool(relatives)
+        for lists, vocabulary, words_of_tokens in (
+            (self.candidates, self.replacements, a.candidates),
+            (self.masked, self.predicted, a.masked),
+            (self.relatives, self.weighted_words, list(map(tuple, relatives))),
+        ):
+            replaced = [token for token, words in enumerate(words_of_tokens) if words]
+            lists.add(replaced, vocabulary.encode(words_of_tokens[token] for token in replaced))
+        self.nouns.add(self.noun_words.encode(sentences.first_nouns(a)))
         for name in TEXTS:
-            self.texts[name].append(getattr(annotation, name))
+            self.texts[name].append(getattr(a, name))
         for name, lists in self.spans.items():
-            lists.add([edge for span in getattr(annotation, name) for edge in span])
+            lists.add([edge for span in getattr(a, name) for edge in span])
 
     def repeat(self, order: Sequence[int]) -> None:
         """Set the order of the captions, by their numbers; a number may come several times."""
@@ -84,9 +85,7 @@ class AnnotationColumns:
         if self.predicted:
             columns[MASKED] = self.masked.array(words=self.predicted.joined_array())
         if self.has_relatives:
-            columns["relatives"] = self.relatives.array(
-                words=pa.array(map(_join_weighted, self.weighted_words), pa.string())
-            )
+            columns["relatives"] = self.relatives.array(words=self.weighted_words.joined_array())
         columns["nouns"] = self.nouns.array(word=self.noun_words.array())
         if self.order is None or self.order == array("i", range(len(self.tokens))):
             return columns
@@ -98,33 +97,13 @@ class AnnotationColumns:
         columns = self.arrays()
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
-    def _add_tokens(self, a: Annotation) -> None:
-        advances = [end - last for last, end in zip((0, *a.ends), a.ends, strict=False)]
-        lengths = [end - start for start, end in zip(a.starts, a.ends, strict=True)]
-        heads = [head - token for token, head in enumerate(a.heads)]
-        self.tokens.add(advances, lengths, heads, *(self.labels[name].encode(getattr(a, name)) for name in LABELS))
-
-    def _add_words(self, a: Annotation) -> None:
-        odd = [token for token, word in enumerate(a.lemma) if word != default_lemma(a.word(token))]
-        self.lemma.add(odd, self.words.encode(a.lemma[token] for token in odd))
-        for lists, codes, words_of_tokens in (
-            (self.candidates, self.replacements, a.candidates),
-            (self.masked, self.predicted, a.masked),
-        ):
-            replaced = [token for token, words in enumerate(words_of_tokens) if words]
-            lists.add(replaced, codes.encode(words_of_tokens[token] for token in replaced))
-        weighed = [token for token, (words, _) in enumerate(a.relatives) if words]
-        self.relatives.add(weighed, self.weighted_words.encode(a.relatives[token] for token in weighed))
-        self.has_relatives = self.has_relatives or bool(a.relatives)
-        self.nouns.add(self.noun_words.encode(caption_sentences.first_nouns(a)))
-
 
 def default_lemma(word: str) -> str | None:
     """Return the lemma that is not stored: the word in lower case. None if not ASCII, where Unicode versions differ."""
     return word.lower() if word.isascii() else None
 
 
-class _Vocabulary(dict[Hashable, int]):
+class _Vocabulary(dict[Any, int]):
     """Codes of values, in the order of their first occurrence."""
 
     def encode(self, values: Iterable[Hashable]) -> list[int]:
@@ -135,7 +114,7 @@ class _Vocabulary(dict[Hashable, int]):
 
     def joined_array(self) -> pa.Array:
         """Return the values, which are tuples of words, joined by SEPARATOR."""
-        return pa.array(map(_join_words, self), pa.string())
+        return pa.array(map(SEPARATOR.join, self), pa.string())
 
 
 class _ListBuilder:
@@ -150,8 +129,6 @@ class _ListBuilder:
 
     def add(self, *fields: Sequence[int]) -> None:
         """Append one list, given field by field."""
-        if len(set(map(len, fields))) > 1:
-            raise ValueError("fields of one list that differ in length")
         for numbers, values in zip(self.fields.values(), fields, strict=True):
             numbers.extend(values)
         self.ends.append(self.ends[-1] + len(fields[0]))
@@ -184,13 +161,3 @@ def narrow(numbers: Sequence[int]) -> np.ndarray:
     wide = np.asarray(numbers, np.int32)
     low, high = (int(wide.min()), int(wide.max())) if len(wide) else (0, 0)
     return wide.astype(np.min_scalar_type(high) if low >= 0 else np.min_scalar_type(min(low, -high - 1)))
-
-
-def _join_words(words: Any) -> str:
-    if not all(words) or any(SEPARATOR in word for word in words):
-        raise ValueError(f"{words!a}: candidates that cannot be joined")
-    return SEPARATOR.join(words)
-
-
-def _join_weighted(table: Any) -> str:
-    return _join_words([text for word, weight in zip(*table, strict=True) for text in (word, str(weight))])

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from itertools import accumulate
-from operator import add, le, sub
+from operator import add, sub
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.text.annotation import SEPARATOR, SPANS, TEXTS, Annotation, Weighted
-from compclip.text.annotation_columns import LABELS, MASKED, STORED
+from compclip.text.annotation import LABELS, MASKED, NO_WORDS, SEPARATOR, SPANS, STORED, TEXTS, Annotation, Weighted
 
 SHARED = 1 << 14  # lists of candidates that are kept decoded, over all shards
 WEIGHED = 1 << 12  # and lists of relatives, which are longer
+Words = TypeVar("Words")
+NONE: tuple[str, ...] = ()
 _DAMAGED = (LookupError, ValueError, TypeError, AttributeError, pa.ArrowException)
 
 
@@ -33,22 +36,20 @@ class AnnotationRows:
         try:
             batch = pa.RecordBatch.from_struct_array(columns) if isinstance(columns, pa.StructArray) else columns
             batch.validate()  # that buffers are as long as they say, not what is in them
+            names = batch.schema.names
             self.count = len(batch)
             self.texts = [StringColumn(batch[name]) for name in TEXTS]
             self.tokens = ListColumn(batch["tokens"], "advance", "length", "head", *LABELS)
             self.labels = [self.tokens.vocabulary(name) for name in LABELS]
             self.spans = [ListColumn(batch[name]) for name in SPANS]
             self.lemma = ListColumn(batch["lemma"], "token", "word")
-            self.candidates = TokenWordsColumn(batch["candidates"])
-            self.masked = TokenWordsColumn(batch[MASKED]) if MASKED in batch.schema.names else None
-            self.relatives = (
-                ListColumn(batch["relatives"], "token", "words") if "relatives" in batch.schema.names else None
-            )
-            self.weighted_words = StringColumn(self.relatives.dictionaries["words"]) if self.relatives else None
-            self.noun_words = WordListColumn(batch["nouns"])
             self.words = StringColumn(self.lemma.dictionaries["word"])
-            names_of_stored = [name for name in batch.schema.names if name.startswith(STORED)]
-            self.stored = {name.removeprefix(STORED): WordListColumn(batch[name]) for name in names_of_stored}
+            self.candidates = TokenWordsColumn(batch["candidates"], _split_words, NONE)
+            self.masked = TokenWordsColumn(batch[MASKED], _split_words, NONE) if MASKED in names else None
+            has_relatives = "relatives" in names
+            self.relatives = TokenWordsColumn(batch["relatives"], _split_weighted, NO_WORDS) if has_relatives else None
+            self.noun_words = WordListColumn(batch["nouns"])
+            self.stored = {n.removeprefix(STORED): WordListColumn(batch[n]) for n in names if n.startswith(STORED)}
         except _DAMAGED as error:
             raise self._damaged(error) from error
 
@@ -64,11 +65,8 @@ class AnnotationRows:
             raise self._damaged(error) from error
 
     def nouns(self, index: int) -> list[str]:
-        """Return the nouns of a caption's first sentence. Raises UserError as for a row."""
-        try:
-            return self.noun_words[index]
-        except _DAMAGED as error:
-            raise self._damaged(error) from error
+        """Return the nouns of a caption's first sentence."""
+        return self.noun_words[index]
 
     def _damaged(self, error: Exception) -> UserError:
         return UserError(f"{self.where}: damaged ({type(error).__name__}); run `dvc repro annotate` again")
@@ -79,14 +77,14 @@ class AnnotationRows:
         ends = tuple(accumulate(advances))
         starts, heads = tuple(map(sub, ends, lengths)), tuple(map(add, heads, range(len(heads))))
         pos, tag, dep = [tuple(map(words.__getitem__, row)) for words, row in zip(self.labels, codes, strict=True)]
-        lemma, candidates = self._lemma(index, text, starts, ends), self.candidates.row(index, len(ends))
-        masked = self.masked.row(index, len(ends)) if self.masked else ()
-        stored_texts = {kind: tuple(texts) for kind, lists in self.stored.items() if (texts := lists[index])}
         edges = [lists[index][0].tolist() for lists in self.spans]
         sentences, chunks, verbs = (tuple(zip(e[::2], e[1::2], strict=True)) for e in edges)
         return Annotation(
-            text, starts, ends, pos, tag, lemma, dep, heads, sentences, chunks, verbs, candidates, written_swap,
-            written_replace, masked, stored_texts, self._relatives(index, len(ends)),
+            text, starts, ends, pos, tag, self._lemma(index, text, starts, ends), dep, heads, sentences, chunks, verbs,
+            self.candidates.row(index, len(ends)), written_swap, written_replace,
+            self.masked.row(index, len(ends)) if self.masked else (),
+            {kind: tuple(texts) for kind, lists in self.stored.items() if (texts := lists[index])},
+            self.relatives.row(index, len(ends)) if self.relatives else (),
         )  # fmt: skip
 
     def _lemma(self, index: int, text: str, starts: tuple[int, ...], ends: tuple[int, ...]) -> tuple[str, ...]:
@@ -100,15 +98,6 @@ class AnnotationRows:
             words[token] = word.decode()
         return tuple(words)
 
-    def _relatives(self, index: int, count: int) -> tuple[Weighted, ...]:
-        if self.relatives is None or self.weighted_words is None:
-            return ()
-        tokens, codes = self.relatives[index]
-        relatives: list[Weighted] = [((), ())] * count
-        for token, joined in zip(tokens.tolist(), self.weighted_words.take(codes), strict=True):
-            relatives[token] = _split_weighted(joined)
-        return tuple(relatives)
-
 
 @functools.lru_cache(maxsize=SHARED)
 def _split_words(joined: bytes) -> tuple[str, ...]:
@@ -119,15 +108,11 @@ def _split_words(joined: bytes) -> tuple[str, ...]:
 def _split_weighted(joined: bytes) -> Weighted:
     """Split words and weights, which alternate."""
     fields = joined.decode().split(SEPARATOR)
-    words, weights = fields[::2], tuple(map(int, fields[1::2]))
-    return tuple(map(sys.intern, words)), weights
+    return tuple(map(sys.intern, fields[::2])), tuple(map(int, fields[1::2]))
 
 
 class StringColumn:
-    """Texts of a column or of a dictionary, as UTF-8.
-
-    Raises ValueError or IndexError for a text outside of its buffer, where Arrow's `as_py` ends the process.
-    """
+    """Texts of a column or of a dictionary, as UTF-8."""
 
     def __init__(self, array: pa.StringArray) -> None:
         if array.type != pa.string():
@@ -140,17 +125,12 @@ class StringColumn:
 
     def __getitem__(self, index: int) -> bytes:
         low, high = self.offsets[index : index + 2].tolist()
-        return self._cut([low], [high])[0] if high else b""
+        return self.data[low:high].tobytes()
 
     def take(self, codes: np.ndarray) -> list[bytes]:
         """Return the texts with some numbers."""
-        return self._cut(self.lows[codes].tolist(), self.highs[codes].tolist()) if len(codes) else []
-
-    def _cut(self, lows: list[int], highs: list[int]) -> list[bytes]:
-        if min(lows) < 0 or max(highs) > len(self.data) or not all(map(le, lows, highs)):
-            raise ValueError("a text outside of its column")
-        data = self.data
-        return [data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
+        lows, highs = self.lows[codes].tolist(), self.highs[codes].tolist()
+        return [self.data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
 
 
 def to_numpy(column: pa.Array) -> np.ndarray:
@@ -167,14 +147,12 @@ class ListColumn:
             raise ValueError("a part of a column")
         fields = [values.field(name) for name in names] or [values]
         names = names or ("",)
-        self.offsets, self.size = to_numpy(column.offsets), len(values)
+        self.offsets = to_numpy(column.offsets)
         self.fields = [to_numpy(f.indices if isinstance(f, pa.DictionaryArray) else f) for f in fields]
         self.dictionaries = {n: f.dictionary for n, f in zip(names, fields, strict=True) if hasattr(f, "dictionary")}
 
     def __getitem__(self, index: int) -> list[np.ndarray]:
         low, high = self.offsets[index : index + 2].tolist()
-        if not 0 <= low <= high <= self.size:
-            raise ValueError("a list outside of its column")
         return [field[low:high] for field in self.fields]
 
     def vocabulary(self, name: str) -> list[str]:
@@ -195,17 +173,18 @@ class WordListColumn:
         return [text.decode() for text in self.texts.take(codes)]
 
 
-class TokenWordsColumn:
-    """A column of the words that may replace tokens."""
+class TokenWordsColumn(Generic[Words]):
+    """A column of the words that may replace tokens: `split` makes them of their text, `empty` stands for no words."""
 
-    def __init__(self, column: pa.ListArray) -> None:
+    def __init__(self, column: pa.ListArray, split: Callable[[bytes], Words], empty: Words) -> None:
         self.lists = ListColumn(column, "token", "words")
         self.words = StringColumn(self.lists.dictionaries["words"])
+        self.split, self.empty = split, empty
 
-    def row(self, index: int, count: int) -> tuple[tuple[str, ...], ...]:
+    def row(self, index: int, count: int) -> tuple[Words, ...]:
         """Return the words of one row for each of `count` tokens."""
         tokens, codes = self.lists[index]
-        words_of_tokens: list[tuple[str, ...]] = [()] * count
+        words_of_tokens = [self.empty] * count
         for token, joined in zip(tokens.tolist(), self.words.take(codes), strict=True):
-            words_of_tokens[token] = _split_words(joined)
+            words_of_tokens[token] = self.split(joined)
         return tuple(words_of_tokens)

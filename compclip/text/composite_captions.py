@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.text import caption_sentences, swap
+from compclip.text import sentences, swap
 from compclip.text.annotation import Annotation
 
 
@@ -28,15 +28,15 @@ def compose_pair(
     count: int,
     rng: np.random.Generator,
     common_noun: bool = False,
-    ends: str = caption_sentences.UNCHANGED_ENDS,
+    ends: str = sentences.UNCHANGED_ENDS,
 ) -> tuple[list[str], str | None]:
     """Return p1 … p_count and the negative of two captions, given as their sentences.
 
     p1 joins the first sentences, p2 is p1 in the other order, p3 and on join further sentences, drawn without
     repetition as long as there are any. The negative exchanges a word of the two first sentences; not the one that made
-    them partners (`common_noun`), unless a sentence has no other. `ends` is a key of `caption_sentences.JOINS`.
+    them partners (`common_noun`), unless a sentence has no other. `ends` is a key of `sentences.JOINS`.
     """
-    first_a, first_b, join = a[0].text, b[0].text, caption_sentences.JOINS[ends]
+    first_a, first_b, join = a[0].text, b[0].text, sentences.JOINS[ends]
     positives = [join(first_a, first_b), join(first_b, first_a)][:count]
     more_a, more_b = (_further(s, count - 2, rng) for s in (a, b))
     for x, y in zip(more_a, more_b, strict=True):
@@ -45,20 +45,20 @@ def compose_pair(
 
 
 def compose_single(
-    a: tuple[Annotation, ...], count: int, rng: np.random.Generator, ends: str = caption_sentences.UNCHANGED_ENDS
+    a: tuple[Annotation, ...], count: int, rng: np.random.Generator, ends: str = sentences.UNCHANGED_ENDS
 ) -> tuple[list[str], str | None]:
     """Return p1 … p_count and the negative of one picture (CLIC Table 10, B1-B4): p2 = p1, then further sentences."""
     positives = [a[0].text] * min(count, 2) + _further(a, count - 2, rng)
     negative = swap.single(a[0], rng)
-    if ends == caption_sentences.CLIC_ENDS:
-        positives = [caption_sentences.strip_full_stop(text) for text in positives]
-        negative = negative and caption_sentences.strip_full_stop(negative)
+    if ends == sentences.CLIC_ENDS:
+        positives = [sentences.strip_full_stop(text) for text in positives]
+        negative = negative and sentences.strip_full_stop(negative)
     return positives, negative
 
 
-def _further(sentences: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> list[str]:
+def _further(caption: tuple[Annotation, ...], count: int, rng: np.random.Generator) -> list[str]:
     """Draw `count` sentences other than the first; a caption without others gives its first one."""
-    pool = [s.text for s in sentences[1:]] or [sentences[0].text]
+    pool = [sentence.text for sentence in caption[1:]] or [caption[0].text]
     texts: list[str] = []
     while len(texts) < count:
         texts += [pool[i] for i in rng.permutation(len(pool))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from compclip.text.words import word_set
+from compclip.text.word_edits import word_set
 
 VOWELS = "aeiou"
 # lists do not hold forms equal to their lemma

@@ -12,12 +12,11 @@ import numpy as np
 
 from compclip.text import word_edits
 from compclip.text.annotation import Annotation
-from compclip.text.words import word_set
 
 Edit = tuple[int, int, str]  # characters, and what stands there then
-DENIED = word_set("no not n't never without nothing nobody none neither nor cannot")
-INDEFINITE = word_set("a an some any")
-BE = word_set("is are was were am 's 're")
+DENIED = word_edits.word_set("no not n't never without nothing nobody none neither nor cannot")
+INDEFINITE = word_edits.word_set("a an some any")
+BE = word_edits.word_set("is are was were am 's 're")
 OBJECTS = ("dobj", "pobj", "conj", "attr", "dep")
 
 

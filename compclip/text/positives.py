@@ -14,7 +14,6 @@ import numpy as np
 
 from compclip.text import word_edits
 from compclip.text.annotation import Annotation, Span
-from compclip.text.words import word_set
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
 
@@ -63,7 +62,7 @@ TABLE = (
 
 _BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
 # "in" is a place here: not clothes or colours worn, nor a fixed phrase
-_NO_PLACE = word_set(
+_NO_PLACE = word_edits.word_set(
     "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform outfit short shorts pant pants jean jeans "
     "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
     "apron white black blue brown red green yellow orange pink purple gray grey front top between order action line "

@@ -1,4 +1,12 @@
-"""Negatives by replacement: an entity, attribute or relation gives way to an antonym or co-hyponym (FSC-CLIP A.1).
+"""Negatives by replacement: an entity, attribute or relation gives way to another of its kind.
+
+`wordnet` is FSC-CLIP's rule (A.1): a word gives way to an antonym or co-hyponym.
+
+`clove` is CLoVe's (Castro et al., 2024, Sec. 4.1), which FSC-CLIP's released code uses. For each entity, attribute and
+relation of a caption (`scene_graph.read_scene`) up to two replacements are drawn, by weight and without repetition, and
+one of all these: a kind's share is the number of its elements. A preposition is replaced by another one, by its count
+in captions; a noun, verb, adjective or adverb by one of its stored relatives (`wordnet_relatives.find_relatives`), for
+which data are annotated with `relatives: true`. Articles stay as they are.
 
 The words to choose from were stored when the caption was annotated; WordNet is not needed here.
 """
@@ -6,12 +14,15 @@ The words to choose from were stored when the caption was annotated; WordNet is 
 from __future__ import annotations
 
 import functools
+import itertools
+from bisect import bisect_right
 from collections.abc import Callable
 
 import numpy as np
 
-from compclip.text import clove_replace, word_edits
-from compclip.text.annotation import Annotation
+from compclip.base.errors import UserError
+from compclip.text import scene_graph, word_edits
+from compclip.text.annotation import NO_WORDS, Annotation, Weighted
 
 KINDS = {
     "NOUN": "entity",
@@ -21,6 +32,7 @@ KINDS = {
     "ADV": "attribute",
     "VERB": "relation",
 }
+DRAWS = 2  # replacements of an element by `clove`
 
 
 def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -31,7 +43,7 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
             kinds.setdefault(KINDS[annotation.pos[token]], []).append(token)
     if not kinds:
         return None
-    return _replaced(annotation, list(kinds.values())[rng.integers(len(kinds))], rng)
+    return _replace_one(annotation, list(kinds.values())[rng.integers(len(kinds))], rng)
 
 
 @functools.cache
@@ -40,18 +52,53 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
 
     def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
         tokens = [t for t, words in enumerate(annotation.candidates) if words and annotation.pos[t] in pos]
-        return _replaced(annotation, tokens, rng) if tokens else None
+        return _replace_one(annotation, tokens, rng) if tokens else None
 
     rule.__name__ = f"of_{'_'.join(pos).lower()}"  # by which a run says how many samples it gave a text
     return rule
 
 
-def _replaced(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
+def _replace_one(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
     token = tokens[rng.integers(len(tokens))]
-    words = annotation.candidates[token]
-    return word_edits.replace_span(
-        annotation.text, annotation.chars((token, token + 1)), words[rng.integers(len(words))]
-    )
+    words, span = annotation.candidates[token], annotation.chars((token, token + 1))
+    return word_edits.replace_span(annotation.text, span, words[rng.integers(len(words))])
 
 
-RULES = {"wordnet": wordnet, "clove": clove_replace.replace}
+def clove(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Replace one element by another of its kind; None for a caption that says too little.
+
+    Raises UserError for data that were annotated without relatives.
+    """
+    if len(annotation.relatives) < len(annotation):
+        raise UserError("replace=clove: the data have no relatives; set data.<name>.relatives to true")
+    alternatives = [find_replacements(annotation, element) for element in scene_graph.read_scene(annotation)]
+    slots = [(span, words, number) for span, words in alternatives for number in range(min(DRAWS, len(words[0])))]
+    if not slots:
+        return None
+    span, words, number = slots[rng.integers(len(slots))]
+    old, new = annotation.text[slice(*span)], draw_weighted(words, number, rng)
+    if old[0].isupper():
+        new = new.upper() if old.isupper() and len(old) > 1 else word_edits.capitalize_first(new)
+    return word_edits.replace_span(annotation.text, span, new)
+
+
+def find_replacements(a: Annotation, element: scene_graph.SceneElement) -> tuple[tuple[int, int], Weighted]:
+    """Return the character span of an element that is replaced, and the weighted words for it."""
+    if a.pos[element.root] == "ADP":
+        span = a.chars(element.span)
+        return span, scene_graph.other_prepositions(a.text[slice(*span)])
+    words = a.relatives[element.root] if word_edits.is_word(a, element.root) else NO_WORDS
+    return a.chars((element.root, element.root + 1)), words
+
+
+def draw_weighted(table: Weighted, number: int, rng: np.random.Generator) -> str:
+    """Return draw `number`, counted from 0, of weighted draws without repetition."""
+    words, weights, word = table[0], list(table[1]), ""
+    for _ in range(number + 1):
+        ends = list(itertools.accumulate(weights))
+        index = bisect_right(ends, rng.integers(ends[-1]))
+        word, weights[index] = words[index], 0
+    return word
+
+
+RULES = {"wordnet": wordnet, "clove": clove}

@@ -9,12 +9,11 @@ import itertools
 
 import numpy as np
 
-from compclip.text import caption_sentences, positives, scene_graph, word_edits
+from compclip.text import positives, scene_graph, sentences, word_edits
 from compclip.text.annotation import Annotation, Span
-from compclip.text.words import word_set
 
 # CLIC B.2, and the tag that the tagger gives to white space
-EXCLUDED = word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
+EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 TRIES = 10
 
 
@@ -57,7 +56,7 @@ def clic(
     b: Annotation,
     rng: np.random.Generator,
     keep_common: bool = False,
-    ends: str = caption_sentences.UNCHANGED_ENDS,
+    ends: str = sentences.UNCHANGED_ENDS,
 ) -> str | None:
     """Exchange one word of sentence `a` with one of sentence `b`, and join both in random order (CLIC 3.1, B.2).
 
@@ -75,7 +74,7 @@ def clic(
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
         changed_a, changed_b = _replace_from(a, x, b, y), _replace_from(b, y, a, x)
-        joined = caption_sentences.JOINS[ends]
+        joined = sentences.JOINS[ends]
         text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
         if not any(word_edits.equal_ignoring_case(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
             return text

@@ -8,6 +8,16 @@ _BEFORE = frozenset('"“”„«([{—')
 _AFTER = frozenset('"“”»)]}—.,;:!?…')
 
 
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of `text`, which white space separates."""
+    return frozenset(text.split())
+
+
+def capitalize_first(words: str) -> str:
+    """Return the words with a capital first letter; the other letters stay."""
+    return words[:1].upper() + words[1:]
+
+
 def is_bounded(text: str, start: int, end: int) -> bool:
     """Return whether only white space or punctuation touches text[start:end] ("man's" and "T-shirt" stay whole)."""
     if start and not (text[start - 1].isspace() or text[start - 1] in _BEFORE):
@@ -37,7 +47,7 @@ def adapt_case(annotation: Annotation, span: Span, leading: bool) -> str:
     start, end = annotation.chars(span)
     words = annotation.text[start:end]
     if leading:
-        return words[0].upper() + words[1:]
+        return capitalize_first(words)
     if not leads_sentence(annotation, start) or annotation.pos[span[0]] == "PROPN":
         return words
     first = annotation.word(span[0])

@@ -17,17 +17,17 @@ import sys
 from collections.abc import Iterator
 
 from compclip.base.errors import UserError, entry
-from compclip.text import wordnet_install
+from compclip.text import wordnet_files
 from compclip.text.inflect import VOWELS, inflect
-from compclip.text.wordnet_reader import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
-from compclip.text.words import word_set
+from compclip.text.word_edits import word_set
+from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
 
 LIMIT = 16  # candidates of a token
 SENSES = 3  # candidates are sisters of a lemma's most frequent senses
 POS_LETTERS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR_SYMBOLS = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
-ATTRIBUTE = wordnet_install.LEXNAMES.split().index("noun.attribute")
-_DIGIT = {"n": "1", "v": "2", "a": "3", "s": "5", "r": "4"}
+ATTRIBUTE = wordnet_files.LEXNAMES.split().index("noun.attribute")
+_LETTERS = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "s"}  # of the kinds of sense keys
 REPLACED = (*POS_LETTERS, "PROPN", "NUM")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _OFFENSIVE = ("offensive", "obscene", "disparag", "derogat", "slur", "vulgar", "prostitut")
@@ -40,7 +40,7 @@ def find_candidates(
 ) -> tuple[str, ...]:
     """Return at most 16 replacements of a token, in a fixed order: antonyms, then sisters, frequent words first.
 
-    `said`: lower-case words of the caption, which are left out. `article`: "a" or "an" where one stands before the
+    `words_of_caption` (in lower case) are left out. `article`: "a" or "an" where one stands before the
     word; only words that go with it are given. They are written as the word is: capitals, or a first capital.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
@@ -53,13 +53,9 @@ def find_candidates(
             f for f in forms if f not in words_of_caption and (not article or (f[0] in VOWELS) == (article == "an"))
         )
         best = tuple(itertools.islice(fitting, LIMIT))
-    return tuple([_match_case(form, word) for form in best]) if not word.islower() else best
-
-
-def _match_case(form: str, word: str) -> str:
     if word.isupper() and len(word) > 1:
-        return form.upper()
-    return form.capitalize() if word[0].isupper() else form
+        return tuple(map(str.upper, best))
+    return tuple(map(str.capitalize, best)) if word[:1].isupper() else best
 
 
 @contextlib.contextmanager
@@ -69,7 +65,7 @@ def report_damage(word: str) -> Iterator[None]:
         yield
     except (LookupError, ValueError) as error:
         raise UserError(
-            f"{wordnet_install.find_folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
+            f"{wordnet_files.find_folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
             "`python -m compclip.text.wordnet --install`"
         ) from error
 
@@ -83,7 +79,7 @@ def _inflected_candidates(word: str, lemma: str, pos: str, tag: str) -> tuple[st
         return ()
     pos_letter, lemma = POS_LETTERS[pos], "person" if word == "people" else lemma
     with report_damage(word):
-        lemma = lemma if synsets_of(lemma, pos_letter) else dictionary().base(word, pos_letter) or lemma
+        lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
         forms = [inflect(c, tag, irregular_forms(pos_letter)) for c in _candidate_lemmas(lemma, pos_letter)]
     unique = dict.fromkeys(f for f in forms if f and f != word)
     return tuple(unique)[: 4 * LIMIT]
@@ -95,7 +91,12 @@ def _candidate_lemmas(lemma: str, pos_letter: str) -> tuple[str, ...]:
     synsets = synsets_of(lemma, pos_letter)
     excluded = _synonyms_and_relatives(synsets, pos_letter) | {lemma}
     names = [name for _, name in _direct_antonyms(synsets, lemma)]
-    names += _relatives(_usual_senses(synsets, lemma), lemma, pos_letter)
+    senses = _usual_senses(synsets, lemma)
+    if pos_letter in "nv":
+        names += [name for s in senses for name in _ranked(_sisters(s))]
+    elif pos_letter == "a":
+        colours = [c for c in _colours(lemma) if synsets_of(c, "a")]
+        names += colours or _indirect_antonyms(senses, lemma)
     return tuple(dict.fromkeys(c for c in names if c not in excluded and _is_usable(c, pos_letter)))
 
 
@@ -108,15 +109,6 @@ def _usual_senses(synsets: list[Synset], lemma: str) -> list[Synset]:
 def _direct_antonyms(synsets: list[Synset], lemma: str) -> list[tuple[Synset, str]]:
     """Return the antonyms of the word itself, each with its synset."""
     return [pair for s in synsets for pair in dictionary().antonyms(s, lemma)]
-
-
-def _relatives(synsets: list[Synset], lemma: str, pos_letter: str) -> list[str]:
-    """Return sisters, sense by sense; for an adjective those of its colour, or else its indirect antonyms."""
-    if pos_letter in "nv":
-        return [name for s in synsets for name in _ranked(_sisters(s))]
-    if pos_letter == "r":
-        return []
-    return [c for c in _colours(lemma) if synsets_of(c, "a")] or _indirect_antonyms(synsets, lemma)
 
 
 def _indirect_antonyms(synsets: list[Synset], lemma: str) -> list[str]:
@@ -189,7 +181,7 @@ def is_offensive(synset: Synset) -> bool:
 @functools.cache
 def dictionary() -> Dictionary:
     """Open the installed WordNet. Raises UserError where there is none."""
-    return Dictionary(wordnet_install.find_folder())
+    return Dictionary(wordnet_files.find_folder())
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -216,14 +208,13 @@ def irregular_forms(pos_letter: str) -> dict[str, tuple[str, ...]]:
 @functools.cache
 def load_counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
     """Return how often each sense (by key) and each (lemma, part of speech) occurs in WordNet's tagged texts."""
-    letters = {digit: letter for letter, digit in _DIGIT.items()}
     senses: dict[str, int] = {}
     totals: dict[tuple[str, str], int] = {}
-    for line in (wordnet_install.find_folder() / "cntlist.rev").read_text(encoding="utf-8").splitlines():
+    for line in (wordnet_files.find_folder() / "cntlist.rev").read_text(encoding="utf-8").splitlines():
         key, _, count = line.split()[:3]
         name, _, sense = key.partition("%")
-        senses[key] = int(count)
-        totals[name, letters[sense[0]]] = totals.get((name, letters[sense[0]]), 0) + int(count)
+        word = name, _LETTERS[sense[0]]
+        senses[key], totals[word] = int(count), totals.get(word, 0) + int(count)
     return senses, totals
 
 
@@ -232,10 +223,10 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compclip.text.wordnet", description="Find or install WordNet.")
     parser.add_argument("--install", action="store_true", help="fetch it through NLTK or copy Debian's files")
     if parser.parse_args(argv).install:
-        path, source = wordnet_install.install()
+        path, source = wordnet_files.install()
         print(f"WordNet: {path} (from {source})")
     else:
-        print(f"WordNet: {wordnet_install.find_folder()}")
+        print(f"WordNet: {wordnet_files.find_folder()}")
     return 0
 
 

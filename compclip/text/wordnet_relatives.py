@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from compclip.text import wordnet
-from compclip.text.annotation import Weighted
+from compclip.text.annotation import NO_WORDS, Weighted
 from compclip.text.inflect import inflect
-from compclip.text.wordnet_reader import HYPERNYM, HYPONYM, Synset
+from compclip.text.wordnet_files import HYPERNYM, HYPONYM, Synset
 
 COMMON, RARE = 48, 16  # words of a token: the heaviest, and those that have the weight of all others
 BE = {"VBD": "was", "VBZ": "is", "VBP": "are", "VBG": "being", "VBN": "been"}
 SLIPS = {"NNP": "NN", "NNPS": "NNS"}  # the tagger's, of words in lower case
 POS_LETTERS = {**wordnet.POS_LETTERS, "PROPN": "n"}
-NONE: Weighted = ((), ())
 
 
 def find_relatives(word: str, pos: str, tag: str) -> Weighted:
@@ -30,7 +29,7 @@ def find_relatives(word: str, pos: str, tag: str) -> Weighted:
     Raises UserError where no WordNet is installed, or a damaged one.
     """
     if pos not in POS_LETTERS or not word.isalpha():
-        return NONE
+        return NO_WORDS
     return _inflected_relatives(word.lower(), POS_LETTERS[pos], SLIPS.get(tag, tag) if word.islower() else tag)
 
 
@@ -38,14 +37,14 @@ def find_relatives(word: str, pos: str, tag: str) -> Weighted:
 def _inflected_relatives(word: str, pos_letter: str, tag: str) -> Weighted:
     with wordnet.report_damage(word):
         forms: dict[str, int] = {}
-        for name, weight in _relatives(word, pos_letter):
+        for name, weight in relative_lemmas(word, pos_letter):
             forms.setdefault(_inflect_name(name, pos_letter, tag), weight)
         forms.pop(word, None)
-    words_and_weights = dict(_thin_rare(list(forms.items())))
+    words_and_weights = dict(thin_rare(list(forms.items())))
     return tuple(words_and_weights), tuple(words_and_weights.values())
 
 
-def _thin_rare(relatives: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def thin_rare(relatives: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Keep the heaviest words, and of the rare ones some at even distances, which share the weight of all of them."""
     rare = relatives[COMMON:]
     if len(rare) <= RARE:
@@ -65,33 +64,24 @@ def _inflect_name(name: str, pos_letter: str, tag: str) -> str:
 
 
 @functools.lru_cache(maxsize=1 << 15)
-def _relatives(word: str, pos_letter: str) -> tuple[tuple[str, int], ...]:
+def relative_lemmas(word: str, pos_letter: str) -> tuple[tuple[str, int], ...]:
     """Return lemmas and weights, the heaviest first, then by the alphabet."""
-    senses = [s for base in wordnet.dictionary().bases(word, pos_letter) for s in wordnet.synsets_of(base, pos_letter)]
-    senses = list(dict.fromkeys(senses))
+    bases = wordnet.dictionary().bases(word, pos_letter)
+    senses = list(dict.fromkeys(sense for base in bases for sense in wordnet.synsets_of(base, pos_letter)))
     weights = Counter[str]()
     for sense in senses:
-        weights.update(_count_antonyms(sense))
-        for table in _count_cousins(sense, pos_letter):
-            weights.update(table)
+        words = dict.fromkeys(sense.words)
+        weights.update(_weigh_words(pair for w in words for pair in wordnet.dictionary().antonyms(sense, w)))
+        if pos_letter in "nv":
+            cousins = map(_cousins_below, _grandparents([sense]))
+        else:
+            nouns = [synset for synset, _ in wordnet.dictionary().derived(sense) if synset.pos == "n"]
+            cousins = map(_adjectives_below, _grandparents(nouns if pos_letter == "a" else []))
+        for weights_of_cousins in cousins:
+            weights.update(weights_of_cousins)
     synonyms = {name for sense in senses for name in sense.words}
-    return tuple(
-        sorted(((n, w) for n, w in weights.items() if n not in synonyms), key=lambda item: (-item[1], item[0]))
-    )
-
-
-def _count_antonyms(sense: Synset) -> dict[str, int]:
-    pairs = (pair for word in dict.fromkeys(sense.words) for pair in wordnet.dictionary().antonyms(sense, word))
-    return _weigh_words(pairs)
-
-
-def _count_cousins(sense: Synset, pos_letter: str) -> Iterator[dict[str, int]]:
-    """Yield the cousins of a sense with weights, for each of its hypernyms' hypernyms."""
-    if pos_letter in "nv":
-        yield from map(_cousins_below, _grandparents([sense]))
-    elif pos_letter == "a":
-        nouns = [synset for synset, _ in wordnet.dictionary().derived(sense) if synset.pos == "n"]
-        yield from map(_adjectives_below, _grandparents(nouns))
+    relatives = [(name, weight) for name, weight in weights.items() if name not in synonyms]
+    return tuple(sorted(relatives, key=lambda item: (-item[1], item[0])))
 
 
 def _grandparents(senses: Iterable[Synset]) -> list[Synset]:
@@ -117,15 +107,11 @@ def _grandchildren(grand: Synset) -> list[Synset]:
 
 
 def _weigh_words(pairs: Iterable[tuple[Synset, str]]) -> dict[str, int]:
-    """Return the words with their weights."""
+    """Return the words with their weights; those of lower-case letters only, without insults."""
     weights = Counter[str]()
     for synset, word in pairs:
-        if _is_usable(word) and not wordnet.is_offensive(synset):
+        words = word.split("_")
+        is_plain = word.isascii() and word.islower() and all(map(str.isalpha, words))
+        if is_plain and not wordnet.UNFIT & set(words) and not wordnet.is_offensive(synset):
             weights[word] += max(wordnet.times_met(synset, synset.words.index(word)), 1)
     return dict(weights)
-
-
-def _is_usable(name: str) -> bool:
-    """Return whether a name has words of lower-case letters only and no insult."""
-    words = name.split("_")
-    return name.isascii() and name.islower() and all(map(str.isalpha, words)) and not wordnet.UNFIT & set(words)

@@ -21,7 +21,7 @@ from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
-from compclip.text import caption_sentences, concepts
+from compclip.text import concepts, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, View
@@ -99,8 +99,8 @@ class ViewMaker:
         if views.composite:
             return self._composite(index, which, picture, views, rng)
         caption = _cut_caption(self.data.annotation(index, which), views)
-        clic_ends = views.ends == caption_sentences.CLIC_ENDS
-        text = caption_sentences.strip_full_stop(caption.text) if clic_ends else caption.text
+        clic_ends = views.ends == sentences.CLIC_ENDS
+        text = sentences.strip_full_stop(caption.text) if clic_ends else caption.text
         negatives = _apply_rules(views.negatives, caption, rng, views.lowercase)
         positives = _apply_rules(views.positives, caption, rng, views.lowercase)
         positives += tuple(
@@ -199,11 +199,11 @@ class ViewMaker:
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """Return the sentences of one caption; where it has a single one, those of the image's other captions too."""
-        sentences = caption_sentences.split(self.data.annotation(index, which))
-        if len(sentences) > 1:
-            return sentences
+        selected = sentences.select(self.data.annotation(index, which))
+        if len(selected) > 1:
+            return selected
         other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
-        return sentences + tuple(s for a in other_captions for s in caption_sentences.split(a))
+        return selected + tuple(s for a in other_captions for s in sentences.select(a))
 
 
 def _mask_true_negatives(view: View) -> View:
@@ -216,7 +216,7 @@ def _mask_true_negatives(view: View) -> View:
 def _cut_caption(annotation: Annotation, views: Views) -> Annotation:
     if views.caption == "full" or len(annotation.sentences) <= 1:
         return annotation
-    return caption_sentences.first(annotation)
+    return sentences.first(annotation)
 
 
 def _concept_spans(caption: Annotation, views: Views) -> tuple[tuple[int, int], ...]:

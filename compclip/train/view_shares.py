@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from compclip.config.grid import Run
 
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
-NAMES_IN_METRICS = {  # modules of rules; metric names do not change
-    "clove_replace": "clove",
+NAMES_IN_METRICS = {  # rules and modules of rules; metric names do not change
+    "replace.clove": "clove.replace",
     "masked_words": "masked",
     "stored_texts": "stored",
 }
@@ -79,7 +79,7 @@ def rule_name(rule: Callable) -> str:
     function = rule.func if isinstance(rule, functools.partial) else rule
     name = getattr(rule, "__name__", getattr(function, "__name__", type(function).__name__))
     module = function.__module__.rpartition(".")[2]
-    name = f"{NAMES_IN_METRICS.get(module, module)}.{name}"
+    name = NAMES_IN_METRICS.get(f"{module}.{name}") or f"{NAMES_IN_METRICS.get(module, module)}.{name}"
     return re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
 
 

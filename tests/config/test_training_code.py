@@ -39,12 +39,10 @@ TRAINING = START | {
     "compclip.model.towers",
     "compclip.text",
     "compclip.text.annotation",
-    "compclip.text.annotation_columns",
     "compclip.text.concepts",
-    "compclip.text.caption_sentences",
     "compclip.text.annotation_rows",
-    "compclip.text.sentence_splitter",
-    "compclip.text.words",
+    "compclip.text.sentences",
+    "compclip.text.word_edits",
     "compclip.train",
     "compclip.train.accumulate",
     "compclip.train.batch",
@@ -64,12 +62,10 @@ TRAINING = START | {
     "compclip.train.squared_length",
     "compclip.train.view_maker",
 }
-EDITS = {"compclip.text.word_edits"}
-SWAPS = EDITS | {
+SWAPS = {
     "compclip.text.swap",
     "compclip.text.positives",
     "compclip.text.scene_graph",
-    "compclip.text.prepositions",
 }
 MORE = {  # beside the method's own file
     "pretrained": {"compclip.model.hub_cache"},
@@ -81,21 +77,17 @@ MORE = {  # beside the method's own file
         "compclip.model.transformers_files",
         "compclip.model.weight_files",
     },
-    "ce_clip": SWAPS | {"compclip.text.clove_replace", "compclip.text.masked_words", "compclip.text.replace"},
+    "ce_clip": SWAPS | {"compclip.text.masked_words", "compclip.text.replace"},
     "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts"},
-    "clove": EDITS
-    | {
+    "clove": {
         "compclip.text.scene_graph",
-        "compclip.text.prepositions",
-        "compclip.text.clove_replace",
         "compclip.text.replace",
     },
-    "con_clip": EDITS | {"compclip.text.negate", "compclip.text.stored_texts"},
-    "crepe": SWAPS | {"compclip.text.clove_replace", "compclip.text.negate", "compclip.text.replace"},
-    "dac": EDITS | {"compclip.text.wordlists"},
+    "con_clip": {"compclip.text.negate", "compclip.text.stored_texts"},
+    "crepe": SWAPS | {"compclip.text.negate", "compclip.text.replace"},
+    "dac": {"compclip.text.wordlists"},
     "degla": SWAPS
     | {
-        "compclip.text.clove_replace",
         "compclip.text.replace",
         "compclip.text.shuffle",
         "compclip.text.stored_texts",
@@ -103,17 +95,15 @@ MORE = {  # beside the method's own file
     "fsc_clip": SWAPS
     | {
         "compclip.methods._parts",
-        "compclip.text.clove_replace",
         "compclip.text.replace",
         "compclip.text.shuffle",
     },
-    "gnm_clip": EDITS | {"compclip.text.stored_texts"},
-    "hard_positives": SWAPS | {"compclip.text.clove_replace", "compclip.text.replace"},
+    "gnm_clip": {"compclip.text.stored_texts"},
+    "hard_positives": SWAPS | {"compclip.text.replace"},
     "hybrid": SWAPS
     | {
         "compclip.text.composite_captions",
         "compclip.methods._parts",
-        "compclip.text.clove_replace",
         "compclip.text.masked_words",
         "compclip.text.negate",
         "compclip.text.replace",
@@ -123,8 +113,8 @@ MORE = {  # beside the method's own file
     },
     "negclip": SWAPS,
     "read_clip": SWAPS | {"compclip.train.decoders"},
-    "svlc": EDITS | {"compclip.text.masked_words", "compclip.text.stored_texts", "compclip.text.wordlists"},
-    "triplet_clip": EDITS | {"compclip.text.stored_texts"},
+    "svlc": {"compclip.text.masked_words", "compclip.text.stored_texts", "compclip.text.wordlists"},
+    "triplet_clip": {"compclip.text.stored_texts"},
 }
 
 

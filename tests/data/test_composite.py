@@ -11,7 +11,7 @@ from PIL import Image
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.text import composite_captions
-from compclip.text import sentence_splitter as text_sentences
+from compclip.text import sentences as text_sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.view_maker import ViewMaker

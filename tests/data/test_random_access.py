@@ -20,7 +20,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
 from compclip.prepare import noun_index_writer
-from compclip.text import caption_sentences, composite_captions
+from compclip.text import composite_captions, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, view_maker
 from compclip.train.crops import RandomResizedCrop
@@ -66,7 +66,7 @@ class Lists:
 
     def nouns(self, caption: Annotation) -> list[str]:
         """Of the first sentence."""
-        return caption_sentences.nouns(caption_sentences.split(caption)[0])
+        return sentences.first_nouns(caption)
 
     def partners(self, caption_at: tuple[int, int]) -> list[tuple[int, int]]:
         """CLIC B.4."""

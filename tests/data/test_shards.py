@@ -25,7 +25,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, sample_cleaning, shard_stages, shard_work, shard_writer
-from compclip.text import clove_replace
+from compclip.text.replace import clove
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 from tests.prepared_set import all_annotations
@@ -283,11 +283,11 @@ def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photograp
         data = PreparedDataset(tmp_path / "data" / "x")
         fingerprints.setdefault(relatives, []).append(data.manifest.fingerprint)
         if relatives:
-            text = clove_replace.replace(data.annotation(0, 0), rng)
+            text = clove(data.annotation(0, 0), rng)
             assert text is not None and len(text.split()) >= 6 and text != "A red dog chases a cat."
         else:
             with pytest.raises(UserError, match="set data.<name>.relatives to true"):
-                clove_replace.replace(data.annotation(0, 0), rng)
+                clove(data.annotation(0, 0), rng)
     assert len(set(fingerprints[False])) == 1 and fingerprints[True] != fingerprints[False][:1]
 
 

@@ -9,8 +9,8 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.methods import fsc_clip
-from compclip.text import clove_replace, shuffle, swap
 from compclip.text import replace as replacing
+from compclip.text import shuffle, swap
 from tests import reference
 
 
@@ -72,7 +72,7 @@ def test_views_are_three_negatives_with_tokens():
 
 def test_the_rules_of_the_released_code_are_parameters():
     cfg = fsc_clip.Config(replace="clove", shuffle="tokens")
-    assert fsc_clip.views(cfg, 0).negatives == (swap.negclip, clove_replace.replace, shuffle.tokens)
+    assert fsc_clip.views(cfg, 0).negatives == (swap.negclip, replacing.clove, shuffle.tokens)
     assert (fsc_clip.needs(cfg), fsc_clip.needs(fsc_clip.Config())) == ({"relatives": True}, {})
 
 

@@ -9,7 +9,7 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.methods import hard_positives
-from compclip.text import clove_replace, positives, swap
+from compclip.text import positives, swap
 from compclip.text import replace as replacing
 from compclip.train import losses
 from tests import reference
@@ -83,7 +83,7 @@ def test_the_rules_for_positives_are_a_parameter(kind, rules):
 def test_the_rules_for_negatives_are_a_parameter(kind, rules):
     assert hard_positives.views(Config(hard_negatives=kind), 0).negatives == rules
     cfg = Config(hard_negatives=kind, replace="clove")
-    assert [r for r in hard_positives.views(cfg, 0).negatives if r != swap.negclip] == [clove_replace.replace] * (
+    assert [r for r in hard_positives.views(cfg, 0).negatives if r != swap.negclip] == [replacing.clove] * (
         kind != "swap"
     )
     assert hard_positives.needs(cfg) == ({} if kind == "swap" else {"relatives": True})

@@ -39,7 +39,7 @@ HEAVY = {
     "optuna": {"sweep.seeded_sampler", "sweep.samplers", "sweep.study_driver", "sweep.__main__"},
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
-    "nltk": {"text.wordnet", "text.wordnet_install"},
+    "nltk": {"text.wordnet_files"},
     "transformers": {"prepare.captioners.hf", "prepare.mask_filling", "model.t5"},
 }
 

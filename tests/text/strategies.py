@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from compclip.text import sentence_splitter
+from compclip.text import sentences
 from compclip.text.annotation import Annotation
 
 TAGS = {
@@ -64,7 +64,7 @@ def annotations(draw) -> Annotation:
     spans = tuple(zip(cuts, cuts[1:], strict=False))
     heads = tuple(draw(st.integers(0, i)) for i in range(len(words)))
     begins = set(starts)
-    own = tuple((a, b) for a, b in sentence_splitter.split(text) if a in begins)
+    own = tuple((a, b) for a, b in sentences.split(text) if a in begins)
     return Annotation(
         text,
         tuple(starts),

@@ -163,16 +163,6 @@ def test_a_column_has_the_nouns_of_first_sentences(annotated):
     assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
 
 
-def test_what_does_not_fit_together_is_not_added(annotated):
-    value = annotated["The dog chases the cat."]
-    for wrong in (replace(value, starts=value.starts[1:]), replace(value, pos=value.pos[1:])):
-        with pytest.raises(ValueError):
-            columns([wrong])
-    for word in ("a\tb", ""):
-        with pytest.raises(ValueError, match="cannot be joined"):
-            columns([replace(value, candidates=((word,), *value.candidates[1:]))]).arrays()
-
-
 def test_other_columns_are_an_error(annotated):
     good = pa.RecordBatch.from_struct_array(columns(list(annotated.values())).array())
     numbers = pa.array(range(len(good)))

