@@ -21,8 +21,8 @@ from compclip.benchmarks import (
 )
 from compclip.config import grid, sections
 from compclip.evaluate.benchmark_module import load_module
-from compclip.report import official_benchmarks
-from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.report import published_numbers
+from compclip.report.published_numbers import OfficialBenchmarks
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
@@ -79,7 +79,7 @@ def number(*key: str) -> float:
 def official(params: sections.Params, published: Path) -> OfficialBenchmarks:
     """As if all benchmarks of a grid were the papers' own."""
     known = {name: (f"official {name}",) for name in params.evaluate.benchmarks}
-    return OfficialBenchmarks(known, official_benchmarks.read_official_benchmarks(published).means)
+    return OfficialBenchmarks(known, published_numbers.read_official_benchmarks(published).means)
 
 
 def make(params: sections.Params, root: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config.grid import Cell
-from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.report.published_numbers import OfficialBenchmarks
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published, Trained

@@ -22,14 +22,11 @@ from compclip.config import check, grid, read, sections
 from compclip.interface.method import load_method
 from compclip.report import (
     claims,
-    official_benchmarks,
     published_coverage,
     published_models,
     published_numbers,
-    report_files,
     report_page,
     run_collection,
-    shared_pictures,
     table_heads,
     tables,
     wise_ft_lines,
@@ -67,12 +64,12 @@ def main(argv: list[str]) -> int:
         make_defaults(params),
         stated,
         lines,
-        shared_pictures.read_overlaps(args.root, [run.cell.data for run in runs]),
+        table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
         published_models.read_models(folder / published_models.FOLDER),
         params.report.reference,
-        official_benchmarks.read_official_benchmarks(folder),
+        published_numbers.read_official_benchmarks(folder),
     )
-    report_files.write_report(page, args.out)
+    report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):
         print(f"warning: {line}", file=sys.stderr)
     print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))

@@ -27,16 +27,15 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.grid import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
-from compclip.report import crossed_intervals, published_numbers, tables
-from compclip.report.crossed_intervals import RunPair
-from compclip.report.statistics import Interval, mean_std
+from compclip.report import published_numbers, table_rows, tables
+from compclip.report.statistics import NEITHER, Interval, mean_std
+from compclip.report.table_rows import RunsBySeed
 from compclip.report.tables import Column, ResultTable
 from compclip.runs.result_files import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
 LEAST_SEEDS = 3
-RunsBySeed = Mapping[int, FinishedRun]  # a method's runs by seed
 FORM = re.compile(
     r"(?P<left>\S+) (?P<sign>[<>]) (?P<right>\S+)(?: (?P<plus>[+-]) (?P<margin>\d+(\.\d+)?))? on (?P<column>\S+)"
 )
@@ -92,7 +91,7 @@ class Evidence:
     seeds: int = 0
     std: float | None = None
     interval: Interval | None = None
-    basis: str = crossed_intervals.NEITHER
+    basis: str = NEITHER
     printed: tuple[float, ...] = ()
     missing: tuple[str, ...] = ()
     why: str = ""
@@ -149,37 +148,29 @@ def judge_claims(
     numbers: Sequence[published_numbers.PublishedNumber] = (),
 ) -> list[Finding]:  # fmt: skip
     """Judge every claim on every group, group by group."""
-    return [_judge_claim(claim, group, runs, columns, numbers) for group in groups for claim in claims]
-
-
-def _judge_claim(
-    claim: Claim, group: ResultTable, runs: Sequence[FinishedRun], columns: Mapping[str, Column],
-    numbers: Sequence[published_numbers.PublishedNumber],
-) -> Finding:  # fmt: skip
-    runs_by_method = _runs_by_method(runs, group)
-    evidence = []
-    for inequality in claim.inequalities:
-        name = inequality.column
-        printed = published_numbers.list_printed_differences(
-            numbers, claim.paper, claim.table, inequality.left, inequality.right, name
-        )
-        column = columns.get(name) or published_numbers.make_printed_column(numbers, name)
-        evidence.append(judge_inequality(inequality, runs_by_method, column, tuple(printed), name in columns))
-    return Finding(claim, group.name, combine_verdicts([e.verdict for e in evidence]), tuple(evidence))
+    findings = []
+    for group in groups:
+        runs_by_method = _runs_by_method(runs, group)
+        for claim in claims:
+            evidence = []
+            for inequality in claim.inequalities:
+                name = inequality.column
+                printed = published_numbers.list_printed_differences(
+                    numbers, claim.paper, claim.table, inequality.left, inequality.right, name
+                )
+                column = columns.get(name) or published_numbers.make_printed_column(numbers, name)
+                evidence.append(judge_inequality(inequality, runs_by_method, column, tuple(printed), name in columns))
+            verdict = combine_verdicts([e.verdict for e in evidence])
+            findings.append(Finding(claim, group.name, verdict, tuple(evidence)))
+    return findings
 
 
 def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
-    """Return the group's runs: method -> seed -> run.
-
-    The pretrained model as the tables have it, for each of the seeds.
-    """
+    """Return the group's runs, method -> seed -> run; those of the pretrained model as the tables have it."""
     by_method = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
     base = tables.select_pretrained_runs(runs, group.backbone, group.data)
-    if not base:
-        return by_method
-    return by_method | {
-        PRETRAINED: tables.repeat_for_seeds(base, [seed for by_seed in by_method.values() for seed in by_seed])
-    }
+    seeds = [seed for by_seed in by_method.values() for seed in by_seed]
+    return by_method | ({PRETRAINED: tables.repeat_for_seeds(base, seeds)} if base else {})
 
 
 def judge_inequality(
@@ -190,29 +181,18 @@ def judge_inequality(
 
     `is_measured` is False for a column that only the paper has.
     """
-    both = pair_runs(runs.get(inequality.left, {}), runs.get(inequality.right, {}), column)
+    both = table_rows.pair_runs(runs.get(inequality.left, {}), runs.get(inequality.right, {}), column)
     if not both:
         missing = tuple(name for name in (inequality.left, inequality.right) if name not in runs)
         missing += () if is_measured else (inequality.column,)
         why = f"no {', '.join(missing)}" if missing else f"no seed of both methods has {inequality.column}"
         return Evidence(inequality, ABSENT, column, printed=printed, missing=missing or (inequality.column,), why=why)
-    gaps = [tables.required_value(a, column) - tables.required_value(b, column) for a, b in both]
+    gaps, interval, basis = table_rows.compare_pairs(both, column)
     mean, std = mean_std(gaps)
-    interval, basis = crossed_intervals.compute_interval(gaps, crossed_intervals.collect_item_differences(column, both))
     enough = len(both) >= LEAST_SEEDS
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
     return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
-
-
-def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column) -> list[RunPair]:
-    """Pair the runs of two methods, seed -> run, of each seed that both have with the column.
-
-    Two seeds of the same two checkpoints are one pair.
-    """
-    both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]
-    scored = [pair for pair in both if all(tables.column_value(run, column) is not None for run in pair)]
-    return list({(a.identity, b.identity): (a, b) for a, b in scored}.values())
 
 
 def decide_verdict(sign: int, margin: float, interval: Interval | None) -> str:

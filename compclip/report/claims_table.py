@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, LEAST_SEEDS, REFUTED, UNDECIDED, Evidence, Finding, count_verdicts
 from compclip.report.escape import to_code, to_latex, to_markdown
-from compclip.report.table_formats import format_interval, format_number
-from compclip.report.tables import Column
+from compclip.report.table_formats import csv_value, format_interval, format_number, layout_latex
 
 RULE = (
     "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
@@ -24,26 +22,9 @@ RULE = (
 )
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (
-    "group",
-    "claim",
-    "paper",
-    "table",
-    "claim_verdict",
-    "inequality",
-    "verdict",
-    "column",
-    "difference",
-    "margin",
-    "seeds",
-    "std",
-    "items",
-    "low",
-    "high",
-    "over",
-    "paper_low",
-    "paper_high",
-    "why",
-)
+    "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",
+    "seeds", "std", "items", "low", "high", "over", "paper_low", "paper_high", "why",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,28 +83,23 @@ def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
 
 def _describe_claim(finding: Finding) -> ClaimText:
     claim = finding.claim
-    source = f"{claim.paper}, {claim.table}"
     lines = tuple(_describe_inequality(e) for e in finding.evidence)
     missing = ", ".join(dict.fromkeys(name for e in finding.evidence for name in e.missing))
+    source = f"{claim.paper}, {claim.table}"
     return ClaimText(claim.name, claim.finding, source, finding.verdict, CSS[finding.verdict], lines, missing)
 
 
 def _describe_inequality(e: Evidence) -> InequalityText:
-    ours = interval = "–"
+    paper = ours = interval = "–"
+    if e.printed:
+        ends = (format_number(v / e.column.scale, e.column, sign=True) for v in (min(e.printed), max(e.printed)))
+        paper = " to ".join(dict.fromkeys(ends))
     if e.difference is not None:
         spread = "" if e.std is None else f" ± {format_number(e.std, e.column)}"
         ours = format_number(e.difference, e.column, sign=True) + spread
     if e.interval:
         interval = format_interval(e.interval, e.column)
-    paper = _format_printed(e.printed, e.column)
     return InequalityText(e.inequality.text, paper, ours, interval, e.basis or "–", e.verdict, CSS[e.verdict], e.why)
-
-
-def _format_printed(differences: Sequence[float], column: Column) -> str:
-    if not differences:
-        return "–"
-    ends = [format_number(v / column.scale, column, sign=True) for v in (min(differences), max(differences))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def format_markdown(findings: Sequence[Finding]) -> str:
@@ -147,34 +123,19 @@ def _markdown_section(section: GroupClaims) -> str:
 
 def format_csv(findings: Sequence[Finding]) -> str:
     """Format one line for each inequality, differences, margins and intervals in the metrics' own unit."""
-    return escape.format_csv([FIELDS, *(_csv_line(f, e) for f in findings for e in f.evidence)])
-
-
-def _csv_line(finding: Finding, e: Evidence) -> list[Any]:
-    claim, scale = finding.claim, e.column.scale
-    ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
-    items, low, high = (e.interval.items, e.interval.low, e.interval.high) if e.interval else (None, None, None)
-    line = [
-        finding.group,
-        claim.name,
-        claim.paper,
-        claim.table,
-        finding.verdict,
-        e.inequality.text,
-        e.verdict,
-        e.inequality.column,
-        e.difference,
-        e.inequality.margin / scale,
-        e.seeds,
-        e.std,
-        items,
-        low,
-        high,
-        e.basis,
-        *ends,
-        e.why,
-    ]
-    return ["" if v is None else f"{v:.6f}" if isinstance(v, float) else v for v in line]
+    lines = []
+    for finding in findings:
+        head = (finding.group, finding.claim.name, finding.claim.paper, finding.claim.table, finding.verdict)
+        for e in finding.evidence:
+            scale, gap = e.column.scale, e.interval
+            interval = (gap.items, gap.low, gap.high) if gap else (None, None, None)
+            ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
+            values = (
+                *head, e.inequality.text, e.verdict, e.inequality.column, e.difference, e.inequality.margin / scale,
+                e.seeds, e.std, *interval, e.basis, *ends, e.why,
+            )  # fmt: skip
+            lines.append([csv_value(v) for v in values])
+    return escape.format_csv([FIELDS, *lines])
 
 
 def format_latex(findings: Sequence[Finding]) -> str:
@@ -183,29 +144,15 @@ def format_latex(findings: Sequence[Finding]) -> str:
 
 
 def _latex_table(section: GroupClaims) -> str:
-    rows = [row for block in section.judged for row in _latex_rows(block)]
-    lines = [
-        r"\begin{table}[t]",
-        r"\centering",
-        r"\resizebox{\linewidth}{!}{%",
-        r"\begin{tabular}{llcccc}",
-        r"\toprule",
-        r"Claim & Inequality & Paper & Ours & 95\,\% & Over \\",
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}}",
-        rf"\caption{{{to_latex(section.group)}: {to_latex(section.counts)}. Differences, in points, $\pm$ their "
-        r"standard deviation over seeds, and their 95\,\% intervals.}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_rows(block: ClaimText) -> list[str]:
     rows = []
-    for i, line in enumerate(block.lines):
-        first = f"{to_latex(block.name)} ({to_latex(block.source)}): {to_latex(block.verdict)}" if i == 0 else ""
-        cells = (line.text, line.paper, line.ours, line.interval, line.basis)
-        rows.append(" & ".join([first, *map(to_latex, cells)]) + r" \\")
-    return rows
+    for block in section.judged:
+        for i, line in enumerate(block.lines):
+            first = f"{to_latex(block.name)} ({to_latex(block.source)}): {to_latex(block.verdict)}" if i == 0 else ""
+            cells = (line.text, line.paper, line.ours, line.interval, line.basis)
+            rows.append([first, *map(to_latex, cells)])
+    caption = (
+        rf"{to_latex(section.counts)}. Differences, in points, $\pm$ their standard deviation over seeds, and their "
+        r"95\,\% intervals."
+    )
+    head = ["Claim", "Inequality", "Paper", "Ours", r"95\,\%", "Over"]
+    return layout_latex("llcccc", [head], rows, to_latex(section.group), caption)

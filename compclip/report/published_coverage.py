@@ -73,30 +73,25 @@ def format_method_coverage(numbers: Sequence[PublishedNumber], methods: Collecti
     """Format the part on methods. Raises UserError for a row that has neither a method nor a reason."""
     home = Counter(n.paper for n in numbers if n.method in methods)
     total = Counter(n.paper for n in numbers)
-    lines = [f"| {paper} | {total[paper]} | {home[paper]} | {total[paper] - home[paper]} |" for paper in total]
-    lines.append(f"| all | {total.total()} | {home.total()} | {total.total() - home.total()} |")
-    head = ["| paper | numbers | with a method | without |", "|---|---:|---:|---:|"]
+    papers = [f"| {paper} | {total[paper]} | {home[paper]} | {total[paper] - home[paper]} |" for paper in total]
+    papers.append(f"| all | {total.total()} | {home.total()} | {total.total() - home.total()} |")
     count = Counter(n.method for n in numbers if n.method in methods)
-    by_method = ["| method | numbers |", "|---|---:|", *(f"| {name} | {count[name]} |" for name in sorted(count))]
-    return "\n".join([HEAD, *head, *lines, "", "## By method", "", *by_method, "",
-                      "## Without a method", "", *_tabulate_without_method(numbers, methods, why)]) + "\n"  # fmt: skip
-
-
-def _tabulate_without_method(
-    numbers: Sequence[PublishedNumber], methods: Collection[str], why: Mapping[str, str]
-) -> list[str]:
-    count = Counter((n.paper, n.row, n.method) for n in numbers if n.method not in methods)
-    lines = ["| paper | row | numbers | why |", "|---|---|---:|---|"]
-    for (paper, row, method), n in count.items():
+    by_method = [f"| {name} | {count[name]} |" for name in sorted(count)]
+    without = []
+    homeless = Counter((n.paper, n.row, n.method) for n in numbers if n.method not in methods)
+    for (paper, row, method), n in homeless.items():
         reason = why.get(method) or why.get(f"{paper}: {row}") or why.get(row)
         if not reason:
             raise UserError(f"{paper}: {row}: has no method in a grid and no reason; give it one in {REASONS}")
-        lines.append(f"| {paper} | {row} | {n} | {reason} |")
-    return lines
+        without.append(f"| {paper} | {row} | {n} | {reason} |")
+    return "\n".join([
+        HEAD, "| paper | numbers | with a method | without |", "|---|---:|---:|---:|", *papers, "",
+        "## By method", "", "| method | numbers |", "|---|---:|", *by_method, "",
+        "## Without a method", "", "| paper | row | numbers | why |", "|---|---|---:|---|", *without, "",
+    ])  # fmt: skip
 
 
 NOTES_FILE = "columns.yaml"
-COLUMNS_HEAD = ["| paper | tables | its column | our metric | what differs |", "|---|---|---|---|---|"]
 ColumnKey = tuple[str, str]  # paper and column
 
 
@@ -128,23 +123,21 @@ def format_column_table(
     tables_by_column: dict[ColumnKey, dict[str, None]] = {}
     for n in numbers:
         tables_by_column.setdefault((n.paper, n.column), {})[n.table] = None
-    return COLUMNS_HEAD + [
-        _column_line(key, list(tables), notes, benchmarks) for key, tables in tables_by_column.items()
-    ]
-
-
-def _column_line(key: ColumnKey, tables: Sequence[str], notes: ColumnNotes, benchmarks: Collection[str]) -> str:
-    paper, column = key
-    printed = notes.printed.get(paper, {}).get(column)
-    if printed is None:
-        raise UserError(f"{paper}: {column}: no word of how it is printed; give it one in {NOTES_FILE}: printed")
-    if reasons := match_patterns(notes.none, key):
-        metric = f"none: {reasons[0]}"
-    elif find_benchmark(column, benchmarks):
-        metric = f"`{column}`"
-    else:
-        raise UserError(f"{paper}: {column}: is no metric of ours; say why in {NOTES_FILE}: none, or add the benchmark")
-    return f"| {paper} | {', '.join(tables)} | {printed} | {metric} | {'; '.join(match_patterns(notes.differs, key))} |"
+    lines = ["| paper | tables | its column | our metric | what differs |", "|---|---|---|---|---|"]
+    for (paper, column), tables in tables_by_column.items():
+        printed = notes.printed.get(paper, {}).get(column)
+        if printed is None:
+            raise UserError(f"{paper}: {column}: no word of how it is printed; give it one in {NOTES_FILE}: printed")
+        if reasons := match_patterns(notes.none, (paper, column)):
+            metric = f"none: {reasons[0]}"
+        elif find_benchmark(column, benchmarks):
+            metric = f"`{column}`"
+        else:
+            fix = f"say why in {NOTES_FILE}: none, or add the benchmark"
+            raise UserError(f"{paper}: {column}: is no metric of ours; {fix}")
+        differs = "; ".join(match_patterns(notes.differs, (paper, column)))
+        lines.append(f"| {paper} | {', '.join(tables)} | {printed} | {metric} | {differs} |")
+    return lines
 
 
 def match_patterns(text_by_pattern: Mapping[str, str], key: ColumnKey) -> list[str]:

@@ -5,7 +5,6 @@ A file has a line a model: model, weights, family, and the report's columns, in 
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_text
+from compclip.report.published_numbers import read_rows
 from compclip.report.tables import ResultTable
 
 FOLDER = "models"
@@ -56,32 +55,20 @@ class Standing:
 
 def read_models(folder: Path) -> list[PublishedModel]:
     """Read every model of the folder's CSV files. Raises UserError naming file and line of a bad one."""
-    return [model for path in sorted(folder.glob("*.csv")) for model in _read_file(path)]
-
-
-def _read_file(path: Path) -> list[PublishedModel]:
-    rows = csv.DictReader(read_text(path).splitlines())
-    names = rows.fieldnames or ()
-    if absent_fields := [field for field in FIELDS if field not in names]:
-        raise UserError(
-            f"{path}: no column {absent_fields[0]!r}; the first line must name {', '.join(FIELDS)} and columns"
-        )
-    columns = [name for name in names if name not in FIELDS]
-    return [_parse_model(path, line, row, columns) for line, row in enumerate(rows, 2)]
-
-
-def _parse_model(path: Path, line: int, row: dict[str, str], columns: Sequence[str]) -> PublishedModel:
-    values: dict[str, float] = {}
-    for column in columns:
-        text = (row[column] or "").strip()
-        try:
-            value = float(text) if text else math.nan
-        except ValueError:
-            value = math.inf
-        if not (0 <= value <= 100 or math.isnan(value)):
-            raise UserError(f"{path}: line {line}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
-        values |= {} if math.isnan(value) else {column: value}
-    return PublishedModel(f"{row['model']}, {row['weights']}", values)
+    models = []
+    for where, row in read_rows(folder, FIELDS):
+        values: dict[str, float] = {}
+        for column in (name for name in row if name not in (*FIELDS, None)):
+            text = (row[column] or "").strip()
+            try:
+                value = float(text) if text else math.nan
+            except ValueError:
+                value = math.inf
+            if not (0 <= value <= 100 or math.isnan(value)):
+                raise UserError(f"{where}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
+            values |= {} if math.isnan(value) else {column: value}
+        models.append(PublishedModel(f"{row['model']}, {row['weights']}", values))
+    return models
 
 
 def compute_percentile(column: str, value: float, models: Sequence[PublishedModel]) -> ModelPercentile | None:
@@ -92,13 +79,8 @@ def compute_percentile(column: str, value: float, models: Sequence[PublishedMode
     under, over = [k for k in values if k[0] < value], [k for k in values if k[0] > value]
     equal = len(values) - len(under) - len(over)
     below = 100 * (len(under) + equal / 2) / len(values)
-    return ModelPercentile(
-        column, value, below, len(values), _format_neighbour(over[:1]), _format_neighbour(under[-1:])
-    )
-
-
-def _format_neighbour(neighbours: Sequence[tuple[float, str]]) -> str:
-    return "".join(f"{name} ({value:.1f})" for value, name in neighbours)
+    next_above, next_below = ("".join(f"{name} ({v:.1f})" for v, name in side) for side in (over[:1], under[-1:]))
+    return ModelPercentile(column, value, below, len(values), next_above, next_below)
 
 
 def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> list[Standing]:

@@ -1,24 +1,29 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
 Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit; values as printed. A row without a
-method is a model that we do not train: it is kept for the sums and left out of the comparison.
+method is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
+fingerprints of the official benchmarks.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.config.grid import PRETRAINED
+from compclip.config.validation import load_section
+from compclip.report import table_heads
 from compclip.report.table_formats import format_number
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
+OFFICIAL_FILE = "benchmarks.yaml"
 UNITS = ("percent", "score")  # a score is a cosine
 TOLERANCE = 0.5  # percentage points between two measurements of the same weights; their printed digits are 0.1
 RELEASED = "released."  # what others' checkpoints are called in a grid
@@ -76,25 +81,26 @@ class PaperComparison:
 
 def read_numbers(folder: Path) -> list[PublishedNumber]:
     """Read all numbers of the folder's CSV files. Raises UserError naming file and line of a bad one."""
-    return [n for path in sorted(folder.glob("*.csv")) for n in _read_file(path)]
+    numbers = []
+    for where, row in read_rows(folder, FIELDS):
+        fields = {name: (row[name] or "").strip() for name in FIELDS}
+        try:
+            float(fields["value"])
+        except ValueError as error:
+            raise UserError(f"{where}: value={row['value']!r} is not a number; write it as printed") from error
+        if fields["unit"] not in UNITS:
+            raise UserError(f"{where}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
+        numbers.append(PublishedNumber(**fields))
+    return numbers
 
 
-def _read_file(path: Path) -> list[PublishedNumber]:
-    rows = csv.DictReader(read_text(path).splitlines())
-    if absent_fields := [f for f in FIELDS if f not in (rows.fieldnames or ())]:
-        raise UserError(f"{path}: no column {absent_fields[0]!r}; the first line must name {', '.join(FIELDS)}")
-    return [_parse_number(path, line, row) for line, row in enumerate(rows, 2)]
-
-
-def _parse_number(path: Path, line: int, row: dict[str, str]) -> PublishedNumber:
-    fields = {f: (row[f] or "").strip() for f in FIELDS}
-    try:
-        float(fields["value"])
-    except ValueError as error:
-        raise UserError(f"{path}: line {line}: value={row['value']!r} is not a number; write it as printed") from error
-    if fields["unit"] not in UNITS:
-        raise UserError(f"{path}: line {line}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
-    return PublishedNumber(**fields)
+def read_rows(folder: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Read the rows of a folder's CSV files, each with its file and line. Raises UserError where a column lacks."""
+    for path in sorted(folder.glob("*.csv")):
+        rows = csv.DictReader(read_text(path).splitlines())
+        if absent_fields := [f for f in fields if f not in (rows.fieldnames or ())]:
+            raise UserError(f"{path}: no column {absent_fields[0]!r}; the first line must name {', '.join(fields)}")
+        yield from ((f"{path}: line {line}", row) for line, row in enumerate(rows, 2))
 
 
 def group_by_model(numbers: Sequence[PublishedNumber]) -> dict[tuple[str, str, str, str], dict[str, PublishedNumber]]:
@@ -195,23 +201,17 @@ def to_slug(printed: str) -> str:
 
 
 def _make_printed_rows(method: str, numbers: Sequence[PublishedNumber], names: Sequence[str]) -> list[ComparisonRow]:
+    """Make the rows that a table prints of a method, with their changes against its pretrained row."""
     rows_by_model = group_by_model(numbers)
-    bases = {model[2]: row for model, row in rows_by_model.items() if model[1] == PRETRAINED}
-    return [
-        _make_printed_row(model, row, {} if method == PRETRAINED else bases.get(model[2], {}), names)
-        for model, row in rows_by_model.items() if model[1] == method
-    ]  # fmt: skip
-
-
-def _make_printed_row(
-    model: tuple[str, str, str, str],
-    row: dict[str, PublishedNumber],
-    base: dict[str, PublishedNumber],
-    names: Sequence[str],
-) -> ComparisonRow:
-    label, method, backbone, data = model
-    cells = tuple(_format_printed_cell(row.get(n), base.get(n)) for n in names)
-    return ComparisonRow(f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}", method, False, cells)
+    bases = {backbone: row for (_, name, backbone, _), row in rows_by_model.items() if name == PRETRAINED}
+    rows = []
+    for (label, name, backbone, data), row in rows_by_model.items():
+        if name == method:
+            base = {} if method == PRETRAINED else bases.get(backbone, {})
+            cells = tuple(_format_printed_cell(row.get(column), base.get(column)) for column in names)
+            source = f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}"
+            rows.append(ComparisonRow(source, method, False, cells))
+    return rows
 
 
 def _format_printed_cell(number: PublishedNumber | None, base: PublishedNumber | None) -> str:
@@ -226,23 +226,72 @@ def _format_printed_cell(number: PublishedNumber | None, base: PublishedNumber |
 def _make_our_row(
     row: MethodRow, group: ResultTable, names: Sequence[str], numbers: Sequence[PublishedNumber]
 ) -> ComparisonRow:
+    """Make a row of ours, with a mark at a number of the same weights that is far from all that is printed for it."""
     statistics = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
-    same_weights = (
-        _select_matching(row.method, numbers) if row.method == PRETRAINED or row.method.startswith(RELEASED) else []
-    )
-    printed = {
-        n: [float(s.value) for s in same_weights if s.column == n and to_slug(s.backbone) == group.backbone]
-        for n in names
-    }
-    cells = tuple(_format_our_cell(*statistics[n], printed[n]) for n in names)
-    return ComparisonRow(f"ours: {group.backbone}, {group.data}", row.method, True, cells)
+    is_checkpoint = row.method == PRETRAINED or row.method.startswith(RELEASED)
+    same_weights = [n for n in _select_matching(row.method, numbers) if to_slug(n.backbone) == group.backbone]
+    cells = []
+    for name in names:
+        column, statistic = statistics[name]
+        if statistic is None:
+            cells.append("–")
+            continue
+        change = "" if statistic.change is None else f" ({format_number(statistic.change, column, sign=True)})"
+        printed = [float(n.value) for n in same_weights if n.column == name] if is_checkpoint else []
+        apart = min((abs(statistic.mean * column.scale - value) for value in printed), default=0.0)
+        is_far = apart > TOLERANCE * column.scale / 100 + 1e-9
+        cells.append(format_number(statistic.mean, column) + change + (" ≠" if is_far else ""))
+    return ComparisonRow(f"ours: {group.backbone}, {group.data}", row.method, True, tuple(cells))
 
 
-def _format_our_cell(column: Column, statistic: Statistic | None, printed: Sequence[float] = ()) -> str:
-    """Format our number; `printed` are published numbers of the same weights."""
-    if statistic is None:
-        return "–"
-    change = "" if statistic.change is None else f" ({format_number(statistic.change, column, sign=True)})"
-    apart = min((abs(statistic.mean * column.scale - value) for value in printed), default=0.0)
-    limit = TOLERANCE * column.scale / 100 + 1e-9
-    return format_number(statistic.mean, column) + change + (" ≠" if apart > limit else "")
+# Which columns are of the benchmarks that published numbers are of. A benchmark's name says little: the scenes have a
+# `sugarcrepe` of their own. Its fingerprint is of its annotation files and of the records read from them.
+
+
+@dataclass(frozen=True)
+class OfficialBenchmarks:
+    """The fingerprints of published benchmarks, of each release, and the benchmarks that published means are over."""
+
+    fingerprints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    means: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def read_official_benchmarks(folder: Path) -> OfficialBenchmarks:
+    """Read the file of a folder of published tables, if there is one. Raises UserError for another form."""
+    path = folder / OFFICIAL_FILE
+    if not path.is_file():
+        return OfficialBenchmarks()
+    raw = yaml_text.read_yaml(path, "must map fingerprints and means to lists of texts by name")
+    return load_section(OfficialBenchmarks, yaml_text.to_plain(raw, str(path)), str(path))
+
+
+def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) -> ResultTable:
+    """Return the table with only those columns that compare with published numbers."""
+    indices = [i for i, column in enumerate(group.columns) if not find_obstacle(column, group, official)]
+    rows = tuple(replace(row, statistics=tuple(row.statistics[i] for i in indices)) for row in group.rows)
+    return replace(group, columns=tuple(group.columns[i] for i in indices), rows=rows)
+
+
+def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
+    """Find why a column does not compare with published numbers of its name; empty where it does."""
+    benchmarks = table_heads.column_benchmarks(column)
+    if benchmarks != [column.benchmark] and set(benchmarks) != set(official.means.get(column.name, ())):
+        return "a mean over other benchmarks than the published one"
+    for name in benchmarks:
+        if name not in official.fingerprints:
+            return "cannot be compared: the official files' fingerprint is not known"
+        fingerprints = {run.results[name].fingerprint for run in group.runs if name in run.results}
+        if not fingerprints <= set(official.fingerprints[name]):
+            return "other files than the official ones"
+    coverage = table_heads.column_coverage(column, group.runs)
+    return "less than nine tenths of the records were scored" if coverage and coverage.is_partial else ""
+
+
+def list_obstacles(group: ResultTable, names: Collection[str], official: OfficialBenchmarks) -> dict[str, list[str]]:
+    """List by reason the benchmarks, or the columns that are means, that published numbers do not compare with."""
+    columns_by_reason: dict[str, dict[str, None]] = {}
+    for column in group.columns:
+        if column.name in names and (reason := find_obstacle(column, group, official)):
+            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
+            columns_by_reason.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
+    return {reason: list(columns) for reason, columns in columns_by_reason.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from compclip.config.grid import PRETRAINED
 from compclip.report.escape import format_csv
 from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
-from compclip.report.tables import SUMMARY, ResultTable, Statistic
+from compclip.report.tables import ResultTable
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE
 
@@ -103,23 +103,21 @@ class TradeoffPoint:
     dy: float = 0.0
 
 
-def collect_tradeoffs(
-    group: ResultTable, summaries: Sequence[Sequence[Statistic | None]], names: Sequence[str]
-) -> dict[str, list[TradeoffPoint]]:
+def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
     """Collect points in percent, compositionality (y) against each other summary column (x), by x's name."""
-    if "Comp" not in names:
-        return {}
-    comp = names.index("Comp")
-    points_by_name = {}
-    for i, name in enumerate(names):
-        pairs = [(row.method, e[i], e[comp]) for row, e in zip(group.rows, summaries, strict=True)]
-        if i != comp:
-            points_by_name[name] = [
-                TradeoffPoint(m, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0))
-                for m, x, y in pairs
-                if x is not None and y is not None
-            ]
-    return {name: points for name, points in points_by_name.items() if points}
+    columns = group.summaries
+    comp = columns.pop("Comp", None)
+    points_by_name: dict[str, list[TradeoffPoint]] = {}
+    for name, column in columns.items():
+        for row in group.rows:
+            statistics = dict(zip(group.columns, row.statistics, strict=True))
+            x, y = statistics[column], statistics[comp] if comp else None
+            if x and y:
+                point = TradeoffPoint(
+                    row.method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0)
+                )
+                points_by_name.setdefault(name, []).append(point)
+    return points_by_name
 
 
 def number_methods(methods: Sequence[str]) -> dict[str, str]:
@@ -142,9 +140,8 @@ def draw_tradeoff(
     y = linear_axis([v for p in points for v in (p.y - p.dy, p.y + p.dy)], height - 44, 18)
     base = [p for p in points if p.name == PRETRAINED]
     body = draw_axes(x, y, f"{x_label}, %", "Comp, %") + "".join(_draw_guides(p, x, y) for p in base)
-    body += "".join(_draw_point(p, x, y, i) for i, p in enumerate(points)) + _draw_labels(
-        points, x, y, width, short=short or {}
-    )
+    body += "".join(_draw_point(p, x, y, i) for i, p in enumerate(points))
+    body += _draw_labels(points, x, y, width, short=short or {})
     return wrap_svg(body, width, height, f"Compositionality against {x_label}")
 
 
@@ -167,9 +164,8 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, size: tu
     ends = [replace(t.points[-1], name=t.method) for t in trajectories]
     body = draw_axes(x, y, f"{x_label}, %", "Comp, %") + _draw_guides(base, x, y)
     body += "".join(_draw_trajectory(t, x, y) for t in trajectories)
-    body += "".join(_draw_point(p, x, y, t.colour) for p, t in zip(ends, trajectories, strict=True)) + _draw_point(
-        base, x, y, 0
-    )
+    body += "".join(_draw_point(p, x, y, t.colour) for p, t in zip(ends, trajectories, strict=True))
+    body += _draw_point(base, x, y, 0)
     body += _draw_labels([base, *ends], x, y, width, [t.points for t in trajectories])
     return wrap_svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
 
@@ -249,24 +245,21 @@ def draw_interval(low: float, high: float, estimate: float, limit: float, verdic
 def format_loss_csv(runs: Sequence[FinishedRun]) -> str:
     """Format step, loss and each term, means over seeds, for `dvc plots`; empty without curves."""
     curves = {name: collect_series(runs, name) for name in ["loss", *list_terms(runs)]}
-    steps = curves["loss"][0]
-    rows = [[s, *(_format_mean_at(*c, s) for c in curves.values())] for s in steps]
-    return format_csv([["step", *curves], *rows]) if steps else ""
-
-
-def _format_mean_at(steps: list[int], values: np.ndarray, step: int) -> str:
-    return f"{values[:, steps.index(step)].mean():.6g}" if step in steps else ""
+    rows = []
+    for step in curves["loss"][0]:
+        means = [f"{v[:, s.index(step)].mean():.6g}" if step in s else "" for s, v in curves.values()]
+        rows.append([step, *means])
+    return format_csv([["step", *curves], *rows]) if rows else ""
 
 
 def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
     """Format one line a method: summary columns in percent, for `dvc plots`."""
-    names = list(dict.fromkeys(c.metric for g in groups for c in g.columns if c.benchmark == SUMMARY))
+    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
     rows = []
     for group in groups:
         for row in group.rows:
-            statistics = {
-                c.metric: e for c, e in zip(group.columns, row.statistics, strict=True) if c.benchmark == SUMMARY
-            }
-            values = [f"{100 * s.mean:.4f}" if (s := statistics.get(n)) else "" for n in names]
+            statistics = dict(zip(group.columns, row.statistics, strict=True))
+            shown = {name: s for name, column in group.summaries.items() if (s := statistics[column])}
+            values = [f"{100 * shown[name].mean:.4f}" if name in shown else "" for name in names]
             rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
     return format_csv([["method", *names], *rows])

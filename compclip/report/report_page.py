@@ -1,37 +1,43 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out."""
+"""One self-contained page: the tables, plots and details as text that the template lays out; and all files of a report.
+
+`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.config.grid import PRETRAINED
 from compclip.report import (
     claims_table,
     published_models,
+    published_numbers,
     report_figures,
     run_details,
-    shared_pictures,
+    table_formats,
     table_heads,
     table_rows,
     tables,
     wise_ft_lines,
 )
 from compclip.report.claims import Claim, Finding, judge_claims
-from compclip.report.official_benchmarks import OfficialBenchmarks, keep_comparable_columns, list_obstacles
-from compclip.report.published_numbers import TOLERANCE, PaperComparison, PublishedNumber, compare_tables
+from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_collection import MissingResult
-from compclip.report.shared_pictures import SharedPictures
-from compclip.report.table_layout import layout_differences, layout_means
-from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable
+from compclip.report.table_formats import layout_differences, layout_means
+from compclip.report.table_heads import SharedPictures
+from compclip.report.tables import SUMMARY, ResultTable
 from compclip.runs.result_files import FinishedRun
 
+MANIFEST = ".written.json"
 MANY = 25  # methods; the head of the page counts the variants of more
 
 
@@ -57,12 +63,12 @@ class ReportPage:
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
-        return shared_pictures.select_overlaps(group, self.overlaps, self.benchmarks)
+        return table_heads.select_overlaps(group, self.overlaps, self.benchmarks)
 
     @property
     def notes(self) -> dict[str, list[str]]:
         """The same in words, by table; of tables without any nothing."""
-        sentences = {group.name: shared_pictures.describe_overlaps(group, self.shared(group)) for group in self.main}
+        sentences = {group.name: table_heads.describe_overlaps(group, self.shared(group)) for group in self.main}
         return {name: lines for name, lines in sentences.items() if lines}
 
 
@@ -82,7 +88,7 @@ def build_page(
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
-    `against` is a method that all others are compared with, beside the pretrained model; "" for none.
+    `reference` is a method that all others are compared with, beside the pretrained model; "" for none.
     """
     tables.check_same_files(runs)
     selected = tables.select_columns(runs, column_names, benchmarks)
@@ -129,11 +135,11 @@ def render_page(page: ReportPage) -> str:
         intervals=[layout_differences(g) for g in page.main],
         reference=page.reference,
         contrasts=[layout_differences(g) for g in page.contrasts],
-        tradeoffs=[(g.name, f, list_tradeoff_numbers(g)) for g in page.main if (f := draw_tradeoffs(g))],
+        tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
         lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
         losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
         published=compare_published(page),
-        tolerance=TOLERANCE,
+        tolerance=published_numbers.TOLERANCE,
         standings=rank_among_models(page),
         models=len(page.models),
         not_published=list_incomparable(page, {number.column for number in page.published}),
@@ -143,7 +149,7 @@ def render_page(page: ReportPage) -> str:
         count_names=names,
         counts=counts,
         group_counts=run_details.count_groups(page.runs),
-        hours=tabulate_hours(page),
+        hours=run_details.tabulate_hours(page.runs, page.main),
         machines=run_details.tabulate_runs(page.runs),
         versions=run_details.list_package_versions(page.runs),
         settings=list_settings(page),
@@ -175,62 +181,44 @@ def abbreviate_methods(names: Sequence[str]) -> list[str]:
     return [f"{base} ({n} variants)" if n > 1 else base for base, n in count.items()]
 
 
-def tabulate_hours(page: ReportPage) -> list[tuple[str, list[run_details.MethodHours]]]:
-    """Tabulate GPU-hours of every trained row by table; none where no run says."""
-    if run_details.sum_device_seconds(page.runs) is None:
-        return []
-    hours = [
-        (g.name, [run_details.sum_method_hours(r.method, r.runs) for r in g.rows if r.method != PRETRAINED])
-        for g in page.main
-    ]
-    return [(name, rows) for name, rows in hours if rows]
-
-
 def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     """Describe how each summary column is made of others."""
-    columns = [c for g in page.main[:1] for c in g.columns if c.benchmark == SUMMARY]
-    return [(c.metric, _describe_formula(c)) for c in columns]
+    formulas = []
+    for name, column in (page.main[0].summaries if page.main else {}).items():
+        benchmarks = [f"{m.benchmark} ({', '.join(c.metric for c in m.members)})" for m in column.members if m.members]
+        if all(member.benchmark == SUMMARY for member in column.members):
+            text = "mean of " + ", ".join(member.metric for member in column.members)
+        elif benchmarks:
+            text = f"mean over benchmarks of the mean of a benchmark's columns: {'; '.join(benchmarks)}"
+        else:
+            text = "mean of " + ", ".join(member.name for member in column.members)
+        formulas.append((name, text))
+    return formulas
 
 
-def _describe_formula(column: Column) -> str:
-    if all(member.benchmark == SUMMARY for member in column.members):
-        return "mean of " + ", ".join(member.metric for member in column.members)
-    inner = "; ".join(f"{p.benchmark} ({', '.join(q.metric for q in p.members)})" for p in column.members if p.members)
-    return (
-        f"mean over benchmarks of the mean of a benchmark's columns: {inner}"
-        if inner
-        else "mean of " + ", ".join(p.name for p in column.members)
-    )
+def draw_tradeoffs(group: ResultTable) -> tuple[list[Markup], list[tuple[str, str]]]:
+    """Draw compositionality against zero-shot and retrieval, one figure for each summary column.
 
-
-def draw_tradeoffs(group: ResultTable) -> list[Markup]:
-    """Draw compositionality against zero-shot and retrieval, one figure for each summary column."""
-    indices = [i for i, c in enumerate(group.columns) if c.benchmark == SUMMARY]
-    names = [group.columns[i].metric for i in indices]
-    summaries = [[row.statistics[i] for i in indices] for row in group.rows]
-    points_by_name, short = (
-        report_figures.collect_tradeoffs(group, summaries, names),
-        report_figures.number_methods([row.method for row in group.rows]),
-    )
-    short = short or {row.method: table_heads.row_label(row, group) for row in group.rows}
-    return [Markup(report_figures.draw_tradeoff(points, name, short)) for name, points in points_by_name.items()]
-
-
-def list_tradeoff_numbers(group: ResultTable) -> list[tuple[str, str]]:
-    """List number and method, where the figures have numbers."""
-    return [
-        (number, method) for method, number in report_figures.number_methods([row.method for row in group.rows]).items()
+    Also return number and method, where the figures have numbers.
+    """
+    labels = {row.method: table_heads.row_label(row, group) for row in group.rows}
+    numbers = report_figures.number_methods([row.method for row in group.rows])
+    figures = [
+        Markup(report_figures.draw_tradeoff(points, name, numbers or labels))
+        for name, points in report_figures.collect_tradeoffs(group).items()
     ]
+    return figures, [(number, method) for method, number in numbers.items()]
 
 
 def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) -> list[Markup]:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
-    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    columns = group.summaries
     comp = columns.pop("Comp", None)
-    trajectories = (
-        {name: wise_ft_lines.build_trajectories(group, lines, c, comp) for name, c in columns.items()} if comp else {}
-    )
-    return [Markup(report_figures.draw_trajectories(t, name)) for name, t in trajectories.items() if t]
+    figures = []
+    for name, column in columns.items() if comp else ():
+        if trajectories := wise_ft_lines.build_trajectories(group, lines, column, comp):
+            figures.append(Markup(report_figures.draw_trajectories(trajectories, name)))
+    return figures
 
 
 def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:
@@ -241,36 +229,34 @@ def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:
 
 def compare_published(page: ReportPage) -> list[PaperComparison]:
     """Compare the papers' tables with ours, over all columns of each group whose benchmark is the papers'."""
-    groups = [keep_comparable_columns(group, page.official) for group in _join_tables(page)]
-    return [comparison for group in groups for comparison in compare_tables(page.published, group)]
+    groups = [published_numbers.keep_comparable_columns(group, page.official) for group in _join_tables(page)]
+    return [comparison for group in groups for comparison in published_numbers.compare_tables(page.published, group)]
 
 
 def rank_among_models(page: ReportPage) -> list[published_models.Standing]:
     """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
-    groups = [keep_comparable_columns(group, page.official) for group in _join_tables(page)]
+    groups = [published_numbers.keep_comparable_columns(group, page.official) for group in _join_tables(page)]
     return [standing for group in groups for standing in published_models.compute_standings(group, page.models)]
 
 
 def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
     """List by group and reason the benchmarks whose published numbers do not compare with ours."""
-    obstacles = [(group.name, list_obstacles(group, names, page.official)) for group in _join_tables(page)]
+    groups = _join_tables(page)
+    obstacles = [(group.name, published_numbers.list_obstacles(group, names, page.official)) for group in groups]
     return [(name, reasons) for name, reasons in obstacles if reasons]
 
 
 def _join_tables(page: ReportPage) -> list[ResultTable]:
     """Return the main tables with all columns of the other sections."""
-    further = (*page.subsets, *page.other_metrics)
-    return [_join_columns(group, [g for g in further if g.name == group.name]) for group in page.main]
-
-
-def _join_columns(group: ResultTable, further: Sequence[ResultTable]) -> ResultTable:
-    columns, rows = group.columns, group.rows
-    for table in further:
-        columns += table.columns
-        rows = tuple(
-            MethodRow(a.method, a.runs, a.statistics + b.statistics) for a, b in zip(rows, table.rows, strict=True)
-        )
-    return ResultTable(group.backbone, group.data, columns, rows)
+    joined = []
+    for group in page.main:
+        for table in (*page.subsets, *page.other_metrics):
+            if table.name == group.name:
+                rows = zip(group.rows, table.rows, strict=True)
+                both = tuple(replace(a, statistics=a.statistics + b.statistics) for a, b in rows)
+                group = replace(group, columns=group.columns + table.columns, rows=both)
+        joined.append(group)
+    return joined
 
 
 def list_settings(page: ReportPage) -> list[tuple[str, list[run_details.ChangedSetting]]]:
@@ -282,13 +268,58 @@ def list_settings(page: ReportPage) -> list[tuple[str, list[run_details.ChangedS
     for group in page.main:
         for row in group.rows:
             if row.method != PRETRAINED and row.runs and row.runs[0].config:
-                by_method.setdefault(row.method, {})[group.name] = run_details.list_changed_settings(
-                    row.runs[0], page.defaults
-                )
+                settings = run_details.list_changed_settings(row.runs[0], page.defaults)
+                by_method.setdefault(row.method, {})[group.name] = settings
     labelled = []
     for method, by_group in by_method.items():
-        first, *further = by_group.values()
-        differ = any(settings != first for settings in further)
-        names = [f"{method}, {group_name}" for group_name in by_group] if differ else [method]
-        labelled += list(zip(names, by_group.values(), strict=False))
+        first, *further = by_group.items()
+        if any(settings != first[1] for _, settings in further):
+            labelled += [(f"{method}, {name}", settings) for name, settings in by_group.items()]
+        else:
+            labelled.append((method, first[1]))
     return labelled
+
+
+def write_report(page: ReportPage, out: Path) -> None:
+    """Write all files of the report; each is whole or not there, and the page comes last."""
+    groups = page.main
+    plots = {"tradeoff.csv": report_figures.format_tradeoff_csv(groups)}
+    if wise_ft := wise_ft_lines.format_lines_csv(groups, page.lines):
+        plots["wise_ft.csv"] = wise_ft
+    for group in groups:
+        for row in group.rows:
+            if losses := report_figures.format_loss_csv(row.runs):
+                plots[f"loss/{row.method}-{group.backbone}-{group.data}.csv"] = losses
+    files = {
+        "report.md": table_formats.format_markdown(groups, page.missing, page.notes)
+        + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
+        + claims_table.format_markdown(page.findings),
+        "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
+        "report.tex": table_formats.format_latex(groups, page.notes)
+        + table_formats.format_contrasts_latex(page.contrasts, page.reference)
+        + claims_table.format_latex(page.findings),
+        "claims.csv": claims_table.format_csv(page.findings),
+        "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
+        **{f"plots/{name}": text for name, text in plots.items()},
+        "index.html": render_page(page),
+    }
+    remove_old_plots(out / "plots", plots)
+    write_json(out / "metrics.json", table_formats.flatten_means(groups))
+    for name, text in files.items():
+        write_atomic(out / name, text.encode("utf-8", "replace"))
+
+
+def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
+    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
+    manifest = folder / MANIFEST
+    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
+    for path in list(folder.rglob("*.csv")):
+        name = path.relative_to(folder).as_posix()
+        if (
+            name in old_hashes
+            and name not in plots
+            and old_hashes[name] == hashlib.sha256(read_bytes(path)).hexdigest()
+        ):
+            path.unlink()
+    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
+    write_json(manifest, hashes)

@@ -5,8 +5,7 @@ The pretrained model needs only its results.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,33 +60,26 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
     if not trained.path.is_dir() and not published.results.is_dir():
         return None, [MissingResult(cell.name, "no run directory")]
     files = () if cell.method == PRETRAINED else (trained.config, trained.metrics, trained.environment)
-    missing = [MissingResult(cell.name, f"no {path.name}") for path in files if not path.is_file()]
-    scored, failed = _read_results(published, benchmarks)
-    missing += [MissingResult(cell.name, reason) for reason in failed]
-    try:
-        facts = (
-            result_files.read_config(trained),
-            result_files.read_curve(trained),
-            result_files.read_environment(trained),
-        )
-    except UserError as error:
-        return None, [*missing, MissingResult(cell.name, str(error))]
-    return (FinishedRun(trained, published.results, cell, *facts, scored) if scored else None), missing
-
-
-def _read_results(published: Published, benchmarks: list[str]) -> tuple[dict[str, Result], list[str]]:
-    """Read the results by benchmark, and the reasons why others are absent."""
-    results, failed = {}, []
+    reasons = [f"no {path.name}" for path in files if not path.is_file()]
+    results: dict[str, Result] = {}
     for name in benchmarks:
         path = run_folder.result_path(published.results, SafeName(name, "benchmark"))
-        if not path.is_file():
-            failed.append(f"no result of {name}")
-            continue
         try:
-            results[name] = result_files.read_result(path)
+            if path.is_file():
+                results[name] = result_files.read_result(path)
+            else:
+                reasons.append(f"no result of {name}")
         except UserError as error:
-            failed.append(str(error))
-    return results, failed
+            reasons.append(str(error))
+    run = None
+    try:
+        config, curve = result_files.read_config(trained), result_files.read_curve(trained)
+        environment = result_files.read_environment(trained)
+        if results:
+            run = FinishedRun(trained, published.results, cell, config, curve, environment, results)
+    except UserError as error:
+        reasons.append(str(error))
+    return run, [MissingResult(cell.name, reason) for reason in reasons]
 
 
 def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[MissingResult]:
@@ -95,40 +87,27 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
 
     Raises UserError naming the first unless `partial`.
     """
-    grid_settings = functools.cache(functools.partial(_grid_settings, params))
-    stale = [
-        MissingResult(run.cell.name, f"trained with {difference}")
-        for run in runs
-        if (difference := _first_difference(run, grid_settings))
-    ]
+    stale = []
+    settings_of: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in (run for run in runs if run.cell.method != PRETRAINED and run.config):
+        method, data = key = run.cell.method, run.cell.data
+        if key not in settings_of:
+            config, train = grid.method_config(params, method, data)
+            settings_of[key] = _flatten_settings({"method": asdict(config), "train": asdict(train)}, method)
+        declared, used = settings_of[key], _flatten_settings(run.config, method)
+        changed = [key for key in sorted(declared.keys() | used.keys()) if declared.get(key) != used.get(key)]
+        if changed:
+            difference = f"{changed[0]}={used.get(changed[0])} where the grid has {declared.get(changed[0])}"
+            stale.append(MissingResult(run.cell.name, f"trained with {difference}"))
     if stale and not partial:
         count = f" ({len(stale)} such runs)" if len(stale) > 1 else ""
         raise UserError(f"{stale[0].cell}: {stale[0].reason}{count}; run `dvc repro`, or give --partial")
     return stale
 
 
-def _first_difference(run: FinishedRun, grid_settings: Callable[[str, str], dict[str, Any]]) -> str:
-    """Return the first parameter that differs; empty where none does."""
-    if run.cell.method == PRETRAINED or not run.config:
-        return ""
-    declared, used = grid_settings(run.cell.method, run.cell.data), _flatten_settings(run.config)
-    if not load_method(run.cell.method).TRAINS:
-        declared, used = (
-            {k: v for k, v in values.items() if not k.startswith("train.")} for values in (declared, used)
-        )
-    for key in sorted(declared.keys() | used.keys()):
-        if declared.get(key) != used.get(key):
-            return f"{key}={used.get(key)} where the grid has {declared.get(key)}"
-    return ""
-
-
-def _grid_settings(params: sections.Params, method: str, data: str) -> dict[str, Any]:
-    """Return the grid's present settings of a method on a data set, as config.yaml would have them."""
-    config, train = grid.method_config(params, method, data)
-    return _flatten_settings({"method": asdict(config), "train": asdict(train)})
-
-
-def _flatten_settings(raw: dict[str, Any]) -> dict[str, Any]:
-    values = flatten_keys({section: raw.get(section, {}) for section in SECTIONS})
+def _flatten_settings(raw: dict[str, Any], method: str) -> dict[str, Any]:
+    """Return the settings that decide a run's numbers, as config.yaml would have them; without training's, its own."""
+    sections_read = SECTIONS if load_method(method).TRAINS else ("method",)
+    values = flatten_keys({section: raw.get(section, {}) for section in sections_read})
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from compclip.config.grid import PRETRAINED
 from compclip.report.tables import ResultTable
 from compclip.runs.result_files import FinishedRun
 
-MACHINE = ("device", "threads", "python", "git_commit")
 SECTIONS = ("train", "method")
 
 
@@ -71,28 +71,27 @@ class RunFacts:
 
 def tabulate_runs(runs: Sequence[FinishedRun]) -> list[RunFacts]:
     """Tabulate a line for each run, from environment.json and the results' own seconds."""
-    return [_describe_run(run) for run in runs]
-
-
-def _describe_run(run: FinishedRun) -> RunFacts:
-    facts = run.environment
-    device, threads, _, commit = (str(facts.get(key, "–") or "–") for key in MACHINE)
-    seconds = facts.get("seconds")
-    memory = facts.get("peak_memory_mib")
-    parameters = [facts.get(key) for key in ("trained_parameters", "parameters")]  # the latter of the plain model
-    dropped = ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items()))
-    return RunFacts(
-        run.cell.name,
-        device,
-        threads,
-        commit[:10] + ("+" if commit.endswith("+") else ""),
-        "–" if seconds is None else format_duration(seconds),
-        format_duration(sum(r.seconds for r in run.results.values())),
-        "–" if memory is None else f"{memory:,} MiB",
-        dropped or "none",
-        "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
-        _format_hours(sum_device_seconds([run])),
-    )
+    lines = []
+    for run in runs:
+        facts = run.environment
+        device, threads, commit = (str(facts.get(key) or "–") for key in ("device", "threads", "git_commit"))
+        seconds, memory = facts.get("seconds"), facts.get("peak_memory_mib")
+        parameters = [facts.get(key) for key in ("trained_parameters", "parameters")]  # the latter of the plain model
+        dropped = ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items()))
+        line = RunFacts(
+            run.cell.name,
+            device,
+            threads,
+            commit[:10] + ("+" if commit.endswith("+") else ""),
+            "–" if seconds is None else format_duration(seconds),
+            format_duration(sum(r.seconds for r in run.results.values())),
+            "–" if memory is None else f"{memory:,} MiB",
+            dropped or "none",
+            "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
+            _format_hours(sum_device_seconds([run])),
+        )
+        lines.append(line)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -105,10 +104,20 @@ class MethodHours:
     key: str
 
 
-def sum_method_hours(method: str, runs: Sequence[FinishedRun]) -> MethodHours:
-    """Sum GPU-hours of a row's runs."""
-    seconds = sum_device_seconds(runs)
-    return MethodHours(method, len(runs), _format_hours(seconds), "" if seconds is None else f"{seconds:.0f}")
+def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, list[MethodHours]]]:
+    """Tabulate GPU-hours of every trained row by table; none where no run says."""
+    if sum_device_seconds(runs) is None:
+        return []
+    tables = []
+    for group in groups:
+        lines = []
+        for row in (row for row in group.rows if row.method != PRETRAINED):
+            seconds = sum_device_seconds(row.runs)
+            key = "" if seconds is None else f"{seconds:.0f}"
+            lines.append(MethodHours(row.method, len(row.runs), _format_hours(seconds), key))
+        if lines:
+            tables.append((group.name, lines))
+    return tables
 
 
 def sum_device_seconds(runs: Sequence[FinishedRun]) -> float | None:
@@ -160,15 +169,13 @@ class ChangedSetting:
 
 def list_changed_settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[ChangedSetting]:
     """List the run's training and method parameters that differ from the defaults."""
-    usual = flatten_keys(defaults(run))
-    ours = {k: v for k, v in flatten_keys(run.config).items() if k.partition(".")[0] in SECTIONS}
-    return [
-        ChangedSetting(k, _format_value(v), _format_value(usual.get(k))) for k, v in ours.items() if v != usual.get(k)
-    ]
-
-
-def _format_value(value: Any) -> str:
-    return "–" if value is None else str(value)
+    usual, changed = flatten_keys(defaults(run)), []
+    for key, value in flatten_keys(run.config).items():
+        default = usual.get(key)
+        if key.partition(".")[0] in SECTIONS and value != default:
+            value_text, default_text = ("–" if v is None else str(v) for v in (value, default))
+            changed.append(ChangedSetting(key, value_text, default_text))
+    return changed
 
 
 def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -182,7 +189,6 @@ def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 RARE = 0.05  # a share below it is said in a sentence
-Shares = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -204,35 +210,23 @@ class GroupShares:
 
 
 def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
-    """Collect the shares of every trained method; groups without any are left out."""
+    """Average each part's share over the runs of every trained method that say it; groups without any are left out."""
     sections = []
     for group in groups:
-        means = {row.method: mean_shares(row.runs) for row in group.rows}
-        methods = tuple(_describe_shares(method, shares) for method, shares in means.items() if shares)
-        notes = tuple(note for method, shares in means.items() for note in describe_rare_views(method, shares))
+        methods, notes = [], []
+        for row in group.rows:
+            recorded = [run.environment.get("view_shares") or {} for run in row.runs]
+            views = dict.fromkeys(view for shares in recorded for view in shares)
+            means = {view: fmean(shares[view] for shares in recorded if view in shares) for view in views}
+            if means:
+                common = ", ".join(view for view, share in means.items() if share == 1)
+                partial = ", ".join(f"{view} {_format_share(share)}" for view, share in means.items() if share != 1)
+                methods.append(MethodShares(row.method, common or "–", partial or "–"))
+            for view in (view for view, share in means.items() if share < RARE):
+                notes.append(f"{row.method}: {view} was there for {_format_share(means[view])} of the samples")
         if methods:
-            sections.append(GroupShares(group.name, methods, notes))
+            sections.append(GroupShares(group.name, tuple(methods), tuple(notes)))
     return sections
-
-
-def mean_shares(runs: Sequence[FinishedRun]) -> Shares:
-    """Average each part's share over the runs that say it."""
-    recorded = [run.environment.get("view_shares") or {} for run in runs]
-    views = dict.fromkeys(view for shares in recorded for view in shares)
-    return {view: fmean(shares[view] for shares in recorded if view in shares) for view in views}
-
-
-def describe_rare_views(method: str, shares: Shares) -> list[str]:
-    """Say of each part below RARE how few samples had it."""
-    return [
-        f"{method}: {view} was there for {_format_share(s)} of the samples" for view, s in shares.items() if s < RARE
-    ]
-
-
-def _describe_shares(method: str, shares: Shares) -> MethodShares:
-    common = ", ".join(view for view, share in shares.items() if share == 1)
-    partial = ", ".join(f"{view} {_format_share(share)}" for view, share in shares.items() if share != 1)
-    return MethodShares(method, common or "–", partial or "–")
 
 
 def _format_share(share: float) -> str:

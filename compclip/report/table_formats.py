@@ -1,23 +1,46 @@
-"""The tables as Markdown, CSV, LaTeX and flat metrics: same numbers, same marks as the page."""
+"""The tables as cells of the page, as Markdown, CSV, LaTeX and flat metrics: the same numbers and marks in all of them.
+
+A table of contrasts has differences to a method, or to the pretrained model, where the others have means.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from compclip.report import crossed_intervals, escape, table_heads
+from markupsafe import Markup
+
+from compclip.report import escape, report_figures, table_heads
 from compclip.report.escape import to_latex, to_markdown
 from compclip.report.run_collection import MissingResult
-from compclip.report.statistics import Interval
-from compclip.report.table_heads import Coverage
+from compclip.report.statistics import BOTH, Interval
+from compclip.report.table_heads import SHARED, SharedPictures
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights",
 )  # fmt: skip
+CONTRAST_FIELDS = (
+    "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
+    "difference", "low", "high", "over", "items", "verdict",
+)  # fmt: skip
+LEGEND = (
+    "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
+    "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
+    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
+)
+CONTRAST_LEGEND = (
+    "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
+    "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
+    "where a metric keeps no items."
+)
 VERDICT = {1: "better", -1: "worse", 0: ""}
-MARKS = {1: " ▲", -1: " ▼", 0: ""}
+MARK = {1: "▲", -1: "▼", 0: ""}
+RANK = {0: "", 1: "best", 2: "second"}
+ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
+FormatCell = Callable[[Statistic | None, Column], str]
 
 
 def format_number(value: float, column: Column, sign: bool = False) -> str:
@@ -31,42 +54,137 @@ def format_interval(interval: Interval, column: Column) -> str:
     return f"[{format_number(interval.low, column, sign=True)}, {format_number(interval.high, column, sign=True)}]"
 
 
-def format_spread(statistic: Statistic, column: Column) -> str:
-    """Format ' ± std' in the column's unit; empty for one seed."""
-    return "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
+def describe_basis(statistic: Statistic) -> str:
+    """Return the note beside an interval; empty for one over seeds and items."""
+    return "" if statistic.basis == BOTH else statistic.basis
+
+
+def describe_head(group: ResultTable) -> dict[str, str]:
+    """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
+    head = {"Backbone": table_heads.describe_backbone(group), "Scored": table_heads.describe_records(group)}
+    return {name: text for name, text in head.items() if text}
+
+
+# The page
+
+
+class TableCell(NamedTuple):
+    """A number as the page shows it; `key` sorts."""
+
+    text: str
+    small: str
+    css: str
+    mark: str
+    title: str
+    key: str
+    figure: str = ""
+    basis: str = ""
+
+
+EMPTY = TableCell("–", "", "none", "", "no result", "")
+
+
+def layout_means(group: ResultTable, shared: SharedPictures | None = None) -> dict[str, Any]:
+    """Lay out a table of means: header spans, columns, and rows of shown numbers; `shared` marks its benchmarks."""
+    notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
+    seen = dict.fromkeys(shared or {}, SHARED)
+    table = _layout_table(group, group.rows, _make_mean_cell)
+    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group)}
+
+
+def layout_differences(group: ResultTable) -> dict[str, Any]:
+    """Lay out a table of differences with their intervals; rows without a difference are left out."""
+    rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
+    limits = {}
+    for i, column in enumerate(group.columns):
+        intervals = [e.difference for row in rows if (e := row.statistics[i]) and e.difference]
+        limits[column] = max((abs(end) for d in intervals for end in (d.low, d.high)), default=0.0) or 1.0
+    return _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
+
+
+def _layout_table(
+    group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic | None, Column], TableCell]
+) -> dict[str, Any]:
+    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
+    return {
+        "name": group.name,
+        "rows": lines,
+        "labels": {row.method: table_heads.row_label(row, group) for row in rows},
+        "notes": [],
+        "spans": span_benchmarks(group.columns),
+        "columns": group.columns,
+        "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
+        "marks": table_heads.partial_marks(group),
+        "head": describe_head(group),
+        "scored": table_heads.benchmark_coverage(group),
+        "seen": {},
+    }
+
+
+def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
+    if statistic is None:
+        return EMPTY
+    small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
+    title = f"{column.name}: {statistic.mean:.4f}, {statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
+    css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
+    text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
+    return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")
+
+
+def _make_difference_cell(statistic: Statistic | None, column: Column, limit: float) -> TableCell:
+    if statistic is None or statistic.change is None:
+        return EMPTY
+    text, key = format_number(statistic.change, column, sign=True), f"{statistic.change:.6f}"
+    gap = statistic.difference
+    if gap is None:
+        return TableCell(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
+    figure = Markup(report_figures.draw_interval(gap.low, gap.high, gap.estimate, limit, statistic.verdict))
+    css, mark = VERDICT[statistic.verdict], MARK[statistic.verdict]
+    title = f"{gap.items} item pairs"
+    if statistic.basis:
+        title = f"over {statistic.basis}: {statistic.seeds} seed{'s' * (statistic.seeds > 1)}, {title}"
+    return TableCell(text, format_interval(gap, column), css, mark, title, key, figure, describe_basis(statistic))
+
+
+def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """Return neighbouring columns of one benchmark as (benchmark, number of columns)."""
+    return [(name, len(list(of_name))) for name, of_name in groupby(columns, lambda column: column.benchmark)]
+
+
+# Markdown
 
 
 def format_markdown(
-    groups: Sequence[ResultTable],
-    missing: Sequence[MissingResult],
-    legend: str,
-    notes: Mapping[str, Sequence[str]] | None = None,
+    groups: Sequence[ResultTable], missing: Sequence[MissingResult], notes: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """Format all tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0.
 
     `notes` below them.
     """
-    sections = ["# Report", legend]
+    sections = ["# Report", LEGEND]
     for group in groups:
-        sections.append(
-            f"## {to_markdown(group.name)}\n\n{markdown_head(group)}{_markdown_table(group, _markdown_cell)}"
-        )
-        sections += [f"† {to_markdown(note)}." for note in (notes or {}).get(group.name, ())]
+        head = "".join(f"{name}: {to_markdown(text)}.\n\n" for name, text in describe_head(group).items())
+        sections.append(f"## {to_markdown(group.name)}\n\n{head}{_markdown_table(group, _markdown_cell)}")
+        sections += [f"{SHARED} {to_markdown(note)}." for note in (notes or {}).get(group.name, ())]
         sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(group)]
     if missing:
-        sections.append(
-            "## Missing\n\n" + "\n".join(f"- {to_markdown(m.cell)}: {to_markdown(m.reason)}" for m in missing)
-        )
+        lines = [f"- {to_markdown(m.cell)}: {to_markdown(m.reason)}" for m in missing]
+        sections.append("## Missing\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
 
-def markdown_head(group: ResultTable) -> str:
-    """Return what the table's backbone is, and how many records of each benchmark were scored."""
-    head = {"Backbone": table_heads.describe_backbone(group), "Scored": table_heads.describe_records(group)}
-    return "".join(f"{name}: {to_markdown(text)}.\n\n" for name, text in head.items() if text)
+def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str:
+    """Format a table of differences for each group in Markdown; empty without rows."""
+    name = to_markdown(method)
+    return "".join(
+        f"\n## Difference to {name}: {to_markdown(group.name)}\n\n{CONTRAST_LEGEND.format(name)}\n\n"
+        f"{_markdown_table(group, _markdown_contrast)}\n"
+        for group in groups
+        if group.rows
+    )
 
 
-def _markdown_table(group: ResultTable, cell: Callable[[Statistic | None, Column], str]) -> str:
+def _markdown_table(group: ResultTable, cell: FormatCell) -> str:
     marks = table_heads.partial_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
     lines = [["method", "seeds", *names], ["---", *["---:"] * (len(names) + 1)]]
@@ -81,106 +199,67 @@ def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
         return "–"
     text = format_number(statistic.mean, column)
     text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(statistic.rank, text)
-    return text + format_spread(statistic, column) + MARKS[statistic.verdict]
+    spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
+    return f"{text}{spread} {MARK[statistic.verdict]}".rstrip()
+
+
+def _markdown_contrast(statistic: Statistic | None, column: Column) -> str:
+    if statistic is None or statistic.change is None:
+        return "–"
+    words = format_number(statistic.change, column, sign=True), _contrast_interval(statistic, column)
+    return " ".join(filter(None, (*words, MARK[statistic.verdict])))
+
+
+def _contrast_interval(statistic: Statistic, column: Column) -> str:
+    """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
+    if statistic.difference is None:
+        return ""
+    return f"{format_interval(statistic.difference, column)} {describe_basis(statistic)}".rstrip()
+
+
+# CSV and metrics
 
 
 def format_results_csv(groups: Sequence[ResultTable]) -> str:
     """Format one line for each method and column, in the metrics' own unit (fractions)."""
     lines = []
     for group in groups:
-        coverage = table_heads.coverage_by_column(group)
-        head = [table_heads.model_name(group), table_heads.weights_name(group)]
+        coverages = [table_heads.column_coverage(column, group.runs) for column in group.columns]
         for row in group.rows:
-            cells = zip(group.columns, row.statistics, strict=True)
-            lines += [_csv_line(group, row, c, e, coverage[c]) + head for c, e in cells if e is not None]
+            for c, e, coverage in zip(group.columns, row.statistics, coverages, strict=True):
+                if e is not None:
+                    scored = (coverage.scored, coverage.records) if coverage else (None, None)
+                    values = (
+                        group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
+                        e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
+                        *table_heads.backbone_names(group),
+                    )  # fmt: skip
+                    lines.append([csv_value(v) for v in values])
     return escape.format_csv([FIELDS, *lines])
 
 
-def _csv_line(
-    group: ResultTable, row: MethodRow, column: Column, statistic: Statistic, coverage: Coverage | None
-) -> list[Any]:
+def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
+    """Format one line for each method and column, in the metrics' own unit; the head alone without rows."""
+    lines = []
+    for group in groups:
+        for row in group.rows:
+            for c, e in zip(group.columns, row.statistics, strict=True):
+                if e is not None:
+                    head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, c.better, e.seeds)
+                    lines.append([csv_value(v) for v in (*head, *_difference_values(e))])
+    return escape.format_csv([CONTRAST_FIELDS, *lines])
+
+
+def _difference_values(statistic: Statistic) -> tuple[Any, ...]:
+    """Return difference, low, high, over, items and verdict."""
     gap = statistic.difference
-    scored, records = (coverage.scored, coverage.records) if coverage else (None, None)
-    tail = (gap.low, gap.high, statistic.basis, gap.items) if gap else (None, None, None, None)
-    line = [
-        group.backbone, group.data, row.method, column.benchmark, column.metric, column.better,
-        statistic.seeds, statistic.mean, statistic.std, statistic.rank or None, statistic.change, *tail,
-        VERDICT[statistic.verdict], scored, records,
-    ]  # fmt: skip
-    return [csv_value(v) for v in line]
+    interval = (gap.low, gap.high, statistic.basis, gap.items) if gap else (None, None, None, None)
+    return statistic.change, *interval, VERDICT[statistic.verdict]
 
 
 def csv_value(value: Any) -> Any:
     """Return a value for CSV: six decimals, empty for None."""
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else value
-
-
-def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Format one booktabs table for each group, `notes` in its caption; needs the packages booktabs and graphicx."""
-    latex_tables = [_latex_table(group, (notes or {}).get(group.name, ())) for group in groups]
-    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
-
-
-def _latex_table(group: ResultTable, notes: Sequence[str]) -> str:
-    head = {"Backbone": table_heads.describe_backbone(group), "Scored": table_heads.describe_records(group)}
-    notes = [*(f"{name}: {text}" for name, text in head.items() if text), *notes, *table_heads.describe_marks(group)]
-    notes_text = "".join(f" {to_latex(note)}." for note in notes)
-    return format_latex_table(
-        group, _latex_cell,
-        r"mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
-        r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
-        r"checkpoint over the items alone) excludes 0."
-        rf"{notes_text}",
-    )  # fmt: skip
-
-
-def format_latex_table(group: ResultTable, cell: Callable[[Statistic | None, Column], str], caption: str) -> str:
-    """Format one booktabs table of a group: a line a row, `cell` of each statistic.
-
-    The caption begins with its name.
-    """
-    rows = []
-    for row in group.rows:
-        cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
-        rows.append(" & ".join([to_latex(table_heads.row_label(row, group)), *cells]) + r" \\")
-    lines = [
-        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * len(group.columns)}}}", r"\toprule", *_latex_head(group), r"\midrule",
-        *rows,
-        r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{to_latex(group.name)}: {caption}}}",
-        r"\end{table}",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def _latex_head(group: ResultTable) -> list[str]:
-    spans = span_benchmarks(group.columns)
-    top = " & ".join(["", *(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(name)}}}" for name, n in spans)])
-    arrows = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
-    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.partial_marks(group).items()}
-    names = " & ".join(["Method", *(to_latex(c.metric) + arrows[c.arrow] + marks.get(c, "") for c in group.columns)])
-    return [top + r" \\", names + r" \\"]
-
-
-def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Return neighbouring columns of one benchmark as (benchmark, number of columns)."""
-    spans: list[tuple[str, int]] = []
-    for column in columns:
-        if spans and spans[-1][0] == column.benchmark:
-            spans[-1] = (column.benchmark, spans[-1][1] + 1)
-        else:
-            spans.append((column.benchmark, 1))
-    return spans
-
-
-def _latex_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None:
-        return "--"
-    text = format_number(statistic.mean, column).replace("−", "$-$")
-    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
-    std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
-    return text + std + (r"$^\ast$" if statistic.verdict else "")
 
 
 def flatten_means(groups: Sequence[ResultTable]) -> dict[str, float]:
@@ -194,99 +273,69 @@ def flatten_means(groups: Sequence[ResultTable]) -> dict[str, float]:
     }
 
 
-CONTRAST_FIELDS = (
-    "backbone",
-    "data",
-    "method",
-    "reference",
-    "benchmark",
-    "metric",
-    "better",
-    "seeds",
-    "difference",
-    "low",
-    "high",
-    "over",
-    "items",
-    "verdict",
-)
-CONTRAST_LEGEND = (
-    "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
-    "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
-    "where a metric keeps no items."
-)
+# LaTeX
 
 
-def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str:
-    """Format a table for each group in Markdown; empty without rows."""
-    name = to_markdown(method)
-    return "".join(
-        f"\n## Difference to {name}: {to_markdown(group.name)}\n\n{CONTRAST_LEGEND.format(name)}\n\n"
-        f"{_markdown_table(group, _contrast_cell)}\n"
-        for group in groups
-        if group.rows
-    )
-
-
-def _contrast_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None or statistic.change is None:
-        return "–"
-    change, interval = format_number(statistic.change, column, sign=True), _contrast_interval(statistic, column)
-    return f"{change} {interval}".rstrip() + MARKS[statistic.verdict]
-
-
-def _contrast_interval(statistic: Statistic, column: Column) -> str:
-    """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
-    if statistic.difference is None:
-        return ""
-    basis = crossed_intervals.describe_basis(statistic.basis)
-    return f"{format_interval(statistic.difference, column)} {basis}".rstrip()
-
-
-def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
-    """Format one line for each method and column, in the metrics' own unit; the head alone without rows."""
-    lines = [
-        _contrast_csv_line(group, row.method, method, column, statistic)
-        for group in groups
-        for row in group.rows
-        for column, statistic in zip(group.columns, row.statistics, strict=True)
-        if statistic is not None
-    ]
-    return escape.format_csv([CONTRAST_FIELDS, *lines])
-
-
-def _contrast_csv_line(group: ResultTable, name: str, method: str, column: Column, statistic: Statistic) -> list[Any]:
-    gap = statistic.difference
-    tail = (gap.low, gap.high, statistic.basis, gap.items) if gap else (None, None, None, None)
-    line = [
-        group.backbone,
-        group.data,
-        name,
-        method,
-        column.benchmark,
-        column.metric,
-        column.better,
-        statistic.seeds,
-        statistic.change,
-        *tail,
-        VERDICT[statistic.verdict],
-    ]
-    return [csv_value(v) for v in line]
+def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Format one booktabs table for each group, `notes` in its caption; needs the packages booktabs and graphicx."""
+    latex_tables = []
+    for group in groups:
+        head = [f"{name}: {text}" for name, text in describe_head(group).items()]
+        sentences = [*head, *(notes or {}).get(group.name, ()), *table_heads.describe_marks(group)]
+        caption = (
+            r"mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
+            r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
+            r"checkpoint over the items alone) excludes 0."
+        ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
+        latex_tables.append(_latex_table(group, _latex_cell, caption))
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
 
 
 def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
-    """Format one booktabs table for each group; empty without rows."""
+    """Format one booktabs table of differences for each group; empty without rows."""
     caption = (
         rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
         r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
-    return "".join("\n" + format_latex_table(group, _contrast_latex_cell, caption) for group in groups if group.rows)
+    return "".join("\n" + _latex_table(group, _latex_contrast, caption) for group in groups if group.rows)
 
 
-def _contrast_latex_cell(statistic: Statistic | None, column: Column) -> str:
+def _latex_table(group: ResultTable, cell: FormatCell, caption: str) -> str:
+    """Format a booktabs table: a line a row, `cell` of each statistic. The caption begins with the group's name."""
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{{to_latex(name)}}}" for name, n in span_benchmarks(group.columns)]
+    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.partial_marks(group).items()}
+    names = [to_latex(c.metric) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
+    rows = []
+    for row in group.rows:
+        cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+        rows.append([to_latex(table_heads.row_label(row, group)), *cells])
+    return layout_latex("l" + "c" * len(names), [["", *spans], ["Method", *names]], rows, to_latex(group.name), caption)
+
+
+def layout_latex(
+    alignment: str, head: Sequence[Sequence[str]], rows: Sequence[Sequence[str]], name: str, caption: str
+) -> str:
+    """Return a booktabs table of cells that are LaTeX already, as wide as the line; `name` begins its caption."""
+    head_lines, row_lines = ([" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows))
+    return "\n".join([
+        r"\begin{table}[t]", r"\centering", r"\resizebox{\linewidth}{!}{%", rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule", *head_lines, r"\midrule", *row_lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{name}: {caption}}}", r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _latex_cell(statistic: Statistic | None, column: Column) -> str:
+    if statistic is None:
+        return "--"
+    text = format_number(statistic.mean, column).replace("−", "$-$")
+    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
+    std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
+    return text + std + (r"$^\ast$" if statistic.verdict else "")
+
+
+def _latex_contrast(statistic: Statistic | None, column: Column) -> str:
     if statistic is None or statistic.change is None:
         return "--"
-    ends = rf" {{\scriptsize {to_latex(_contrast_interval(statistic, column))}}}" if statistic.difference else ""
-    return (
-        to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "") + ends
-    )
+    text = to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "")
+    ends = _contrast_interval(statistic, column)
+    return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text

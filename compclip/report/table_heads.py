@@ -1,13 +1,16 @@
-"""What the head of a table says: its backbone's weights, and how many records of each benchmark were scored.
+"""What stands around a table: its backbone's weights, how many records were scored, pictures that training has seen.
 
-A column of which less than nine tenths was scored is marked: most often pictures are missing.
+A column of which less than nine tenths was scored is marked: most often pictures are missing. What a data set shares
+with the benchmarks is in data/overlaps/<name>.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from compclip.base.files import read_mapping
 from compclip.config.grid import PRETRAINED
 from compclip.model import model_config
 from compclip.report import tables
@@ -17,6 +20,11 @@ from compclip.runs.result_files import FinishedRun
 
 MANY = 8  # benchmarks that are all named
 RANDOM = "random weights"  # stands where the pretrained model's name would
+OVERLAPS = Path("data/overlaps")
+SHARED = "†"  # the mark of a benchmark of which training has seen pictures
+PICTURES = "pictures"  # all of them, besides those by each criterion
+CRITERIA = {"sha256": "by SHA-256", "bytes": "by length and first bytes", "coco_id": "by COCO's number"}
+SharedPictures = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
 
 
 @dataclass(frozen=True)
@@ -44,31 +52,21 @@ class Coverage:
         return f"{self.short} records" + ("" if self.scored == self.records else f" ({share} %)")
 
 
-def list_runs(group: ResultTable) -> tuple[FinishedRun, ...]:
-    """List the runs of all rows."""
-    return tuple(run for row in group.rows for run in row.runs)
-
-
 def column_coverage(column: Column, runs: Sequence[FinishedRun]) -> Coverage | None:
     """Return the column's coverage; of a mean, and over runs, the lowest. None where no result says."""
     members = column.members or tables.mean_members(column, runs)
     if members:
         return _lowest_coverage(column_coverage(member, runs) for member in members)
-    return _lowest_coverage(_metric_coverage(run, column) for run in runs)
-
-
-def _metric_coverage(run: FinishedRun, column: Column) -> Coverage | None:
-    result = run.results.get(column.benchmark)
-    if result is None:
-        return None
     metric = column.metric.partition("/")[0]  # a group of items is as covered as all of them
-    if metric in result.coverage:
+    return _lowest_coverage(_run_coverage(run, column.benchmark, metric) for run in runs)
+
+
+def _run_coverage(run: FinishedRun, benchmark: str, metric: str = "") -> Coverage | None:
+    """Return the coverage of a metric in a run, by default that of the whole benchmark."""
+    result = run.results.get(benchmark)
+    if result and metric in result.coverage:
         return Coverage(*result.coverage[metric])
-    return _counted_coverage(run, column.benchmark)
-
-
-def _counted_coverage(run: FinishedRun, benchmark: str) -> Coverage | None:
-    counts = run.results[benchmark].counts if benchmark in run.results else {}
+    counts = result.counts if result else {}
     return Coverage(counts["scored"], counts["records"]) if counts.get("records") and "scored" in counts else None
 
 
@@ -77,13 +75,9 @@ def _lowest_coverage(coverages: Iterable[Coverage | None]) -> Coverage | None:
 
 
 def benchmark_coverage(group: ResultTable) -> dict[str, Coverage]:
-    """Return the coverage of each benchmark that the group's columns are of, in their order.
-
-    The lowest over its runs.
-    """
-    runs = list_runs(group)
+    """Return the coverage of each benchmark that the group's columns are of, the lowest over its runs."""
     names = dict.fromkeys(name for column in group.columns for name in column_benchmarks(column))
-    coverages = {name: _lowest_coverage(_counted_coverage(run, name) for run in runs) for name in names}
+    coverages = {name: _lowest_coverage(_run_coverage(run, name) for run in group.runs) for name in names}
     return {name: coverage for name, coverage in coverages.items() if coverage}
 
 
@@ -94,33 +88,10 @@ def column_benchmarks(column: Column) -> list[str]:
     return list(dict.fromkeys(name for member in column.members for name in column_benchmarks(member)))
 
 
-def coverage_by_column(group: ResultTable) -> dict[Column, Coverage | None]:
-    """Return the coverage of each column of a table."""
-    runs = list_runs(group)
-    return {column: column_coverage(column, runs) for column in group.columns}
-
-
 def partial_marks(group: ResultTable) -> dict[Column, str]:
     """Return the mark of each column of which less than nine tenths was scored."""
-    return {
-        column: PARTIAL for column, coverage in coverage_by_column(group).items() if coverage and coverage.is_partial
-    }
-
-
-def describe_records(group: ResultTable) -> str:
-    """Describe how many records of each benchmark were scored, in words; marked where less than nine tenths.
-
-    Of many benchmarks those that were scored whole are counted alone.
-    """
-    coverages = benchmark_coverage(group)
-    complete = [name for name, coverage in coverages.items() if coverage.scored == coverage.records]
-    counted = complete if len(coverages) > MANY else []
-    texts = [
-        f"{name} {coverage.text}{f' {PARTIAL}' if coverage.is_partial else ''}"
-        for name, coverage in coverages.items()
-        if name not in counted
-    ]
-    return "; ".join(texts + ([f"all records of {len(counted)} others"] if counted else []))
+    coverages = {column: column_coverage(column, group.runs) for column in group.columns}
+    return {column: PARTIAL for column, coverage in coverages.items() if coverage and coverage.is_partial}
 
 
 def describe_marks(group: ResultTable) -> list[str]:
@@ -130,43 +101,57 @@ def describe_marks(group: ResultTable) -> list[str]:
     return [f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"]
 
 
+def describe_records(group: ResultTable) -> str:
+    """Describe how many records of each benchmark were scored, in words; marked where less than nine tenths.
+
+    Of many benchmarks those that were scored whole are counted alone.
+    """
+    coverages = benchmark_coverage(group)
+    texts, complete = [], 0
+    for name, coverage in coverages.items():
+        if len(coverages) > MANY and coverage.scored == coverage.records:
+            complete += 1
+        else:
+            texts.append(f"{name} {coverage.text}{f' {PARTIAL}' if coverage.is_partial else ''}")
+    return "; ".join(texts + ([f"all records of {complete} others"] if complete else []))
+
+
 def list_warnings(group: ResultTable) -> list[str]:
     """List warnings for the terminal: random weights, and benchmarks of which too little was scored."""
-    lines = (
-        [f"{group.name}: the backbone has {RANDOM}; there is no pretrained model"] if has_random_weights(group) else []
-    )
     partial = {name: coverage for name, coverage in benchmark_coverage(group).items() if coverage.is_partial}
-    return lines + [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
+    lines = [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
+    if has_random_weights(group):
+        lines.insert(0, f"{group.name}: the backbone has {RANDOM}; there is no pretrained model")
+    return lines
 
 
-def list_backbones(runs: Iterable[FinishedRun]) -> list[tuple[str, str]]:
-    """List the different backbones of runs, as (model, weights) of their configurations."""
-    sections = (run.config.get("backbone") or {} for run in runs)
+def list_backbones(group: ResultTable) -> list[tuple[str, str]]:
+    """List the different backbones of a table's runs, as (model, weights) of their configurations."""
+    sections = (run.config.get("backbone") or {} for run in group.runs)
     return list(dict.fromkeys((str(s["model"]), str(s.get("weights") or "")) for s in sections if s.get("model")))
 
 
-def model_name(group: ResultTable) -> str:
-    """Return the backbone's model as its section names it; empty where no run says."""
-    return ", ".join(dict.fromkeys(name for name, _ in list_backbones(list_runs(group))))
+def backbone_names(group: ResultTable) -> tuple[str, str]:
+    """Return the backbone's model and, as a word of a file, its weights: a tag, a path, `random`.
 
-
-def weights_name(group: ResultTable) -> str:
-    """Return what the backbone's weights are, as a word of a file: a tag, a path, `random`; empty where no run says."""
-    backbones = list_backbones(list_runs(group))
-    return ", ".join(
-        "random" if model_config.has_random_weights(*start) else start[1] or start[0] for start in backbones
-    )
+    Both are empty where no run says.
+    """
+    models, weights = [], []
+    for model, tag in list_backbones(group):
+        models.append(model)
+        weights.append("random" if model_config.has_random_weights(model, tag) else tag or model)
+    return ", ".join(dict.fromkeys(models)), ", ".join(weights)
 
 
 def describe_backbone(group: ResultTable) -> str:
     """Describe the backbone in words: its model and where its weights are from; empty where no run says."""
-    return "; ".join(_describe_weights(*start) for start in list_backbones(list_runs(group)))
-
-
-def _describe_weights(model: str, tag: str) -> str:
-    if model_config.has_random_weights(model, tag):
-        return f"{model}, {RANDOM} (not pretrained)"
-    return f"{model}, pretrained weights {tag}" if tag else f"{model}, its own pretrained weights"
+    texts = []
+    for model, tag in list_backbones(group):
+        if model_config.has_random_weights(model, tag):
+            texts.append(f"{model}, {RANDOM} (not pretrained)")
+        else:
+            texts.append(f"{model}, pretrained weights {tag}" if tag else f"{model}, its own pretrained weights")
+    return "; ".join(texts)
 
 
 def row_label(row: MethodRow, group: ResultTable) -> str:
@@ -176,4 +161,30 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
 
 def has_random_weights(group: ResultTable) -> bool:
     """Return whether the backbone of some run of the table has random weights."""
-    return any(model_config.has_random_weights(*start) for start in list_backbones(list_runs(group)))
+    return any(model_config.has_random_weights(*start) for start in list_backbones(group))
+
+
+def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:
+    """Read what each data set shares with the benchmarks; one without a file is left out."""
+    paths = {name: root / OVERLAPS / f"{name}.json" for name in dict.fromkeys(data)}
+    counts = {name: read_mapping(path) for name, path in paths.items() if path.is_file()}
+    return {name: {b: of_b for b, of_b in shared.items() if of_b.get(PICTURES)} for name, shared in counts.items()}
+
+
+def select_overlaps(
+    group: ResultTable, overlaps: Mapping[str, SharedPictures], benchmarks: Sequence[str]
+) -> SharedPictures:
+    """Select what a table's trained rows have seen of the benchmarks; empty where no row was trained."""
+    if all(row.method == PRETRAINED for row in group.rows):
+        return {}
+    return {name: counts for name, counts in overlaps.get(group.data, {}).items() if name in benchmarks}
+
+
+def describe_overlaps(group: ResultTable, shared: SharedPictures) -> list[str]:
+    """Describe each benchmark's shared pictures in a sentence."""
+    sentences = []
+    for name, counts in shared.items():
+        pictures = f"{counts[PICTURES]:,} picture{'s' * (counts[PICTURES] != 1)}"
+        criteria = ", ".join(f"{counts[key]:,} {text}" for key, text in CRITERIA.items() if counts.get(key))
+        sentences.append(f"{group.data} shares {pictures} with {name} ({criteria})")
+    return sentences

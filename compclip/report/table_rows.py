@@ -1,4 +1,4 @@
-"""The rows of the tables: means over checkpoints, differences to the pretrained model, and ranks.
+"""The rows of the tables: means over checkpoints, differences to the pretrained model or another method, and ranks.
 
 A difference has the interval of the claims and of the reference table: over seeds and items together.
 The pretrained model is one model; its scores stand beside every seed of the other method.
@@ -6,44 +6,45 @@ The pretrained model is one model; its scores stand beside every seed of the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compclip.config.grid import PRETRAINED
-from compclip.report import claims, crossed_intervals, table_heads, tables
-from compclip.report.statistics import mean_std, rank_values
+from compclip.report import statistics, table_heads, tables
+from compclip.report.statistics import Interval, ItemDifferences, mean_std
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import FinishedRun
+
+RunsBySeed = Mapping[int, FinishedRun]  # a method's runs by seed
+RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
 def build_tables(runs: Sequence[FinishedRun], columns: Sequence[Column]) -> list[ResultTable]:
     """Make one table for each backbone and data set, in the grid's order."""
-    keys = dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs)
-    return [_build_table(backbone, data, runs, tuple(columns)) for backbone, data in keys]
+    built = []
+    for backbone, data in dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs):
+        base = tables.select_pretrained_runs(runs, backbone, data)
+        methods: dict[str, list[FinishedRun]] = {PRETRAINED: list(base)} if base else {}
+        for run in runs:
+            if (run.cell.backbone, run.cell.data) == (backbone, data) and run not in base:
+                methods.setdefault(run.cell.method, []).append(run)
+        rows = [
+            MethodRow(method, tuple(of_method), tuple(compute_statistic(column, of_method, base) for column in columns))
+            for method, of_method in methods.items()
+        ]
+        built.append(_unmark_random(ResultTable(backbone, data, tuple(columns), _rank_rows(rows, columns))))
+    return built
 
 
-def _build_table(backbone: str, data: str, runs: Sequence[FinishedRun], columns: tuple[Column, ...]) -> ResultTable:
-    base = tables.select_pretrained_runs(runs, backbone, data)
-    methods: dict[str, list[FinishedRun]] = {PRETRAINED: list(base)} if base else {}
-    for run in runs:
-        if (run.cell.backbone, run.cell.data) == (backbone, data) and run not in base:
-            methods.setdefault(run.cell.method, []).append(run)
-    rows = [
-        MethodRow(method, tuple(of_method), tuple(compute_statistic(column, of_method, base) for column in columns))
-        for method, of_method in methods.items()
-    ]
-    table = ResultTable(backbone, data, columns, _rank_rows(rows, columns))
-    return remove_marks(table) if table_heads.has_random_weights(table) else table
-
-
-def remove_marks(group: ResultTable) -> ResultTable:
-    """Return the table without ranks and verdicts: of a random backbone none is better than a pretrained model."""
-    rows = (
-        replace(
-            row, statistics=tuple(statistic and replace(statistic, rank=0, verdict=0) for statistic in row.statistics)
-        )
-        for row in group.rows
-    )
+def _unmark_random(group: ResultTable) -> ResultTable:
+    """Drop ranks and verdicts where the backbone's weights are random: none is better than a pretrained model."""
+    if not table_heads.has_random_weights(group):
+        return group
+    rows = []
+    for row in group.rows:
+        statistics_of_row = (cell and replace(cell, rank=0, verdict=0) for cell in row.statistics)
+        rows.append(replace(row, statistics=tuple(statistics_of_row)))
     return replace(group, rows=tuple(rows))
 
 
@@ -52,50 +53,96 @@ def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequenc
 
     None where no run has the metric.
     """
-    runs = tables.distinct_runs(run for run in runs if tables.column_value(run, column) is not None)
-    if not runs:
+    checkpoints: dict[str, FinishedRun] = {}  # one that stands under two seeds is one
+    for run in runs:
+        if tables.column_value(run, column) is not None:
+            checkpoints.setdefault(run.identity, run)
+    if not checkpoints:
         return None
-    mean, std = mean_std([tables.required_value(run, column) for run in runs])
-    if runs[0].cell.method == PRETRAINED or not base:
-        return Statistic(mean, std, len(runs))
-    by_seed = {run.cell.seed: run for run in runs}
-    contrast = compute_difference(column, by_seed, tables.repeat_for_seeds(base, by_seed))
-    if contrast is None:
-        return Statistic(mean, std, len(runs))
-    return replace(contrast, mean=mean, std=std, seeds=len(runs))
+    mean, std = mean_std([tables.required_value(run, column) for run in checkpoints.values()])
+    by_seed = {run.cell.seed: run for run in checkpoints.values()}
+    contrast = None
+    if base and runs[0].cell.method != PRETRAINED:
+        contrast = compute_difference(column, by_seed, tables.repeat_for_seeds(base, by_seed))
+    return replace(contrast or Statistic(0, None, 0), mean=mean, std=std, seeds=len(checkpoints))
 
 
-def compute_difference(column: Column, left: claims.RunsBySeed, right: claims.RunsBySeed) -> Statistic | None:
+def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> Statistic | None:
     """Compute the difference of two methods, seed -> run, with its interval; None where no seed of both has the column.
 
     `mean` and `std` are those of `left`, over the seeds of both.
     """
-    pairs = claims.pair_runs(left, right, column)
+    pairs = pair_runs(left, right, column)
     if not pairs:
         return None
-    values = [tables.required_value(run, column) for run, _ in pairs]
-    gaps = [
-        value - tables.required_value(right_run, column) for value, (_, right_run) in zip(values, pairs, strict=True)
-    ]
-    interval, basis = crossed_intervals.compute_interval(
-        gaps, crossed_intervals.collect_item_differences(column, pairs)
-    )
-    mean, std = mean_std(values)
-    verdict, change = tables.judge_difference(interval, column), mean_std(gaps)[0]
-    return Statistic(mean, std, len(pairs), difference=interval, change=change, verdict=verdict, basis=basis)
+    mean, std = mean_std([tables.required_value(run, column) for run, _ in pairs])
+    gaps, interval, basis = compare_pairs(pairs, column)
+    verdict = 0  # of a column of which neither more nor less is better, or where the interval holds 0
+    if interval and not column.score:
+        verdict = -interval.sign if column.lower else interval.sign
+    return Statistic(mean, std, len(pairs), 0, interval, mean_std(gaps)[0], verdict, basis)
+
+
+def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column) -> list[RunPair]:
+    """Pair the runs of two methods, seed -> run, of each seed that both have with the column.
+
+    Two seeds of the same two checkpoints are one pair.
+    """
+    both = [(left[seed], right[seed]) for seed in sorted(left.keys() & right.keys())]
+    scored = [pair for pair in both if all(tables.column_value(run, column) is not None for run in pair)]
+    return list({(a.identity, b.identity): (a, b) for a, b in scored}.values())
+
+
+def compare_pairs(pairs: Sequence[RunPair], column: Column) -> tuple[list[float], Interval | None, str]:
+    """Return left - right of each pair, the interval of their mean, and what that is over."""
+    gaps = [tables.required_value(left, column) - tables.required_value(right, column) for left, right in pairs]
+    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs))
+
+
+def collect_item_differences(
+    column: Column, pairs: Sequence[RunPair], weight: float = 1.0
+) -> list[ItemDifferences] | None:
+    """Collect the metrics whose weighted means are the column, by the rules of `tables.column_value`.
+
+    None where one of them keeps no items, or those of a single picture.
+    """
+    members = column.members or tables.mean_members(column, [left for left, _ in pairs])
+    if members:
+        differences: list[ItemDifferences] = []
+        for member in members:
+            of_member = collect_item_differences(member, pairs, weight / len(members))
+            if not of_member:
+                return None
+            differences += of_member
+        return differences
+    gaps = []
+    for left, right in pairs:
+        left_items, right_items = _find_items(left, column), _find_items(right, column)
+        if left_items is None or right_items is None:
+            return None
+        gaps.append(statistics.subtract_items(left_items, right_items))
+    shared, gap_SI = statistics.align_items(gaps)
+    units = statistics.item_units(shared)
+    return [ItemDifferences(column.benchmark, weight, shared.ids, gap_SI, units)] if len(set(units)) > 1 else None
+
+
+def _find_items(run: FinishedRun, column: Column) -> Items | None:
+    """Return the outcomes of a measured metric; None for a run that keeps none."""
+    result = run.results.get(column.benchmark)
+    return result.items.get(column.metric) if result else None
 
 
 def _rank_rows(rows: Sequence[MethodRow], columns: Sequence[Column]) -> tuple[MethodRow, ...]:
     """Mark best and second best of every column, at the precision in which they are shown."""
-    statistics = [list(row.statistics) for row in rows]
+    statistics_by_row = [list(row.statistics) for row in rows]
     for i, column in enumerate(columns):
         if column.score:
             continue
-        cells = [of_row[i] for of_row in statistics]
-        ranks = rank_values([cell.mean if cell else None for cell in cells], column.lower, column.digits + 2)
-        for of_row, cell, rank in zip(statistics, cells, ranks, strict=True):
+        cells = [of_row[i] for of_row in statistics_by_row]
+        ranks = statistics.rank_values([cell.mean if cell else None for cell in cells], column.lower, column.digits + 2)
+        for of_row, cell, rank in zip(statistics_by_row, cells, ranks, strict=True):
             of_row[i] = cell and replace(cell, rank=rank)
-    return tuple(replace(row, statistics=tuple(of_row)) for row, of_row in zip(rows, statistics, strict=True))
+    return tuple(replace(row, statistics=tuple(of_row)) for row, of_row in zip(rows, statistics_by_row, strict=True))
 
 
 def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTable]:
@@ -103,17 +150,16 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
 
     A statistic's `mean` is the row's own, over the seeds of both.
     """
-    return [_build_contrast(group, method) for group in groups] if method else []
-
-
-def _build_contrast(group: ResultTable, method: str) -> ResultTable:
-    base = next((row for row in group.rows if row.method == method), None)
-    rows = tuple(_build_contrast_row(row, base, group.columns) for row in group.rows if row is not base) if base else ()
-    table = ResultTable(group.backbone, group.data, group.columns, rows)
-    return remove_marks(table) if table_heads.has_random_weights(table) else table
-
-
-def _build_contrast_row(row: MethodRow, base: MethodRow, columns: Sequence[Column]) -> MethodRow:
-    left, right = ({run.cell.seed: run for run in of_method.runs} for of_method in (row, base))
-    shared = tuple(run for seed, run in left.items() if seed in right)
-    return MethodRow(row.method, shared, tuple(compute_difference(column, left, right) for column in columns))
+    contrasts = []
+    for group in groups if method else ():
+        base = next((row for row in group.rows if row.method == method), None)
+        right = {run.cell.seed: run for run in base.runs} if base else {}
+        rows = []
+        for row in group.rows if base else ():
+            if row is not base:
+                left = {run.cell.seed: run for run in row.runs}
+                shared = tuple(run for seed, run in left.items() if seed in right)
+                differences = tuple(compute_difference(column, left, right) for column in group.columns)
+                rows.append(MethodRow(row.method, shared, differences))
+        contrasts.append(_unmark_random(ResultTable(group.backbone, group.data, group.columns, tuple(rows))))
+    return contrasts

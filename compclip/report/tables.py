@@ -15,7 +15,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.columns import MEAN_OF_WAYS
 from compclip.config.grid import PRETRAINED
 from compclip.report.statistics import Interval
-from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.result_files import FinishedRun, Result
 
 SUMMARY = "summary"
@@ -84,7 +84,7 @@ class Statistic:
     difference: Interval | None = None
     change: float | None = None
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
-    basis: str = ""  # what `difference` is over: `crossed_intervals.compute_interval`
+    basis: str = ""  # what `difference` is over: `statistics.compute_interval`
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,16 @@ class ResultTable:
     def name(self) -> str:
         """The heading of its table."""
         return f"{self.backbone} / {self.data}"
+
+    @property
+    def runs(self) -> tuple[FinishedRun, ...]:
+        """The runs of all rows."""
+        return tuple(run for row in self.rows for run in row.runs)
+
+    @property
+    def summaries(self) -> dict[str, Column]:
+        """The summary columns by name."""
+        return {column.metric: column for column in self.columns if column.benchmark == SUMMARY}
 
 
 def select_columns(
@@ -220,19 +230,6 @@ def repeat_for_seeds(base: Sequence[FinishedRun], seeds: Iterable[int]) -> dict[
     return {seed: by_seed.get(seed, base[0]) for seed in seeds}
 
 
-def distinct_runs(runs: Iterable[FinishedRun]) -> tuple[FinishedRun, ...]:
-    """Keep the first run of each checkpoint."""
-    first: dict[str, FinishedRun] = {}
-    for run in runs:
-        first.setdefault(run.identity, run)
-    return tuple(first.values())
-
-
-def judge_difference(interval: Interval | None, column: Column) -> int:
-    """Return +1 for a better difference, -1 for a worse; 0 where its interval holds 0 or neither is better."""
-    return interval.sign * (-1 if column.lower else 1) if interval and not column.score else 0
-
-
 def column_value(run: Evaluated, column: Column) -> float | None:
     """Return the column's number for one run; None where the run lacks it, or a member of a mean."""
     if not column.members:
@@ -253,12 +250,6 @@ def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, .
     results = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
     names = results[0].means.get(column.metric, ()) if results else ()
     return tuple(Column(column.benchmark, name) for name in names)
-
-
-def collect_items(runs: Sequence[FinishedRun], column: Column) -> list[Items]:
-    """Collect the outcomes of a measured metric, of the runs that keep them."""
-    outcomes = [r.results[column.benchmark].items for r in runs if column.benchmark in r.results]
-    return [items[column.metric] for items in outcomes if column.metric in items]
 
 
 def check_same_files(runs: Sequence[FinishedRun]) -> None:

@@ -14,7 +14,7 @@ from compclip.config.grid import Cell
 from compclip.report import escape
 from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_collection import MissingResult
-from compclip.report.tables import SUMMARY, Column, ResultTable, column_value
+from compclip.report.tables import Column, ResultTable, column_value
 from compclip.runs.run_folder import Published
 
 
@@ -55,31 +55,24 @@ def collect_lines(
     if missing and not partial:
         names = ", ".join(m.cell for m in missing)
         raise UserError(f"{root}: {names}: no WiSE-FT line; run `dvc repro`, or give --partial")
-    for cell, path in ((cell, path) for cell, path in paths.items() if path.is_file()):
-        try:
-            lines.append(_read_line(cell, path))
-        except UserError as error:
-            if not partial:
-                raise
-            missing.append(MissingResult(cell.name, str(error)))
+    for cell, path in paths.items():
+        if path.is_file():
+            try:
+                lines.append(_read_line(cell, path))
+            except UserError as error:
+                if not partial:
+                    raise
+                missing.append(MissingResult(cell.name, str(error)))
     return lines, missing
 
 
 def _read_line(cell: Cell, path: Path) -> WiseFtLine:
     raw = read_json(path)
     try:
-        points = [(point["alpha"], point["metrics"].items()) for point in raw["points"]]
-        mixtures = (Mixture(float(alpha), {name: float(v) for name, v in metrics}) for alpha, metrics in points)
-        return WiseFtLine(cell, tuple(mixtures))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UserError(
-            f"{path}: not a WiSE-FT file ({error!r}); run `python -m compclip wise_ft --cell {cell.name}` again"
-        ) from error
-
-
-def list_summary_columns(group: ResultTable) -> list[Column]:
-    """List the summary columns of a group."""
-    return [c for c in group.columns if c.benchmark == SUMMARY]
+        return WiseFtLine(cell, tuple(Mixture(point["alpha"], dict(point["metrics"])) for point in raw["points"]))
+    except (KeyError, TypeError, ValueError) as error:
+        fix = f"run `python -m compclip wise_ft --cell {cell.name}` again"
+        raise UserError(f"{path}: not a WiSE-FT file ({error!r}); {fix}") from error
 
 
 def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Column, y: Column) -> list[Trajectory]:
@@ -89,22 +82,18 @@ def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Colum
     """
     trajectories = []
     for colour, row in enumerate(group.rows):
-        row_lines = [
-            line
-            for line in lines
-            if (line.cell.method, line.cell.backbone, line.cell.data) == (row.method, group.backbone, group.data)
-        ]
-        alphas = (
-            sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines))) if row_lines else []
-        )
-        at = [(alpha, _mean_percent(row_lines, alpha, x), _mean_percent(row_lines, alpha, y)) for alpha in alphas]
-        points = tuple(
-            TradeoffPoint(f"{row.method}, α {alpha:g}", at_x, at_y)
-            for alpha, at_x, at_y in at
-            if at_x is not None and at_y is not None
-        )
+        place = (row.method, group.backbone, group.data)
+        row_lines = [line for line in lines if (line.cell.method, line.cell.backbone, line.cell.data) == place]
+        if not row_lines:
+            continue
+        alphas = sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines)))
+        points = []
+        for alpha in alphas:
+            at_x, at_y = _mean_percent(row_lines, alpha, x), _mean_percent(row_lines, alpha, y)
+            if at_x is not None and at_y is not None:
+                points.append(TradeoffPoint(f"{row.method}, α {alpha:g}", at_x, at_y))
         if points and len(points) == len(alphas):
-            trajectories.append(Trajectory(row.method, colour, points))
+            trajectories.append(Trajectory(row.method, colour, tuple(points)))
     return trajectories
 
 
@@ -115,14 +104,13 @@ def _mean_percent(lines: Sequence[WiseFtLine], alpha: float, column: Column) -> 
 
 def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine]) -> str:
     """Run, alpha and the summary columns in percent; empty without lines."""
-    names = list(dict.fromkeys(c.metric for g in groups for c in list_summary_columns(g)))
+    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
     rows = []
     for group in groups:
-        columns = {c.metric: c for c in list_summary_columns(group)}
+        columns = group.summaries
         for line in (n for n in lines if (n.cell.backbone, n.cell.data) == (group.backbone, group.data)):
             for mixture in line.mixtures:
                 numbers = [column_value(mixture, columns[n]) if n in columns else None for n in names]
-                rows.append(
-                    [line.cell.name, f"{mixture.alpha:g}", *("" if v is None else f"{100 * v:.4f}" for v in numbers)]
-                )
+                shown = ["" if v is None else f"{100 * v:.4f}" for v in numbers]
+                rows.append([line.cell.name, f"{mixture.alpha:g}", *shown])
     return escape.format_csv([["run", "alpha", *names], *rows]) if rows else ""

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from compclip.report.crossed_intervals import BOTH, NEITHER
+from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.svg_figures import (
     Axis,
     category_axis,

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows
+from compclip.report import claims, claims_table, published_numbers, report_page, table_rows
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
@@ -314,7 +314,7 @@ def test_verdicts_of_the_fake_runs(report):
 
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
-    report_files.write_report(report, tmp_path / "out")
+    report_page.write_report(report, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import claims, table_formats, table_layout, table_rows
+from compclip.report import claims, table_formats, table_rows
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -46,9 +46,9 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
         (statistic,) = row.statistics
         assert (row.seeds, statistic.seeds, statistic.std) == (1, 1, None)
     assert (statistic.basis, statistic.verdict, statistic.change) == ("items alone", 1, pytest.approx(0.3))
-    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown([group], (), "")
-    (_, shown_seeds, _) = table_layout.layout_means(group)["rows"][1]
-    assert shown_seeds == 1 and "±" not in table_layout.layout_means(group)["rows"][1][2][0].small
+    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown([group], ())
+    (_, shown_seeds, _) = table_formats.layout_means(group)["rows"][1]
+    assert shown_seeds == 1 and "±" not in table_formats.layout_means(group)["rows"][1][2][0].small
     (finding,) = claims.judge_claims(
         [claims.Claim("c", "p", "t", "f", (claims.parse_inequality("released.x > pretrained on b/swap", "here"),))],
         [run for row in group.rows for run in row.runs], [group], {"b/swap": SWAP},

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.report import crossed_intervals, statistics, tables
-from compclip.report.crossed_intervals import ItemDifferences
+from compclip.report import statistics, table_rows, tables
+from compclip.report.statistics import ItemDifferences
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -47,16 +47,16 @@ def squares(gap_SI):
 # against references
 
 
-@pytest.mark.parametrize("freedom", [*crossed_intervals.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
+@pytest.mark.parametrize("freedom", [*statistics.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
 def test_student_s_point_has_97_5_percent_below_it(freedom):
     """By integrating the density; between the table's lines the point is a little too high."""
-    point = crossed_intervals.student_quantile(freedom)
+    point = statistics.student_quantile(freedom)
     x = np.linspace(0, point, 200_001)
     density = np.exp(-(x**2) / 2) / sqrt(2 * pi)
     if (v := freedom) < np.inf:
         density = gamma((v + 1) / 2) / (sqrt(v * pi) * gamma(v / 2)) * (1 + x**2 / v) ** (-(v + 1) / 2)
     below = 0.5 + float(np.sum((density[1:] + density[:-1]) / 2) * (x[1] - x[0]))
-    assert 0.97495 < below < (0.97505 if freedom in crossed_intervals.STUDENT else 0.9765)
+    assert 0.97495 < below < (0.97505 if freedom in statistics.STUDENT else 0.9765)
 
 
 @given(st.integers(2, 5), st.integers(2, 9), st.integers(0, 10_000))
@@ -66,9 +66,9 @@ def test_the_variance_is_that_of_the_two_way_layout(seeds, items, number):
     of_seeds, of_items, noise = (m / (seeds * items) for m in squares(gap_SI.tolist()))
     total = of_items + max(of_seeds - noise, 0)
     freedom = total**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
-    half = crossed_intervals.student_quantile(max(freedom, min(seeds, items) - 1)) * sqrt(total)
-    interval, over = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
-    assert over == crossed_intervals.BOTH and interval.items == items
+    half = statistics.student_quantile(max(freedom, min(seeds, items) - 1)) * sqrt(total)
+    interval, over = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
+    assert over == statistics.BOTH and interval.items == items
     assert (interval.low, interval.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
 
 
@@ -78,12 +78,12 @@ def test_the_variance_over_pictures_is_the_bootstrap_s(rng):
     ids = tuple(f"p{i // 3}#{i % 3}" for i in range(600))
     picked_BG = rng.integers(0, 200, (20_000, 200))  # a bootstrap of pictures, by its definition
     bootstrap_means = right.reshape(200, 3).mean(axis=1)[picked_BG].mean(axis=1)
-    interval, over = crossed_intervals.compute_interval([right.mean()], [make_differences([right], ids=ids)])
-    assert over == crossed_intervals.ITEMS_ALONE
+    interval, over = statistics.compute_interval([right.mean()], [make_differences([right], ids=ids)])
+    assert over == statistics.ITEMS_ALONE
     assert (interval.high - interval.low) / 2 == pytest.approx(
-        crossed_intervals.student_quantile(199) * bootstrap_means.std(), rel=0.02
+        statistics.student_quantile(199) * bootstrap_means.std(), rel=0.02
     )
-    unclustered, _ = crossed_intervals.compute_interval([right.mean()], [make_differences([right])])
+    unclustered, _ = statistics.compute_interval([right.mean()], [make_differences([right])])
     assert unclustered.high < interval.high - 0.01
 
 
@@ -91,27 +91,27 @@ def test_metrics_of_the_same_records_are_drawn_together():
     """Three equal metrics tell no more than one; those of three benchmarks do."""
     gap_SI = np.array([[1.0, 0, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 0, 0, 1]])
     mean_S = gap_SI.mean(axis=1).tolist()
-    single_metric, _ = crossed_intervals.compute_interval(mean_S, [make_differences(gap_SI)])
-    equal_metrics, _ = crossed_intervals.compute_interval(mean_S, [make_differences(gap_SI, 1 / 3)] * 3)
+    single_metric, _ = statistics.compute_interval(mean_S, [make_differences(gap_SI)])
+    equal_metrics, _ = statistics.compute_interval(mean_S, [make_differences(gap_SI, 1 / 3)] * 3)
     assert (equal_metrics.low, equal_metrics.high) == pytest.approx((single_metric.low, single_metric.high))
-    one_benchmark, _ = crossed_intervals.compute_interval([0.625], [make_differences(gap_SI[:1])])
-    three_benchmarks, _ = crossed_intervals.compute_interval(
+    one_benchmark, _ = statistics.compute_interval([0.625], [make_differences(gap_SI[:1])])
+    three_benchmarks, _ = statistics.compute_interval(
         [0.625], [make_differences(gap_SI[:1], 1 / 3, benchmark=b) for b in "xyz"]
     )
-    factor = crossed_intervals.student_quantile(21) / crossed_intervals.student_quantile(7) / sqrt(3)
+    factor = statistics.student_quantile(21) / statistics.student_quantile(7) / sqrt(3)
     assert three_benchmarks.high - 0.625 == pytest.approx((one_benchmark.high - 0.625) * factor)
 
 
 def test_without_items_the_seeds_stand_alone():
     """Mean 2, standard deviation 1: half the width is 4.303 / sqrt(3)."""
-    interval, over = crossed_intervals.compute_interval([1.0, 2.0, 3.0], None)
-    assert over == crossed_intervals.SEEDS_ALONE and interval.items == 0
+    interval, over = statistics.compute_interval([1.0, 2.0, 3.0], None)
+    assert over == statistics.SEEDS_ALONE and interval.items == 0
     assert (interval.low, interval.high) == pytest.approx((2 - 2.4842, 2 + 2.4842), abs=1e-4)
-    assert crossed_intervals.compute_interval([1.0], None) == (None, crossed_intervals.NEITHER)
+    assert statistics.compute_interval([1.0], None) == (None, statistics.NEITHER)
 
 
 def test_seeds_and_items_that_do_not_vary_leave_a_point():
-    interval, _ = crossed_intervals.compute_interval([0.5, 0.5, 0.5], [make_differences(np.full((3, 4), 0.5))])
+    interval, _ = statistics.compute_interval([0.5, 0.5, 0.5], [make_differences(np.full((3, 4), 0.5))])
     assert (interval.low, interval.high) == (0.5, 0.5)
 
 
@@ -145,8 +145,8 @@ def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
         else:
             truth = chance(0.3, fixed + seed_sd**2) - chance(0.0, fixed + seed_sd**2)
         gap_SI = ours[0].astype(float) - theirs[0]
-        interval, _ = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
-        by_item, _ = crossed_intervals.compute_interval(
+        interval, _ = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
+        by_item, _ = statistics.compute_interval(
             [gap_SI.mean()], [make_differences(gap_SI.mean(axis=0, keepdims=True))]
         )
         hits += interval.low <= truth <= interval.high
@@ -178,7 +178,7 @@ def by_picture(rng, seeds, samples=300, records=300, pictures=70, picture_sd=1.0
         for which, units in enumerate((unit_I, np.arange(records))):
             ids = tuple(map(str, range(records)))
             differences = ItemDifferences("b", 1.0, ids, gap_SI, tuple(map(int, units)))
-            interval, _ = crossed_intervals.compute_interval(gap_SI.mean(axis=1).tolist(), [differences])
+            interval, _ = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [differences])
             hits[which] += interval.low <= truth <= interval.high
     return hits / samples
 
@@ -223,7 +223,7 @@ MEANS = {"mean": ["a", "b"], "again": ["mean", "a"]}
 )  # fmt: skip
 def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
     """A benchmark's own means, means of means, and the report's."""
-    differences = crossed_intervals.collect_item_differences(column, pairs(MEANS))
+    differences = table_rows.collect_item_differences(column, pairs(MEANS))
     assert [p.weight for p in differences] == weights
     total_S = sum(p.weight * p.gap_SI.mean(axis=1) for p in differences)
     expected_S = [tables.column_value(a, column) - tables.column_value(b, column) for a, b in pairs(MEANS)]
@@ -232,7 +232,7 @@ def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
 
 def test_a_mean_with_a_metric_without_items_has_none():
     column = Column("summary", "Comp", (A, Column("b", "nothing")))
-    assert crossed_intervals.collect_item_differences(column, pairs()) is None
+    assert table_rows.collect_item_differences(column, pairs()) is None
 
 
 def test_captions_of_one_picture_tell_nothing_of_pictures():
@@ -240,12 +240,12 @@ def test_captions_of_one_picture_tell_nothing_of_pictures():
     both = [run(m, 0, a="1010") for m in ("clic", "negclip")]
     for run_of_method in both:
         run_of_method.results["b"].items["a"] = Items(ids, run_of_method.results["b"].items["a"].values)
-    assert crossed_intervals.collect_item_differences(A, [tuple(both)]) is None
+    assert table_rows.collect_item_differences(A, [tuple(both)]) is None
 
 
 def test_items_that_not_all_seeds_have_are_left_out():
     run_pairs = pairs()
     short = run("clic", 1, a="111")
-    (only,) = crossed_intervals.collect_item_differences(A, [run_pairs[0], (short, run_pairs[1][1])])
+    (only,) = table_rows.collect_item_differences(A, [run_pairs[0], (short, run_pairs[1][1])])
     assert only.ids == ("0", "1", "2")
     assert only.gap_SI.tolist() == [[0, 1, 1], [0, 1, 1]]

@@ -10,15 +10,15 @@ from compclip.base.errors import UserError
 from compclip.config import read
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
-from compclip.report import official_benchmarks, published_models, published_numbers, report_page
-from compclip.report.official_benchmarks import OfficialBenchmarks
+from compclip.report import published_models, published_numbers, report_page
+from compclip.report.published_numbers import OfficialBenchmarks
 from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
-KNOWN = official_benchmarks.read_official_benchmarks(FOLDER)
+KNOWN = published_numbers.read_official_benchmarks(FOLDER)
 MODELS = [
     published_models.PublishedModel(
         "a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0}
@@ -133,7 +133,7 @@ def test_the_scenes_are_ranked_among_no_published_model(tmp_path):
     ],
 )
 def test_another_form_is_named(tmp_path, text, message):
-    (tmp_path / official_benchmarks.FILE).write_text(text)
+    (tmp_path / published_numbers.OFFICIAL_FILE).write_text(text)
     with pytest.raises(UserError, match=message):
-        official_benchmarks.read_official_benchmarks(tmp_path)
-    assert official_benchmarks.read_official_benchmarks(tmp_path / "none") == OfficialBenchmarks()
+        published_numbers.read_official_benchmarks(tmp_path)
+    assert published_numbers.read_official_benchmarks(tmp_path / "none") == OfficialBenchmarks()

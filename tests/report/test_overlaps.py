@@ -6,7 +6,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import report_files, report_page, shared_pictures, table_formats
+from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_collection import collect_runs
 from tests import fake_runs
 
@@ -21,35 +21,30 @@ TOLD = "scenes shares 1,312 pictures with retrieval (1 by length and first bytes
 def build_page(root, methods=fake_runs.METHODS) -> report_page.ReportPage:
     cells = fake_runs.cells(methods)
     runs = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(root, cells))[0]
-    shared = shared_pictures.read_overlaps(root, ["scenes", "scenes", "elsewhere"])
+    shared = table_heads.read_overlaps(root, ["scenes", "scenes", "elsewhere"])
     return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, shared=shared)
 
 
 def test_a_note_and_a_mark_beside_the_rows(tmp_path):
     """At the benchmark's name, below the table, in Markdown and in the caption."""
-    write_json(tmp_path / shared_pictures.FOLDER / "scenes.json", SHARED)
+    write_json(tmp_path / table_heads.OVERLAPS / "scenes.json", SHARED)
     report = build_page(tmp_path)
     assert report.notes == {"vit / scenes": [TOLD]}
     html = report_page.render_page(report)
     assert "<span>retrieval †</span>" in html and "<span>sugarcrepe</span>" in html
     assert html.count(f"† {TOLD.replace(chr(39), '&#39;')}.") == 1
-    assert f"† {TOLD}." in table_formats.format_markdown(report.main, [], report_files.LEGEND, report.notes).replace(
-        "\\", ""
-    )
+    assert f"† {TOLD}." in table_formats.format_markdown(report.main, [], report.notes).replace("\\", "")
     caption = table_formats.format_latex(report.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
 
 
 def test_nothing_is_said_where_nothing_is_shared_or_trained(tmp_path):
     assert build_page(tmp_path / "a").notes == {}
-    write_json(tmp_path / "b" / shared_pictures.FOLDER / "scenes.json", SHARED)
+    write_json(tmp_path / "b" / table_heads.OVERLAPS / "scenes.json", SHARED)
     assert build_page(tmp_path / "b", ("pretrained",)).notes == {}
 
 
-@pytest.mark.parametrize(
-    "document", [{"retrieval": 5}, {"retrieval": {"pictures": -1}}, {"retrieval": {"pictures": "x"}}, []]
-)
-def test_a_damaged_file_is_told(tmp_path, document):
-    write_json(tmp_path / shared_pictures.FOLDER / "scenes.json", document)
+def test_a_damaged_file_is_told(tmp_path):
+    write_json(tmp_path / table_heads.OVERLAPS / "scenes.json", [])
     with pytest.raises(UserError, match="scenes.json: "):
-        shared_pictures.read_overlaps(tmp_path, ["scenes"])
+        table_heads.read_overlaps(tmp_path, ["scenes"])

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import report_figures, report_files, report_page, run_details, table_formats
+from compclip.report import report_figures, report_page, run_details, table_formats
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -89,15 +89,18 @@ def test_a_long_list_of_methods_counts_its_variants():
 
 def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
-    assert dict(report_page.list_facts(report))["GPU-hours"] == "–" and report_page.tabulate_hours(report) == []
+    assert (
+        dict(report_page.list_facts(report))["GPU-hours"] == "–"
+        and run_details.tabulate_hours(report.runs, report.main) == []
+    )
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
         run.environment["device_seconds"] = seconds
     page = build(runs)
     assert dict(report_page.list_facts(page))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
-    assert [[(r.method, r.runs, r.hours) for r in rows] for _, rows in report_page.tabulate_hours(page)] == [
-        [("negclip", 2, "1.50"), ("clic", 2, "2.00")]
-    ]
+    assert [
+        [(r.method, r.runs, r.hours) for r in rows] for _, rows in run_details.tabulate_hours(page.runs, page.main)
+    ] == [[("negclip", 2, "1.50"), ("clic", 2, "2.00")]]
     assert [m.hours for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
     tables = Reader(report_page.render_page(page)).tables
     assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
@@ -182,7 +185,7 @@ def test_numbers_as_shown(value, metric, sign, text):
 
 
 def test_markdown_latex_and_csv_say_the_same(report):
-    lines = table_formats.format_markdown(report.main, (), "legend").splitlines()
+    lines = table_formats.format_markdown(report.main, ()).splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
     tex = table_formats.format_latex(report.main)
@@ -263,7 +266,7 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = build(runs, [MissingResult(NASTY, NASTY)])
-    report_files.write_report(page, tmp_path / "out")
+    report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html

@@ -51,7 +51,7 @@ def report(runs):
 def test_means_over_seeds_by_hand(runs):
     """Half way, seed 0 has 60 % and seed 1 50 % composition: 55; I2T falls from 80 to 60."""
     page, group = report(runs)
-    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    columns = group.summaries
     trajectories = wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"])
     assert [t.method for t in trajectories] == ["negclip"]
     assert trajectories[0].colour == [row.method for row in group.rows].index("negclip")
@@ -103,7 +103,7 @@ def test_a_benchmark_that_was_left_out(runs):
         {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]},
     )
     page, group = report(runs)
-    columns = {c.metric: c for c in wise_ft_lines.list_summary_columns(group)}
+    columns = group.summaries
     assert wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"]) == []
 
 
@@ -140,6 +140,4 @@ def test_names_stay_clear_of_the_lines():
 def test_summary_columns_are_those_of_the_trade_off(runs):
     """The same columns as the trade-off figures."""
     _, group = report(runs)
-    assert [c.metric for c in wise_ft_lines.list_summary_columns(group)] == [
-        c.metric for c in group.columns if c.benchmark == tables.SUMMARY
-    ]
+    assert list(group.summaries) == [c.metric for c in group.columns if c.benchmark == tables.SUMMARY]

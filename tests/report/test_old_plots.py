@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
 import pytest
 
-from compclip.report import report_files
+from compclip.base.errors import UserError
+from compclip.report import report_page
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def plots(tmp_path):
 
 
 def write(folder, files):
-    report_files.remove_old_plots(folder, files)
+    report_page.remove_old_plots(folder, files)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -44,23 +46,18 @@ def test_somebody_s_files_stay(plots):
     assert names(plots) == ["deep/er/mine.csv", "loss/a.csv", "loss/mine.csv", "mine.csv", "tradeoff.csv"]
 
 
-@pytest.mark.parametrize(
-    "name", ["../../mine.csv", "/{root}/mine.csv", "link/mine.csv", "to_mine.csv", "x\0.csv", "y" * 400]
-)
-def test_a_manifest_of_strangers_reaches_nothing_outside(plots, name, tmp_path):
-    """Its names come with the folder, and so does whoever made them."""
+@pytest.mark.parametrize("name", ["../../mine.csv", "/{root}/mine.csv", "link/mine.csv"])
+def test_a_name_in_the_manifest_reaches_nothing_outside(plots, name, tmp_path):
     (tmp_path / "mine.csv").write_text("mine")
     os.symlink(tmp_path, plots / "link")
-    os.symlink(tmp_path / "mine.csv", plots / "to_mine.csv")
     name = name.replace("{root}", str(tmp_path))
-    (plots / report_files.MANIFEST).write_text(json.dumps({name: report_files._hash(b"mine")}))
+    (plots / report_page.MANIFEST).write_text(json.dumps({name: hashlib.sha256(b"mine").hexdigest()}))
     write(plots, {"tradeoff.csv": "2"})
     assert (tmp_path / "mine.csv").read_text() == "mine"
-    assert (plots / "to_mine.csv").is_symlink()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"tradeoff.csv": [1]}', '{"loss": "x"}', "null"])
-def test_a_damaged_manifest_removes_nothing(plots, text):
-    (plots / report_files.MANIFEST).write_text(text)
-    write(plots, {"tradeoff.csv": "2"})
+def test_a_damaged_manifest_is_named_and_nothing_removed(plots):
+    (plots / report_page.MANIFEST).write_text("{")
+    with pytest.raises(UserError, match=report_page.MANIFEST):
+        write(plots, {"tradeoff.csv": "2"})
     assert names(plots) == ["loss/a.csv", "loss/b.csv", "tradeoff.csv"]
