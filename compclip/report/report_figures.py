@@ -107,11 +107,13 @@ def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
     """Collect points in percent, compositionality (y) against each other summary column (x), by x's name."""
     columns = group.summaries
     comp = columns.pop("Comp", None)
+    if comp is None:
+        return {}
     points_by_name: dict[str, list[TradeoffPoint]] = {}
     for name, column in columns.items():
         for row in group.rows:
             statistics = dict(zip(group.columns, row.statistics, strict=True))
-            x, y = statistics[column], statistics[comp] if comp else None
+            x, y = statistics[column], statistics[comp]
             if x and y:
                 point = TradeoffPoint(
                     row.method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0)

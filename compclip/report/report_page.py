@@ -214,8 +214,10 @@ def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) 
     """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
     columns = group.summaries
     comp = columns.pop("Comp", None)
+    if comp is None:
+        return []
     figures = []
-    for name, column in columns.items() if comp else ():
+    for name, column in columns.items():
         if trajectories := wise_ft_lines.build_trajectories(group, lines, column, comp):
             figures.append(Markup(report_figures.draw_trajectories(trajectories, name)))
     return figures
@@ -313,13 +315,10 @@ def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
     """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
     manifest = folder / MANIFEST
     old_hashes = read_mapping(manifest) if manifest.is_file() else {}
+    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
     for path in list(folder.rglob("*.csv")):
-        name = path.relative_to(folder).as_posix()
-        if (
-            name in old_hashes
-            and name not in plots
-            and old_hashes[name] == hashlib.sha256(read_bytes(path)).hexdigest()
-        ):
+        old_hash = stale.get(path.relative_to(folder).as_posix())
+        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
             path.unlink()
     hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
     write_json(manifest, hashes)

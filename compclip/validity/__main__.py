@@ -23,8 +23,7 @@ from compclip.report import published_coverage, published_numbers, run_collectio
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity import counterparts, pair_summary, unpaired, validity_page
-from compclip.validity import difference_pairs as pairs_of
+from compclip.validity import counterparts, difference_pairs, pair_summary, validity_page
 from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
 from compclip.validity.validity_page import ValidityResults
@@ -48,11 +47,11 @@ def main(argv: Sequence[str]) -> int:
         print(WARNING, file=sys.stderr)
     runs, missing = _read_runs(params, declared, args)
     columns = _collect_columns(params, runs, declared)
-    pairs = pairs_of.make_pairs(declared, numbers, runs, columns, args.held_out)
+    pairs = difference_pairs.make_pairs(declared, numbers, runs, columns, args.held_out)
     _check_units(pairs, numbers, args.pairs)
     if not pairs:
         raise UserError(f"{args.params}: no row and column of the grid has a published counterpart that may be shown")
-    not_paired = unpaired.find_unpaired(declared, pairs, params.grid.methods, columns, numbers, args.held_out)
+    not_paired = difference_pairs.find_unpaired(declared, pairs, params.grid.methods, columns, numbers, args.held_out)
     our_numbers = sorted((p.row, p.column.name, p.seeds, p.ours) for p in pairs)
     results_hash = hashlib.sha256(json.dumps(our_numbers).encode()).hexdigest()[:16]
     looks = _list_looks(args.out, results_hash, args.held_out)

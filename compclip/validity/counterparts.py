@@ -6,8 +6,9 @@ The file's head tells what each section means.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
@@ -66,11 +67,11 @@ class Counterparts:
     without: Mapping[str, Mapping[str, str]]
     row_halves: Mapping[str, str]
     family_halves: Mapping[str, str]
-    columns: tuple[Counterpart, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        columns = [c for family in self.families for c in family.columns]
-        object.__setattr__(self, "columns", tuple(replace(c, position=position) for position, c in enumerate(columns)))
+    @property
+    def columns(self) -> list[Counterpart]:
+        """The columns of all families."""
+        return [column for family in self.families for column in family.columns]
 
     def published_rows(self, row: str) -> tuple[PublishedRow, ...]:
         """Return the published rows that a row of ours stands for, () where the file has none."""
@@ -146,33 +147,30 @@ def read_counterparts(path: Path) -> Counterparts:
         )
         for name, papers in file.rows.items()
     }
-    families = tuple(_make_family(name, section) for name, section in file.columns.items())
-    _check_aliases(file.same, rows, path)
+    families, position = [], itertools.count()
+    for name, section in file.columns.items():
+        columns = [(*item, False) for item in section.columns.items()]
+        columns += [(*item, True) for item in section.details.items()]
+        counterparts = (Counterpart(c, name, tuple(printed), detail, next(position)) for c, printed, detail in columns)
+        families.append(ColumnFamily(name, section.kind, tuple(section.of), tuple(counterparts)))
+    for name, like in file.same.items():
+        if like not in rows:
+            raise unknown("row", like, rows, f"{path}: same.{name}")
+        if name in rows:
+            raise UserError(f"{path}: same.{name}: has published rows of its own; keep one of the two")
     _check_families(families, path)
     papers = {row: list(papers) for row, papers in file.rows.items()}
     halves = {
         "rows": split_rows(papers, file.same),
         "columns": split_families({f.name: f.kind for f in families}, {f.name: f.components for f in families}),
     }
-    for section, rule in halves.items():
-        _check_split(section, rule, file.split, path)
+    for kind, rule in halves.items():
+        _check_split(kind, rule, file.split, path)
     baselines = {(paper, table): base for paper, bases in file.baselines.items() for table, base in bases.items()}
     without = asdict(file.without)
-    return Counterparts(file.headline, rows, file.same, baselines, families, without, halves["rows"], halves["columns"])
-
-
-def _make_family(name: str, section: FamilySection) -> ColumnFamily:
-    columns = [Counterpart(column, name, tuple(published), False) for column, published in section.columns.items()]
-    columns += [Counterpart(column, name, tuple(published), True) for column, published in section.details.items()]
-    return ColumnFamily(name, section.kind, tuple(section.of), tuple(columns))
-
-
-def _check_aliases(aliases: Mapping[str, str], rows: Collection[str], path: Path) -> None:
-    for name, like in aliases.items():
-        if like not in rows:
-            raise unknown("row", like, rows, f"{path}: same.{name}")
-        if name in rows:
-            raise UserError(f"{path}: same.{name}: has published rows of its own; keep one of the two")
+    return Counterparts(
+        file.headline, rows, file.same, baselines, tuple(families), without, halves["rows"], halves["columns"]
+    )
 
 
 def _check_families(families: Sequence[ColumnFamily], path: Path) -> None:

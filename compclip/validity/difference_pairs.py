@@ -3,13 +3,15 @@
 The papers print several numbers for one row and column of ours. Their differences are averaged over tables that
 print the same model, then over columns, models and papers, so that a model printed five times weighs once.
 Differences are in points (scores in their own unit), and higher is better: where less is better, signs are turned.
+What is in no pair, ours or published, is listed with its reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from operator import attrgetter
+from typing import Any
 
 from compclip.config.grid import PRETRAINED
 from compclip.report import tables
@@ -17,10 +19,13 @@ from compclip.report.published_numbers import PublishedNumber
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity.counterparts import Counterpart, Counterparts
+from compclip.validity.counterparts import CHOOSING, Counterpart, Counterparts
 
 DIGITS = 6  # of differences: equal values stay equal whatever the order of summation
 PaperTable = tuple[str, str]  # paper and its table
+NOT_IN_FILE = "no word of it in the file"
+HELD_OUT_REASON = "kept aside"
+NO_ROW = "no published row of these methods has it"
 
 
 @dataclass(frozen=True)
@@ -72,45 +77,33 @@ class DifferencePair:
         return _higher_is_better(average_printed(self.printed), self.unit)
 
 
-class Prints(Protocol):
-    """Looks up published differences."""
-
-    def __call__(self, row: str, column: str) -> tuple[PrintedDifference, ...]:
-        """Return all differences that the published rows of `row` print in a published column."""
+FindPrinted = Callable[[str, str], tuple[PrintedDifference, ...]]  # of a row of ours, in a published column
 
 
-def index_printed(declared: Counterparts, numbers: Sequence[PublishedNumber]) -> Prints:
+def index_printed(declared: Counterparts, numbers: Sequence[PublishedNumber]) -> FindPrinted:
     """Return a function that looks up the published differences of a row of ours in a published column."""
     values: dict[tuple[PaperTable, str], list[PublishedNumber]] = {}
     for n in numbers:
         values.setdefault(((n.paper, n.table), n.column), []).append(n)
 
-    def differences(row: str, column: str) -> tuple[PrintedDifference, ...]:
-        differences_of_row = []
+    def find(row: str, column: str) -> tuple[PrintedDifference, ...]:
+        differences = []
         for source in declared.published_rows(row):
             here = (source.paper, source.table)
             base = (source.paper, declared.baselines.get(here, source.table))
-            bases = {n.backbone: n for n in values.get((base, column), ()) if n.method == PRETRAINED}
-            rows = [n for n in values.get((here, column), ()) if n.row == source.row]
-            differences_of_row += [_difference(n, bases[n.backbone]) for n in rows if n.backbone in bases]
-        return tuple(differences_of_row)
+            bases = {n.backbone: float(n.value) for n in values.get((base, column), ()) if n.method == PRETRAINED}
+            for n in values.get((here, column), ()):
+                if n.row == source.row and n.backbone in bases:
+                    gap = round(float(n.value) - bases[n.backbone], DIGITS)
+                    differences.append(PrintedDifference(n.paper, n.table, *n.model, n.column, gap))
+        return tuple(differences)
 
-    return differences
-
-
-def _difference(number: PublishedNumber, base: PublishedNumber) -> PrintedDifference:
-    gap = round(float(number.value) - float(base.value), DIGITS)
-    return PrintedDifference(number.paper, number.table, *number.model, number.column, gap)
+    return find
 
 
 def average_printed(differences: Sequence[PrintedDifference]) -> float:
     """Average over tables, then columns, models and papers. Raises ZeroDivisionError for no differences."""
-    levels: Sequence[Callable[[PrintedDifference], Any]] = (
-        lambda p: p.paper,
-        lambda p: p.model,
-        lambda p: p.column,
-        lambda p: p.table,
-    )
+    levels = (attrgetter("paper"), attrgetter("model"), attrgetter("column"), attrgetter("table"))
     return round(_nested_mean(differences, levels), DIGITS)
 
 
@@ -173,3 +166,104 @@ def _our_differences(
 def _higher_is_better(difference: float, unit: Column) -> float:
     """Turn the sign where less is better, and round."""
     return round(-difference if unit.lower else difference, DIGITS) + 0.0
+
+
+@dataclass(frozen=True)
+class UnpairedName:
+    """A row or column that is in no pair, and the reason."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """Everything that is in no pair. `absent` are rows of the file that the grid does not have."""
+
+    rows: tuple[UnpairedName, ...]
+    absent: tuple[UnpairedName, ...]
+    columns: tuple[UnpairedName, ...]
+    published_rows: tuple[UnpairedName, ...]
+    published_columns: tuple[UnpairedName, ...]
+
+
+def find_unpaired(
+    declared: Counterparts, pairs: Sequence[DifferencePair], methods: Iterable[str], columns: Collection[str],
+    numbers: Sequence[PublishedNumber], held_out: bool,
+) -> Unpaired:  # fmt: skip
+    """Return everything that is in no pair; `methods` and `columns` are all of the grid, held out or not."""
+    grid = [m for m in dict.fromkeys(methods) if m != PRETRAINED]
+    return Unpaired(
+        tuple(_find_rows(declared, pairs, grid, held_out)),
+        tuple(UnpairedName(m, "stands for published rows") for m in declared.row_halves if m not in grid),
+        tuple(_find_columns(declared, pairs, columns, held_out)),
+        tuple(_find_published_rows(declared, pairs, grid, numbers, held_out)),
+        tuple(_find_published_columns(declared, pairs, numbers, held_out)),
+    )
+
+
+def _find_rows(
+    declared: Counterparts, pairs: Sequence[DifferencePair], grid: Sequence[str], held_out: bool
+) -> Iterator[UnpairedName]:
+    paired = {p.row for p in pairs}
+    for method in (m for m in grid if m not in paired):
+        if method not in declared.row_halves:
+            why = declared.find_reason("rows", method) or NOT_IN_FILE
+        elif not held_out and declared.row_halves[method] != CHOOSING:
+            why = HELD_OUT_REASON
+        else:
+            why = "no result, or no published column that is looked at"
+        yield UnpairedName(method, why)
+
+
+def _find_columns(
+    declared: Counterparts, pairs: Sequence[DifferencePair], columns: Collection[str], held_out: bool
+) -> Iterator[UnpairedName]:
+    declared_columns, paired = {c.name: c for c in declared.columns}, {p.column.name for p in pairs}
+    for name in (n for n in dict.fromkeys((*columns, *declared_columns)) if n not in paired):
+        if name not in declared_columns:
+            why = declared.find_reason("columns", name) or NOT_IN_FILE
+        elif not held_out and declared.family_halves[declared_columns[name].family] != CHOOSING:
+            why = HELD_OUT_REASON
+        else:
+            why = NO_ROW if name in columns else "no run has it"
+        yield UnpairedName(name, why)
+
+
+def _find_published_rows(
+    declared: Counterparts,
+    pairs: Sequence[DifferencePair],
+    grid: Sequence[str],
+    numbers: Sequence[PublishedNumber],
+    held_out: bool,
+) -> Iterator[UnpairedName]:
+    paired = {(s.paper, s.table, s.row) for p in pairs for s in p.printed}
+    stands = {(s.paper, s.table, s.row): row for row, published_rows in declared.rows.items() for s in published_rows}
+    grid_rows = {declared.aliases.get(row, row) for row in grid}
+    for n in {(n.paper, n.table, n.row): n for n in numbers if n.method != PRETRAINED}.values():
+        source = (n.paper, n.table, n.row)
+        if source in paired:
+            continue
+        row = stands.get(source)
+        if row is None:
+            why = f"{n.method}: no row of the file" if n.method else "a model that is no method of ours"
+        elif row not in grid_rows:
+            why = f"stands for {row}, which this grid does not have"
+        elif not held_out and declared.row_halves[row] != CHOOSING:
+            why = f"stands for {row}: {HELD_OUT_REASON}"
+        else:
+            why = f"stands for {row}: none of its columns is in a pair" + ("" if held_out else " that is shown")
+        yield UnpairedName(f"{n.paper}, {n.table}: {n.row}", why)
+
+
+def _find_published_columns(
+    declared: Counterparts, pairs: Sequence[DifferencePair], numbers: Sequence[PublishedNumber], held_out: bool
+) -> Iterator[UnpairedName]:
+    paired = {s.column for p in pairs for s in p.printed}
+    stands = {name: c for c in declared.columns for name in c.published}
+    for name in dict.fromkeys(n.column for n in numbers if n.column not in paired):
+        if name not in stands:
+            yield UnpairedName(name, declared.find_reason("published", name) or NOT_IN_FILE)
+        else:
+            is_shown = held_out or declared.family_halves[stands[name].family] == CHOOSING
+            yield UnpairedName(name, f"stands for {stands[name].name}: {NO_ROW if is_shown else HELD_OUT_REASON}")

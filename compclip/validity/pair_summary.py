@@ -1,7 +1,14 @@
 """Summarise a set of pairs: correlations overall, by column and by method, with intervals over methods and seeds.
 
-B draws, M methods (rows of ours), C columns, S seeds. Overall and by column a draw resamples the methods, each with all
-of its pairs, and each method's seeds; by method it resamples the families of columns and the method's seeds.
+B draws, N items that are correlated, M methods (rows of ours), C columns, S seeds. Overall and by column a draw
+resamples the methods, each with all of its pairs, and each method's seeds; by method it resamples the families of
+columns and the method's seeds.
+
+A draw is how often each item was drawn, and correlations are weighted sums. With s_ij = sign(x_i - x_j), the rank of
+item i about its mean, ties sharing theirs, is the sum over j of s_ij / 2. Spearman's rho is Pearson's r of such ranks;
+Kendall's tau-b is the sum of s_ij t_ij over the root of the sum of s_ij² times that of t_ij². Both are taken with an
+item's weight in place of its copies, which is the same: copies tie in both. Sums of columns add up before the
+division, for pairs that are compared within their column alone.
 """
 
 from __future__ import annotations
@@ -12,9 +19,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from compclip.report.statistics import named_generator
-from compclip.validity import rank_correlation
 from compclip.validity.difference_pairs import DifferencePair
-from compclip.validity.rank_correlation import DRAWS, RHO, TAU, Estimate
+
+DRAWS = 2_000
+LEVEL = 0.95
+MIN_PAIRS = 4  # with fewer pairs a rank correlation has a handful of values
+CELLS = 4_000_000  # elements of a draws x items x items matrix in memory at a time
+WEIGHT, RHO, TAU = slice(0, 1), slice(1, 4), slice(4, 7)  # columns of what `weighted_sums` returns
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of `n` pairs; `value` is None where it is not defined, the interval where half of its draws are none."""
+
+    n: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +95,10 @@ def summarize_pairs(name: str, pairs: Sequence[DifferencePair], number_of_draws:
     main = [p for p in pairs if not p.column.detail]
     by_column = _column_sums(draws)
     pooled = by_column[:, draws.pooled]
-    within = _estimate_correlations(
-        len(main), *(rank_correlation.correlate_within_columns(pooled, coefficient) for coefficient in (RHO, TAU))
-    )
+    rho, tau = (estimate_interval(len(main), correlate_within_columns(pooled, kind)) for kind in (RHO, TAU))
     signs = _sign_agreement(draws.ours_BMC[..., draws.pooled], draws.theirs_MC[:, draws.pooled], draws.weight_BM)
     return PairSummary(
-        name, len(main), len({p.row for p in main}), within, _correlate_in_points(draws), signs,
+        name, len(main), len({p.row for p in main}), Correlations(rho, tau), _correlate_in_points(draws), signs,
         tuple(_summarize_column(draws, i, by_column[:, i]) for i in range(len(draws.columns))),
         tuple(_summarize_method(draws, i) for i in range(len(draws.rows))),
     )  # fmt: skip
@@ -100,19 +119,19 @@ def _draw(name: str, pairs: Sequence[DifferencePair], draws: int) -> BootstrapDr
     rng = named_generator("validity", name)
     if not pairs:
         return BootstrapDraws((), (), np.zeros((1 + draws, 0, 0)), theirs_MC, np.zeros((1 + draws, 0)), rng)
-    ours_BMC = rank_correlation.resample_seed_means(rng, draws, ours)
-    weight_BM = rank_correlation.resample_counts(rng, draws, len(rows))
+    ours_BMC = resample_seed_means(rng, draws, ours)
+    weight_BM = resample_counts(rng, draws, len(rows))
     return BootstrapDraws(tuple(rows), tuple(columns.values()), ours_BMC, theirs_MC, weight_BM, rng)
 
 
-def _estimate_correlations(n: int, rho_B: np.ndarray, tau_B: np.ndarray) -> Correlations:
-    return Correlations(rank_correlation.estimate_interval(n, rho_B), rank_correlation.estimate_interval(n, tau_B))
+def _estimate_correlations(n: int, sums_B7: np.ndarray) -> Correlations:
+    return Correlations(*(estimate_interval(n, correlation_ratio(sums_B7[:, kind])) for kind in (RHO, TAU)))
 
 
 def _column_sums(draws: BootstrapDraws) -> np.ndarray:
     """Return the weighted sums of every column, shape 1 + B x C x 7."""
     sums = [
-        rank_correlation.weighted_sums(draws.ours_BMC[..., i], draws.theirs_MC[:, i][None], draws.weight_BM)
+        weighted_sums(draws.ours_BMC[..., i], draws.theirs_MC[:, i][None], draws.weight_BM)
         for i in range(len(draws.columns))
     ]
     return np.stack(sums, axis=1) if sums else np.zeros((len(draws.weight_BM), 0, 7))
@@ -125,29 +144,16 @@ def _correlate_in_points(draws: BootstrapDraws) -> Correlations:
     there_N = ~np.isnan(theirs_N)
     ours_BN = draws.ours_BMC[..., places].reshape(len(draws.weight_BM), -1)[:, there_N]
     weight_BN = np.repeat(draws.weight_BM, len(places), axis=1)[:, there_N]
-    sums_B7 = rank_correlation.weighted_sums(ours_BN, theirs_N[None, there_N], weight_BN)
-    return _estimate_correlations(
-        int(there_N.sum()),
-        rank_correlation.correlation_ratio(sums_B7[:, RHO]),
-        rank_correlation.correlation_ratio(sums_B7[:, TAU]),
-    )
+    sums_B7 = weighted_sums(ours_BN, theirs_N[None, there_N], weight_BN)
+    return _estimate_correlations(int(there_N.sum()), sums_B7)
 
 
 def _summarize_column(draws: BootstrapDraws, index: int, sums_B7: np.ndarray) -> CorrelationRow:
     first = draws.columns[index]
     ours, theirs = draws.ours_BMC[..., [index]], draws.theirs_MC[:, [index]]
     n = int((~np.isnan(theirs)).sum())
-    correlations = _estimate_correlations(
-        n, rank_correlation.correlation_ratio(sums_B7[:, RHO]), rank_correlation.correlation_ratio(sums_B7[:, TAU])
-    )
-    return CorrelationRow(
-        first.column.name,
-        first.kind,
-        first.column.detail,
-        n,
-        correlations,
-        _sign_agreement(ours, theirs, draws.weight_BM),
-    )
+    correlations, signs = _estimate_correlations(n, sums_B7), _sign_agreement(ours, theirs, draws.weight_BM)
+    return CorrelationRow(first.column.name, first.kind, first.column.detail, n, correlations, signs)
 
 
 def _summarize_method(draws: BootstrapDraws, index: int) -> CorrelationRow:
@@ -159,12 +165,8 @@ def _summarize_method(draws: BootstrapDraws, index: int) -> CorrelationRow:
         np.where(is_present, draws.ours_BMC[0][:, columns], np.nan)
     )
     weight_BC = _resample_families([draws.columns[i].column.family for i in columns], draws)
-    sums_B7 = rank_correlation.weighted_sums(ours_BC, theirs_C[None], weight_BC)
-    correlations = _estimate_correlations(
-        len(columns),
-        rank_correlation.correlation_ratio(sums_B7[:, RHO]),
-        rank_correlation.correlation_ratio(sums_B7[:, TAU]),
-    )
+    sums_B7 = weighted_sums(ours_BC, theirs_C[None], weight_BC)
+    correlations = _estimate_correlations(len(columns), sums_B7)
     signs = _sign_agreement(ours_BC[:, None], theirs_C[None], np.ones((len(weight_BC), 1)), weight_BC)
     return CorrelationRow(draws.rows[index], "", False, len(columns), correlations, signs)
 
@@ -180,7 +182,7 @@ def _resample_families(names: Sequence[str], draws: BootstrapDraws) -> np.ndarra
     families = list(dict.fromkeys(names))
     if not families:
         return np.ones((len(draws.weight_BM), 0))
-    weight_BF = rank_correlation.resample_counts(draws.rng, len(draws.weight_BM) - 1, len(families))
+    weight_BF = resample_counts(draws.rng, len(draws.weight_BM) - 1, len(families))
     return weight_BF[:, [families.index(name) for name in names]]
 
 
@@ -193,4 +195,80 @@ def _sign_agreement(
     same_B = (weight_BMC * (product_BMC > 0)).sum(axis=(1, 2))
     all_B = (weight_BMC * (product_BMC != 0)).sum(axis=(1, 2))
     share_B = np.divide(same_B, all_B, out=np.full(same_B.shape, np.nan), where=all_B > 0)
-    return rank_correlation.estimate_interval(int(all_B[0]), share_B)
+    return estimate_interval(int(all_B[0]), share_B)
+
+
+def weighted_sums(x_BN: np.ndarray, y_BN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
+    """Return the weighted sums of each draw, shape B x 7: weight; rho's product and two squares; the same of tau.
+
+    An item that is NaN in x or y is left out. y may have one row for all draws.
+    """
+    draws, items = x_BN.shape
+    y_BN, weight_BN = np.broadcast_to(y_BN, x_BN.shape), np.broadcast_to(weight_BN, x_BN.shape)
+    step = max(1, CELLS // max(1, items**2))
+    chunks = [slice(start, start + step) for start in range(0, draws, step)]
+    return np.concatenate([_sums(x_BN[p], y_BN[p], weight_BN[p]) for p in chunks])
+
+
+def _sums(x_BN: np.ndarray, y_BN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
+    there_BN = ~(np.isnan(x_BN) | np.isnan(y_BN))
+    w_BN = np.where(there_BN, weight_BN, 0.0)
+    s_BNN, t_BNN = (np.sign(v_BN[:, :, None] - v_BN[:, None, :]) for v_BN in map(np.nan_to_num, (x_BN, y_BN)))
+    rank_BN, other_BN = _weighted_sum(s_BNN, w_BN) / 2, _weighted_sum(t_BNN, w_BN) / 2
+    rho = [(w_BN * a * b).sum(axis=1) for a, b in ((rank_BN, other_BN), (rank_BN, rank_BN), (other_BN, other_BN))]
+    tau = [(w_BN * _weighted_sum(a * b, w_BN)).sum(axis=1) for a, b in ((s_BNN, t_BNN), (s_BNN, s_BNN), (t_BNN, t_BNN))]
+    return np.stack([w_BN.sum(axis=1), *rho, *tau], axis=1)
+
+
+def _weighted_sum(matrix_BNN: np.ndarray, weight_BN: np.ndarray) -> np.ndarray:
+    """Return the weighted sum over the last axis."""
+    return np.matmul(matrix_BNN, weight_BN[:, :, None])[:, :, 0]
+
+
+def correlation_ratio(sums_B3: np.ndarray) -> np.ndarray:
+    """Divide the product by the root of the squares, shape B; NaN where a square is 0 (all equal, or no items)."""
+    below = np.sqrt(sums_B3[..., 1] * sums_B3[..., 2])
+    return np.divide(sums_B3[..., 0], below, out=np.full(below.shape, np.nan), where=below > 1e-12)
+
+
+def correlate_within_columns(sums_BC7: np.ndarray, coefficient: slice) -> np.ndarray:
+    """Return the coefficient over all columns, items compared within their column only, shape B.
+
+    Ranks are divided by the column's number of items: a long column weighs by its pairs, not by their cube.
+    """
+    weight_BC1 = sums_BC7[..., WEIGHT]
+    scale_BC1 = np.where(weight_BC1 > 0, weight_BC1, 1.0) ** 2 if coefficient == RHO else np.ones_like(weight_BC1)
+    return correlation_ratio((sums_BC7[..., coefficient] / scale_BC1).sum(axis=1))
+
+
+def estimate_interval(n: int, values: np.ndarray) -> Estimate:
+    """Return the first of `values` (1 + B) with the percentile interval of the rest; None below `MIN_PAIRS` pairs."""
+    value, draws = values[0], values[1:]
+    if n < MIN_PAIRS or np.isnan(value):
+        return Estimate(n, None)
+    defined = draws[~np.isnan(draws)]
+    if 2 * len(defined) <= len(draws) or not len(defined):
+        return Estimate(n, float(value))
+    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(n, float(value), float(low), float(high))
+
+
+def resample_counts(rng: np.random.Generator, draws: int, clusters: int) -> np.ndarray:
+    """Count each cluster in samples with replacement, shape 1 + B x clusters; the first row has each once."""
+    counts = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=draws)
+    return np.concatenate([np.ones((1, clusters)), counts])
+
+
+def resample_seed_means(rng: np.random.Generator, draws: int, values: Sequence[np.ndarray]) -> np.ndarray:
+    """Return means over resampled seeds of each method's values (S x C, NaN if missing), shape 1 + B x methods x C.
+
+    The first is the mean of all seeds. Copies of a method in a draw have the same seeds, and tie.
+    """
+    return np.stack([_seed_means(rng, draws, values_of_method) for values_of_method in values], axis=1)
+
+
+def _seed_means(rng: np.random.Generator, draws: int, value_SC: np.ndarray) -> np.ndarray:
+    weight_BS, there_SC = resample_counts(rng, draws, len(value_SC)), ~np.isnan(value_SC)
+    total_BC, number_BC = weight_BS @ np.nan_to_num(value_SC), weight_BS @ there_SC
+    means = np.divide(total_BC, number_BC, out=np.full(total_BC.shape, np.nan), where=number_BC > 0)
+    return np.round(means, 6)

@@ -13,12 +13,10 @@ from markupsafe import Markup
 
 from compclip.report import escape
 from compclip.report.run_collection import MissingResult
-from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, format_tick, linear_axis, wrap_svg
+from compclip.report.svg_figures import COLOURS, draw_axes, draw_line, format_tick, linear_axis, wrap_svg
 from compclip.validity.counterparts import Counterparts
-from compclip.validity.difference_pairs import DifferencePair
-from compclip.validity.pair_summary import CorrelationRow, PairSummary
-from compclip.validity.rank_correlation import DRAWS, MIN_PAIRS, Estimate
-from compclip.validity.unpaired import Unpaired
+from compclip.validity.difference_pairs import DifferencePair, Unpaired
+from compclip.validity.pair_summary import DRAWS, MIN_PAIRS, CorrelationRow, Estimate, PairSummary
 
 FIELDS = (
     "row", "column", "kind", "family", "half", "detail", "unit", "published", "ours", "ours_by_seed", "printed",
@@ -86,23 +84,23 @@ def arrange_section(results: ValidityResults, summary: PairSummary) -> dict[str,
     pairs.sort(key=lambda p: p.column.position)
     markers = assign_markers(pairs)
     points = [p for p in pairs if not p.unit.score]
+    pairs_by_column: dict[str, list[DifferencePair]] = {}
+    for pair in pairs:
+        pairs_by_column.setdefault(pair.column.name, []).append(pair)
     return {
         "summary": summary, "headline": results.headline(summary),
         "columns": sorted(summary.columns, key=lambda row: row.detail), "rows": summary.rows,
         "scatter": Markup(draw_pairs(points, markers, f"All pairs, {summary.name}")) if points else "",
-        "key": [(Markup(draw_swatch(markers[name])), name) for name in dict.fromkeys(p.column.name for p in points)],
+        "key": [
+            (Markup(wrap_svg(draw_marker(7, 7, markers[name]), 14, 14, "", "spark")), name)
+            for name in dict.fromkeys(p.column.name for p in points)
+        ],
         "figures": [
-            (name, Markup(draw_pairs(of_column, markers, name, (300, 220))))
-            for name, of_column in _group_by_column(pairs)
+            (name, Markup(draw_pairs(pairs_of_column, markers, name, (300, 220))))
+            for name, pairs_of_column in pairs_by_column.items()
+            if len(pairs_of_column) >= MIN_PAIRS
         ],
     }  # fmt: skip
-
-
-def _group_by_column(pairs: Sequence[DifferencePair]) -> list[tuple[str, list[DifferencePair]]]:
-    """Group pairs by column; columns with too few pairs for a correlation are left out."""
-    names = dict.fromkeys(p.column.name for p in pairs)
-    pairs_by_column = [(name, [p for p in pairs if p.column.name == name]) for name in names]
-    return [(name, pairs_of_column) for name, pairs_of_column in pairs_by_column if len(pairs_of_column) >= MIN_PAIRS]
 
 
 def format_estimate(estimate: Estimate) -> str:
@@ -124,11 +122,9 @@ def format_share(estimate: Estimate) -> str:
 
 def format_share_ends(estimate: Estimate) -> str:
     """Format the interval of a share in percent, "" without one."""
-    return (
-        ""
-        if estimate.low is None or estimate.high is None
-        else f"[{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
-    )
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
 
 
 def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
@@ -197,18 +193,11 @@ def draw_pairs(
     unit = "" if any(p.unit.score for p in pairs) else ", points"
     zero_lines = draw_line(x(0), y.start, x(0), y.stop, "guide") + draw_line(x.start, y(0), x.stop, y(0), "guide")
     body = draw_axes(x, y, f"published difference{unit}", f"on the scenes{unit}") + zero_lines
-    return wrap_svg(body + "".join(_draw_pair(p, markers[p.column.name], x, y) for p in pairs), width, height, title)
-
-
-def _draw_pair(pair: DifferencePair, marker: Marker, x: Axis, y: Axis) -> str:
-    tooltip = (
-        f"{pair.row}, {pair.column.name}: published {_format_signed(pair.published)}, ours {_format_signed(pair.mean)}"
-    )
-    return draw_marker(x(pair.published), y(pair.mean), marker, tooltip)
-
-
-def _format_signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{format_tick(round(value, 3))}"
+    for p in pairs:
+        theirs, ours = (f"{'+' * (v > 0)}{format_tick(round(v, 3))}" for v in (p.published, p.mean))
+        tooltip = f"{p.row}, {p.column.name}: published {theirs}, ours {ours}"
+        body += draw_marker(x(p.published), y(p.mean), markers[p.column.name], tooltip)
+    return wrap_svg(body, width, height, title)
 
 
 def draw_marker(x: float, y: float, marker: Marker, tooltip: str = "") -> str:
@@ -220,8 +209,3 @@ def draw_marker(x: float, y: float, marker: Marker, tooltip: str = "") -> str:
     if shape == "square":
         return f'<rect {css} x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8">{title}</rect>'
     return f'<path {css} d="M{x:.1f} {y - 5:.1f}l5 9h-10Z">{title}</path>'
-
-
-def draw_swatch(marker: Marker) -> str:
-    """Return the SVG of a column's marker for the key below a plot."""
-    return wrap_svg(draw_marker(7, 7, marker), 14, 14, "", "spark")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from compclip.validity import rank_correlation
-from compclip.validity.rank_correlation import RHO, TAU, WEIGHT
+from compclip.validity import pair_summary
+from compclip.validity.pair_summary import RHO, TAU, WEIGHT
 
 VALUES = st.integers(-4, 4).map(float)  # small, so that there are ties
 PAIRS = st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=12)
@@ -20,14 +20,12 @@ MONOTONE = (lambda v: 3 * v + 1, lambda v: v**3, math.exp, math.atan)
 
 def sums(x, y, weight=None):
     weight = np.ones(len(x)) if weight is None else np.asarray(weight, dtype=float)
-    return rank_correlation.weighted_sums(np.asarray(x, float)[None], np.asarray(y, float)[None], weight[None])
+    return pair_summary.weighted_sums(np.asarray(x, float)[None], np.asarray(y, float)[None], weight[None])
 
 
 def both(x, y, weight=None):
     pair_sums = sums(x, y, weight)
-    return rank_correlation.correlation_ratio(pair_sums[:, RHO])[0], rank_correlation.correlation_ratio(
-        pair_sums[:, TAU]
-    )[0]
+    return pair_summary.correlation_ratio(pair_sums[:, RHO])[0], pair_summary.correlation_ratio(pair_sums[:, TAU])[0]
 
 
 def is_same_number(a, b):
@@ -100,13 +98,13 @@ def test_within_columns_against_ranks_written_out(columns):
     x, y = (np.concatenate([r[side] for r in ranks]) for side in (0, 1))
     square = math.sqrt((x @ x) * (y @ y))
     assert is_same_number(
-        rank_correlation.correlate_within_columns(column_sums, RHO)[0], x @ y / square if square > 1e-12 else math.nan
+        pair_summary.correlate_within_columns(column_sums, RHO)[0], x @ y / square if square > 1e-12 else math.nan
     )
     signs = [[(np.sign(a - c), np.sign(b - d)) for a, b in p for c, d in p] for p in columns]
     s, t = np.array([pair for column_signs in signs for pair in column_signs]).T
     square = math.sqrt((s @ s) * (t @ t))
     assert is_same_number(
-        rank_correlation.correlate_within_columns(column_sums, TAU)[0], s @ t / square if square > 1e-12 else math.nan
+        pair_summary.correlate_within_columns(column_sums, TAU)[0], s @ t / square if square > 1e-12 else math.nan
     )
     assert column_sums[0, :, WEIGHT].sum() == sum(map(len, columns))
 
@@ -115,16 +113,16 @@ def test_all_draws_at_once_are_each_by_itself(monkeypatch):
     """Also when they do not fit into memory together."""
     rng = np.random.default_rng(0)
     x_BN, y_BN, w_BN = rng.normal(size=(7, 5)), rng.normal(size=(1, 5)), rng.integers(0, 3, (7, 5))
-    single = np.concatenate([rank_correlation.weighted_sums(x_BN[i : i + 1], y_BN, w_BN[i : i + 1]) for i in range(7)])
-    assert rank_correlation.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
-    monkeypatch.setattr(rank_correlation, "CELLS", 50)
-    assert rank_correlation.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
+    single = np.concatenate([pair_summary.weighted_sums(x_BN[i : i + 1], y_BN, w_BN[i : i + 1]) for i in range(7)])
+    assert pair_summary.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
+    monkeypatch.setattr(pair_summary, "CELLS", 50)
+    assert pair_summary.weighted_sums(x_BN, y_BN, w_BN) == pytest.approx(single)
 
 
 def test_seeds_are_drawn_within_their_method():
     """The first is the mean of all; draws hold means of 3 values with replacement; one seed has no spread."""
     values = [np.array([[0.0, 1.0], [3.0, np.nan], [6.0, np.nan]]), np.array([[5.0, 5.0]])]
-    found_BMC = rank_correlation.resample_seed_means(np.random.default_rng(0), 500, values)
+    found_BMC = pair_summary.resample_seed_means(np.random.default_rng(0), 500, values)
     assert found_BMC.shape == (501, 2, 2)
     assert found_BMC[0].tolist() == [[3.0, 1.0], [5.0, 5.0]]
     assert set(found_BMC[:, 0, 0]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0}
@@ -135,7 +133,7 @@ def test_seeds_are_drawn_within_their_method():
 
 @given(st.integers(1, 9), st.integers(1, 20))
 def test_every_draw_has_as_many_clusters_as_there_are(clusters, draws):
-    counts = rank_correlation.resample_counts(np.random.default_rng(1), draws, clusters)
+    counts = pair_summary.resample_counts(np.random.default_rng(1), draws, clusters)
     assert counts.shape == (1 + draws, clusters)
     assert (counts[0] == 1).all()
     assert (counts.sum(axis=1) == clusters).all()
@@ -143,11 +141,11 @@ def test_every_draw_has_as_many_clusters_as_there_are(clusters, draws):
 
 def test_an_interval_needs_pairs_and_draws():
     """No number of three pairs; no interval where half of the draws have none."""
-    assert rank_correlation.estimate_interval(3, np.array([0.5, 0.1, 0.9])).value is None
-    assert rank_correlation.estimate_interval(4, np.array([np.nan, 0.1, 0.9])).value is None
-    half = rank_correlation.estimate_interval(4, np.array([0.5, np.nan, 0.9]))
+    assert pair_summary.estimate_interval(3, np.array([0.5, 0.1, 0.9])).value is None
+    assert pair_summary.estimate_interval(4, np.array([np.nan, 0.1, 0.9])).value is None
+    half = pair_summary.estimate_interval(4, np.array([0.5, np.nan, 0.9]))
     assert (half.value, half.low, half.high) == (0.5, None, None)
-    estimate = rank_correlation.estimate_interval(4, np.array([0.5, *np.linspace(0, 1, 41), np.nan]))
+    estimate = pair_summary.estimate_interval(4, np.array([0.5, *np.linspace(0, 1, 41), np.nan]))
     assert (estimate.value, estimate.low, estimate.high) == (0.5, pytest.approx(0.025), pytest.approx(0.975))
 
 
@@ -156,10 +154,8 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     rng, truth, hits = np.random.default_rng(3), 2 / math.pi * math.asin(0.6), 0
     for _ in range(200):
         x, noise = rng.normal(size=(2, 25))
-        weight = rank_correlation.resample_counts(rng, 300, 25)
-        draw_sums = rank_correlation.weighted_sums(
-            np.broadcast_to(x, weight.shape), (0.6 * x + 0.8 * noise)[None], weight
-        )
-        ends = rank_correlation.estimate_interval(25, rank_correlation.correlation_ratio(draw_sums[:, TAU]))
+        weight = pair_summary.resample_counts(rng, 300, 25)
+        draw_sums = pair_summary.weighted_sums(np.broadcast_to(x, weight.shape), (0.6 * x + 0.8 * noise)[None], weight)
+        ends = pair_summary.estimate_interval(25, pair_summary.correlation_ratio(draw_sums[:, TAU]))
         hits += ends.low <= truth <= ends.high
     assert 0.88 < hits / 200 < 0.99
