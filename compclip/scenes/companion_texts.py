@@ -6,29 +6,54 @@ picture of which it is true, three paraphrases, and single sentences. The captio
 
 Cost: three PNGs of 2 KiB and 1.3 KB of text a picture; 16,000 pictures take half a minute of two cores, 99 MB of
 pictures (200 MB in blocks of 4 KiB) and 20 MB of text.
+
+Scene and caption are edited together: the new caption is false of the scene and true of the edited one. A scene's
+symbols differ from each other, and so do its colours: where a colour or a symbol passes from one thing to another,
+exchanging their names in the caption says just that. Sizes and textures stay in their cell, as their words stay in
+their sentence.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from compclip.base.files import write_atomic
 from compclip.config.sections import World
-from compclip.scenes import grammar, scene_edits, world_files
-from compclip.scenes.layout import Scene
+from compclip.scenes import grammar
+from compclip.scenes.grammar import CaptionSentence, Statement, choose
+from compclip.scenes.layout import (
+    COLOURS,
+    NEAR,
+    SIZES,
+    SYMBOLS,
+    TEXTURES,
+    Scene,
+    Thing,
+    article,
+    may_train,
+    swap_colours,
+)
+from compclip.scenes.render import parallel, write_picture
 
 PICTURES = "train_edits"
 EDITS, NEGATIONS, PARAPHRASES, DENSE = range(17, 21)  # splits, beside those of the world
 NEGATIVES = 2  # edits of a picture
 OTHERS = 3  # paraphrases of a caption
+Words = Mapping[str, str]
 
 
 def write_companions(world: World, out: Path, layouts: Mapping[str, Scene]) -> int:
     """Write the pictures into `train_edits` and a JSONL file for each kind; return the number of pictures."""
-    rows = world_files.parallel(world, partial(_companion_row, world, out), enumerate(layouts.items()))
+    rows = parallel(world, partial(_companion_row, world, out), enumerate(layouts.items()))
     for kind in ("edits", "negations", "paraphrases", "dense"):
         write_atomic(out / f"train_{kind}.jsonl", "".join(json.dumps(row[kind]) + "\n" for row in rows))
     return sum(len(row["edits"]["negative_image"]) + 1 for row in rows)
@@ -38,16 +63,155 @@ def _companion_row(world: World, out: Path, job: tuple[int, tuple[str, Scene]]) 
     index, (name, scene) = job
     sentences, image = grammar.dense_caption(name, scene), {"image": f"{name}.png"}
     edited_statement = next(s for _, s in sentences if s)
-    edited = scene_edits.make_edits(world_files.record_rng(world, EDITS, index), scene, edited_statement, NEGATIVES)
-    denial, without = scene_edits.make_denial(world_files.record_rng(world, NEGATIONS, index), scene)
+    edited = make_edits(np.random.default_rng((world.seed, EDITS, index)), scene, edited_statement, NEGATIVES)
+    denial, without = make_denial(np.random.default_rng((world.seed, NEGATIONS, index)), scene)
     edited_scenes = {f"{name}_{i}.png": e.scene for i, e in enumerate(edited)}
     for file, picture in (*edited_scenes.items(), (f"{name}_without.png", without)):
-        world_files.write_picture(out / PICTURES / file, picture)
-    negatives = [scene_edits.reword(grammar.join_sentences(sentences), e.words) for e in edited]
-    paraphrases = scene_edits.make_paraphrases(world_files.record_rng(world, PARAPHRASES, index), sentences, OTHERS)
+        write_picture(out / PICTURES / file, picture)
+    negatives = [reword(grammar.join_sentences(sentences), e.words) for e in edited]
+    paraphrases = make_paraphrases(np.random.default_rng((world.seed, PARAPHRASES, index)), sentences, OTHERS)
     return {
         "edits": {**image, "negative_caption": negatives, "negative_image": list(edited_scenes)},
         "negations": {**image, "negated_caption": denial, "distractor": f"{name}_without.png"},
         "paraphrases": {**image, "paraphrase": paraphrases},
-        "dense": {**image, "dense": scene_edits.single_sentences(world_files.record_rng(world, DENSE, index), scene)},
+        "dense": {**image, "dense": single_sentences(np.random.default_rng((world.seed, DENSE, index)), scene)},
     }
+
+
+# --- edits ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited scene, and the words by which a caption is edited: old to new."""
+
+    scene: Scene
+    words: Words
+
+
+def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, count: int) -> list[Edit]:
+    """Return `count` different edits of the two things of a statement, of as many kinds as possible.
+
+    None shows a layout or a pair that is held out for test.
+    """
+    kinds = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in KINDS]
+    by_turns = zip_longest(*_shuffled(rng, kinds))
+    return [edit for turn in by_turns for edit in turn if edit][:count]
+
+
+def _shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
+    return [items[i] for i in rng.permutation(len(items))]
+
+
+def _exchange_colours(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    return [Edit(swap_colours(scene, a, b), _exchange_names(COLOURS, a.colour, b.colour))]
+
+
+def _exchange_things(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    new = {a: replace(a, colour=b.colour, symbol=b.symbol), b: replace(b, colour=a.colour, symbol=a.symbol)}
+    words = {**_exchange_names(COLOURS, a.colour, b.colour), **_exchange_names(SYMBOLS, a.symbol, b.symbol)}
+    return [Edit(_replace_things(scene, new), words)]
+
+
+def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    absent = [c for c in COLOURS if c not in {t.colour for t in scene.things}]
+    return [
+        Edit(_replace_things(scene, {t: replace(t, colour=c)}), _renaming(COLOURS, t.colour, c))
+        for t in (a, b)
+        for c in absent
+    ]
+
+
+def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
+    return [*_other_symbols(scene, a), *_other_symbols(scene, b)]
+
+
+def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
+    absent = [s for s in SYMBOLS if s not in {t.symbol for t in scene.things}]
+    return [
+        Edit(_replace_things(scene, {thing: replace(thing, symbol=s)}), _renaming(SYMBOLS, thing.symbol, s))
+        for s in absent
+    ]
+
+
+KINDS: tuple[Callable[[Scene, Thing, Thing], list[Edit]], ...] = (
+    _exchange_colours,
+    _exchange_things,
+    _replace_colour,
+    _replace_symbol,
+)
+
+
+def _replace_things(scene: Scene, new: Mapping[Thing, Thing]) -> Scene:
+    return replace(scene, things=tuple(new.get(t, t) for t in scene.things))
+
+
+def _renaming(names: Mapping[str, tuple], old: str, new: str) -> dict[str, str]:
+    """Map every name of the old to one of the new, the usual name to the usual name."""
+    synonyms = names[new][1]
+    return {word: synonyms[min(i, len(synonyms) - 1)] for i, word in enumerate(names[old][1])}
+
+
+def _exchange_names(names: Mapping[str, tuple], first: str, second: str) -> dict[str, str]:
+    return {**_renaming(names, first, second), **_renaming(names, second, first)}
+
+
+# --- sentences ------------------------------------------------------------------------------------------------
+
+
+def reword(text: str, words: Words) -> str:
+    """Replace words in a text, and fit its articles to the new ones."""
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    text = re.sub(rf"\b({pattern})\b", lambda m: words[m[1]], text)
+    return re.sub(r"\b([Aa])n? (\w)", lambda m: f"{m[1]}{'n' * (m[2] in 'aeiou')} {m[2]}", text)
+
+
+def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSentence], count: int) -> list[str]:
+    """Make `count` different paraphrases: sentences in another order and other words, relations from either side."""
+    captions = dict.fromkeys([grammar.join_sentences(sentences)])
+    while len(captions) <= count:
+        reworded_sentences = [grammar.sentence(rng, s) if s else reword(text, _synonyms(rng)) for text, s in sentences]
+        captions.setdefault(" ".join(_shuffled(rng, reworded_sentences)))
+    return list(captions)[1:]
+
+
+_NAMES = (
+    *(names for _, names in (*COLOURS.values(), *SYMBOLS.values())),
+    *SIZES.values(),
+    *TEXTURES.values(),
+    NEAR,
+)
+
+
+def _synonyms(rng: np.random.Generator) -> Words:
+    return {word: choose(rng, names) for names in _NAMES for word in names}
+
+
+def single_sentences(rng: np.random.Generator, scene: Scene) -> list[str]:
+    """Make one sentence about each thing, and one about each two things in a row or column."""
+    details = [grammar.detail(rng, scene, thing) for thing in scene.things]
+    return details + [grammar.sentence(rng, s) for s in grammar.statements(scene) if s.a.cell < s.b.cell]
+
+
+def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
+    """Make a caption that denies one thing of the scene and names the others, and a scene of which it is true.
+
+    That scene lacks the thing or, where this layout is held out, has another symbol in its place.
+    """
+    denied, without = next(d for d in _absences(rng, scene) if may_train(d[1]))
+    remaining = [article(grammar.phrase(rng, t)) for t in scene.things if t is not denied]
+    name = grammar.phrase(rng, denied, detail=0)
+    form = choose(rng, _DENIALS)
+    text = form.format(rest=grammar.listing(rng, remaining), name=name, a_name=article(name))
+    return text[0].upper() + text[1:], without
+
+
+_DENIALS = ("{rest} and no {name}.", "{rest}, but no {name}.", "{rest} without {a_name}.", "{rest}, not {a_name}.")
+
+
+def _absences(rng: np.random.Generator, scene: Scene) -> Iterator[tuple[Thing, Scene]]:
+    things = _shuffled(rng, scene.things)
+    for thing in things:
+        yield thing, replace(scene, things=tuple(t for t in scene.things if t is not thing))
+    for thing in things:
+        yield from ((thing, edit.scene) for edit in _shuffled(rng, _other_symbols(scene, thing)))

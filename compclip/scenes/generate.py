@@ -11,12 +11,15 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
-from compclip.scenes import companion_texts, grammar, layout, world_benchmarks, world_files
+from compclip.scenes import companion_texts, grammar, layout, world_benchmarks
 from compclip.scenes.layout import Scene, Thing
+from compclip.scenes.render import parallel, write_picture
 
 LAYOUTS = "layouts.jsonl"
 TRAIN = 10  # split, before those of the benchmarks
@@ -30,10 +33,8 @@ def generate(world: World, out: Path) -> dict[str, int]:
     _check_target(out)
     new_folder = out.with_name(f".{out.name}.new")
     shutil.rmtree(new_folder, ignore_errors=True)
-    counts = {
-        write_files.__name__.strip("_"): write_files(world, new_folder)
-        for write_files in (_train, *world_benchmarks.PARTS)
-    }
+    counts = {"train": _train(world, new_folder)}
+    counts |= {name: write_files(world, new_folder) for name, write_files in world_benchmarks.PARTS.items()}
     if world.beside:
         counts["beside"] = companion_texts.write_companions(world, new_folder, read_layouts(new_folder / LAYOUTS))
     write_json(new_folder / "counts.json", counts)
@@ -51,21 +52,12 @@ def _check_target(out: Path) -> None:
         raise UserError(f"--out {out}: the folder holds other files than a world's; give a new one")
 
 
-# --- fine-tuning ----------------------------------------------------------------------------------------------
-
-
 def _train(world: World, out: Path) -> int:
-    rows = world_files.parallel(world, partial(_train_row, world, out), range(world.train))
-    images = [
-        {
-            "filename": r["id"] + ".png",
-            "filepath": "",
-            "imgid": i,
-            "split": "train",
-            "sentences": [{"raw": r["alt_text"]}],
-        }
-        for i, r in enumerate(rows)
-    ]
+    rows = parallel(world, partial(_train_row, world, out), range(world.train))
+    images = []
+    for index, row in enumerate(rows):
+        image = {"filename": f"{row['id']}.png", "filepath": "", "imgid": index, "split": "train"}
+        images.append({**image, "sentences": [{"raw": row["alt_text"]}]})
     write_json(out / "train.json", {"dataset": "scenes", "images": images})
     lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])}) for r in rows)
     write_atomic(out / LAYOUTS, "\n".join(lines) + "\n")
@@ -73,10 +65,10 @@ def _train(world: World, out: Path) -> int:
 
 
 def _train_row(world: World, out: Path, index: int) -> dict:
-    rng = world_files.record_rng(world, TRAIN, index)
+    rng = np.random.default_rng((world.seed, TRAIN, index))
     scene = layout.sample(rng, int(rng.choice((2, 3, 4), p=(0.5, 0.3, 0.2))), test=False)
     name = f"{index:06d}"
-    world_files.write_picture(out / "train" / f"{name}.png", scene)
+    write_picture(out / "train" / f"{name}.png", scene)
     return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene}
 
 

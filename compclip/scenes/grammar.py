@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from compclip.scenes.layout import Scene, Thing, converse, related_pairs
-from compclip.scenes.world_words import (
+from compclip.scenes.layout import (
+    CONVERSE,
     EVERY_COLOUR,
     EVERY_SYMBOL,
     NEAR,
@@ -23,7 +23,10 @@ from compclip.scenes.world_words import (
     SIZES,
     TEXTURES,
     VERBS,
+    Scene,
+    Thing,
     article,
+    relation,
 )
 
 SYNONYM_RATE = 0.25
@@ -80,34 +83,20 @@ def alt_text(rng: np.random.Generator, scene: Scene, paired: float = 0.02) -> st
     thing = choose(rng, scene.things)
     if rng.random() < paired:
         return choose(rng, _ALT_PAIRED).format(p=article(phrase(rng, thing, 0)))
-    return choose(rng, _ALT_FORMS)(rng, scene, thing)
-
-
-_ALT_PAIRED = ("{p}", "picture of {p}", "{p} and more")
-_ALT_NAMES = ("{}", "a picture of {}", "icons: {}", "clip art with {}", "{} on a plain background", "{} symbols")
-_ALT_MIXED = ("{n}; {c}", "{n} in {c}", "{c}: {n}", "{n}, colours {c}")
-_ALT_COLOURS = ("{} shapes", "art in {}", "{} icons on a light background", "design in {}")
-_ALT_ONE = ("{}", "one of them is {}", "picture with {}", "find {}", "{} at the {place}")
-
-
-def _alt_names(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    names = [article(noun(rng, t)) if rng.random() < 0.5 else noun(rng, t) for t in scene.things]
-    return choose(rng, _ALT_NAMES).format(listing(rng, names, choose(rng, (" and ", ", ", " with "))))
-
-
-def _alt_mixed(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    names = listing(rng, [noun(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
-    colours = listing(rng, [colour(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
-    return choose(rng, _ALT_MIXED).format(n=names, c=colours)
-
-
-def _alt_colours(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    words = [colour(rng, t) for t in scene.things]
-    words += [choose(rng, (size, texture))(rng, thing)] if rng.random() < 0.3 else []
-    return choose(rng, _ALT_COLOURS).format(listing(rng, words))
-
-
-def _alt_words(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
+    kind = choose(rng, ("names", "names", "mixed", "mixed", "words", "colours", "one"))
+    if kind == "one":
+        return choose(rng, _ALT_ONE).format(article(noun(rng, thing)), place=PLACES[thing.cell])
+    if kind == "names":
+        names = [article(noun(rng, t)) if rng.random() < 0.5 else noun(rng, t) for t in scene.things]
+        return choose(rng, _ALT_NAMES).format(listing(rng, names, choose(rng, (" and ", ", ", " with "))))
+    if kind == "mixed":
+        nouns = listing(rng, [noun(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
+        colours = listing(rng, [colour(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
+        return choose(rng, _ALT_MIXED).format(n=nouns, c=colours)
+    if kind == "colours":
+        words = [colour(rng, t) for t in scene.things]
+        words += [choose(rng, (size, texture))(rng, thing)] if rng.random() < 0.3 else []
+        return choose(rng, _ALT_COLOURS).format(listing(rng, words))
     # Function words and relations occur, next to names and colours but not as syntax that binds them.
     words = [noun(rng, t) for t in scene.things] + [colour(rng, t) for t in scene.things]
     words += [choose(rng, choose(rng, list(RELATIONS.values())))] if rng.random() < 0.5 else []
@@ -115,11 +104,11 @@ def _alt_words(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
     return " ".join(words[i] for i in rng.permutation(len(words)))
 
 
-def _alt_one(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    return choose(rng, _ALT_ONE).format(article(noun(rng, thing)), place=PLACES[thing.cell])
-
-
-_ALT_FORMS = (_alt_names, _alt_names, _alt_mixed, _alt_mixed, _alt_words, _alt_colours, _alt_one)
+_ALT_PAIRED = ("{p}", "picture of {p}", "{p} and more")
+_ALT_NAMES = ("{}", "a picture of {}", "icons: {}", "clip art with {}", "{} on a plain background", "{} symbols")
+_ALT_MIXED = ("{n}; {c}", "{n} in {c}", "{c}: {n}", "{n}, colours {c}")
+_ALT_COLOURS = ("{} shapes", "art in {}", "{} icons on a light background", "design in {}")
+_ALT_ONE = ("{}", "one of them is {}", "picture with {}", "find {}", "{} at the {place}")
 
 
 # --- dense captions -------------------------------------------------------------------------------------------
@@ -136,12 +125,8 @@ class Statement:
 
 def statements(scene: Scene) -> list[Statement]:
     """Return all statements about two things in one row or column."""
-    return [Statement(a, b, r) for a, b, r in related_pairs(scene)]
-
-
-def relation_words(rng: np.random.Generator, relation: str) -> str:
-    """Draw the words of a relation: the usual ones or a synonym."""
-    return name(rng, RELATIONS[relation], 0.4)
+    pairs = [(a, b, relation(a, b)) for a in scene.things for b in scene.things if a is not b]
+    return [Statement(a, b, between) for a, b, between in pairs if between]
 
 
 _FORMS = (
@@ -161,7 +146,8 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
         text = f"{a} {active} {b}." if rng.random() < 0.5 else f"{a} {passive} {b}."
     else:
         form = choose(rng, _FORMS)
-        text = form.format(a=a, b=b, r=relation_words(rng, s.relation), o=relation_words(rng, converse(s.relation)))
+        r, o = (name(rng, RELATIONS[r], 0.4) for r in (s.relation, CONVERSE[s.relation]))
+        text = form.format(a=a, b=b, r=r, o=o)
     return text[0].upper() + text[1:]
 
 
@@ -187,39 +173,25 @@ def describe_scene(rng: np.random.Generator, scene: Scene) -> list[CaptionSenten
     """Make the sentences of a dense caption; the first relates two things."""
     facts = statements(scene)
     first = choose(rng, facts)
-    remaining = [t for t in scene.things if t not in (first.a, first.b)]
-    further = [_say_statement(rng, choose(rng, [s for s in facts if s.a == thing])) for thing in remaining]
+    further: list[CaptionSentence] = []
+    for thing in (t for t in scene.things if t not in (first.a, first.b)):
+        statement = choose(rng, [s for s in facts if s.a == thing])
+        further.append((sentence(rng, statement), statement))
     details = [detail(rng, scene, thing) for thing in (first.a, first.b)]
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
     count_sentence = f"There are {NUMBERS[len(scene.things)]} symbols on a light background."
     count = [count_sentence] if rng.random() < 0.4 and len(scene.things) < 4 else []
-    return [_say_statement(rng, first), *further, *((text, None) for text in (*details, *count))]
-
-
-def _say_statement(rng: np.random.Generator, statement: Statement) -> CaptionSentence:
-    return sentence(rng, statement), statement
+    return [(sentence(rng, first), first), *further, *((text, None) for text in (*details, *count))]
 
 
 def detail(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
     """Make a sentence about one thing: its size, texture, corner or neighbour."""
-    return choose(rng, _DETAILS)(rng, scene, thing)
-
-
-def _detail_size(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    return f"The {noun(rng, thing)} is {size(rng, thing)} and {colour(rng, thing)}."
-
-
-def _detail_texture(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    return f"The {colour(rng, thing)} {noun(rng, thing)} looks {texture(rng, thing)}."
-
-
-def _detail_place(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    return f"{article(phrase(rng, thing)).capitalize()} is in the {PLACES[thing.cell]} corner."
-
-
-def _detail_near(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:
-    neighbours = [b for a, b, _ in related_pairs(scene) if a is thing]
+    kind = choose(rng, ("size", "texture", "place", "near"))
+    if kind == "size":
+        return f"The {noun(rng, thing)} is {size(rng, thing)} and {colour(rng, thing)}."
+    if kind == "texture":
+        return f"The {colour(rng, thing)} {noun(rng, thing)} looks {texture(rng, thing)}."
+    if kind == "place":
+        return f"{article(phrase(rng, thing)).capitalize()} is in the {PLACES[thing.cell]} corner."
+    neighbours = [s.b for s in statements(scene) if s.a is thing]
     return f"The {noun(rng, thing)} is {choose(rng, NEAR)} {article(phrase(rng, choose(rng, neighbours)))}."
-
-
-_DETAILS = (_detail_size, _detail_texture, _detail_place, _detail_near)

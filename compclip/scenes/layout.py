@@ -1,7 +1,8 @@
-"""Layouts: which symbols, in which colour, size and texture, stand where.
+"""Layouts: which symbols, in which colour, size and texture, stand where, and the words for all of these.
 
 A picture has two by two cells. Test and training share no layout (a hash of the layout assigns the side), and every
-symbol has one colour that occurs in test only.
+symbol has one colour that occurs in test only. The first name of each word is the usual one; the others are true
+synonyms.
 """
 
 from __future__ import annotations
@@ -11,10 +12,85 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compclip.scenes.world_words import COLOURS, CONVERSE, EVERY_COLOUR, EVERY_SYMBOL, SIZES, SYMBOLS, TEXTURES
-
 COLUMNS = 2
 TEST_SHARE = 4  # one layout in four belongs to the test side
+# Glyphs of DejaVu Sans, which matplotlib carries. SYMBOLS and COLOURS are those of fine-tuning and of questions about
+# composition; the web, on which the world's model is pretrained, and zero-shot naming have those of RARE_ as well.
+SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "umbrella": ("\u2602", ("umbrella", "parasol")),
+    "plane": ("\u2708", ("plane", "aeroplane", "airplane")),
+    "anchor": ("\u2693", ("anchor",)),
+    "star": ("\u2605", ("star",)),
+    "heart": ("\u2665", ("heart",)),
+    "snowman": ("\u2603", ("snowman",)),
+    "king": ("\u265a", ("king", "monarch")),
+    "castle": ("\u265c", ("castle", "fortress")),
+    "horse": ("\u265e", ("horse", "steed")),
+    "sun": ("\u2600", ("sun",)),
+    "cloud": ("\u2601", ("cloud",)),
+    "moon": ("\u263e", ("moon", "crescent")),
+}
+COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
+    "red": ((214, 32, 38), ("red", "crimson")),
+    "blue": ((36, 80, 220), ("blue", "azure")),
+    "green": ((30, 140, 50), ("green", "emerald")),
+    "yellow": ((225, 190, 20), ("yellow", "golden")),
+    "purple": ((130, 40, 160), ("purple", "violet")),
+    "orange": ((240, 120, 20), ("orange", "tangerine")),
+}
+RARE_SYMBOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "telephone": ("\u260e", ("telephone", "phone")),
+    "cup": ("\u2615", ("cup", "mug")),
+    "skull": ("\u2620", ("skull",)),
+    "pencil": ("\u270f", ("pencil",)),
+    "envelope": ("\u2709", ("envelope", "letter")),
+    "flower": ("\u273f", ("flower", "blossom")),
+    "snowflake": ("\u2744", ("snowflake",)),
+    "flag": ("\u2691", ("flag", "banner")),
+    "gear": ("\u2699", ("gear", "cogwheel")),
+    "clover": ("\u2618", ("clover", "shamrock")),
+    "wheel": ("\u2638", ("wheel",)),
+    "queen": ("\u265b", ("queen",)),
+}
+RARE_COLOURS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
+    "pink": ((240, 120, 180), ("pink", "rosy")),
+    "brown": ((120, 72, 30), ("brown", "chestnut")),
+    "grey": ((130, 130, 130), ("grey", "gray")),
+    "black": ((20, 20, 20), ("black", "ebony")),
+}
+EVERY_SYMBOL = {**SYMBOLS, **RARE_SYMBOLS}
+EVERY_COLOUR = {**COLOURS, **RARE_COLOURS}
+SIZES: dict[str, tuple[str, ...]] = {"small": ("small", "little"), "large": ("large", "big")}
+TEXTURES: dict[str, tuple[str, ...]] = {
+    "plain": ("plain", "solid"),
+    "striped": ("striped", "stripy"),
+    "spotted": ("spotted", "dotted"),
+}
+RELATIONS: dict[str, tuple[str, ...]] = {
+    "above": ("above", "over"),
+    "below": ("below", "under", "beneath"),
+    "left": ("to the left of", "left of"),
+    "right": ("to the right of", "right of"),
+}
+CONVERSE = {"above": "below", "below": "above", "left": "right", "right": "left"}
+# Reading order, active and passive: what precedes stands to the left.
+VERBS = {"left": ("precedes", "is followed by"), "right": ("follows", "is preceded by")}
+NEAR = ("next to", "near", "beside")
+NUMBERS = ("zero", "one", "two", "three", "four")
+COLOUR_NAMES = list(COLOURS)
+# The (colour, symbol) pairs that never occur in training: one colour for each symbol.
+HELD_OUT = frozenset((COLOUR_NAMES[(5 * i + 1) % len(COLOUR_NAMES)], symbol) for i, symbol in enumerate(SYMBOLS))
+CELLS = {  # of a scene of so many things
+    1: ((0,), (1,), (2,), (3,)),
+    2: ((0, 1), (2, 3), (0, 2), (1, 3)),
+    3: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
+    4: ((0, 1, 2, 3),),
+}
+
+
+def article(phrase: str) -> str:
+    """Return the phrase with its indefinite article."""
+    return ("an " if phrase[0] in "aeiou" else "a ") + phrase
 
 
 @dataclass(frozen=True)
@@ -51,12 +127,6 @@ def is_test(scene: Scene) -> bool:
     return hashlib.sha256(scene.key().encode()).digest()[0] % TEST_SHARE == 0
 
 
-def held_out() -> frozenset[tuple[str, str]]:
-    """Return the (colour, symbol) pairs that never occur in training: one colour for each symbol."""
-    colours = list(COLOURS)
-    return frozenset((colours[(5 * i + 1) % len(colours)], symbol) for i, symbol in enumerate(SYMBOLS))
-
-
 def relation(a: Thing, b: Thing) -> str | None:
     """Return where `a` stands seen from `b`: above, below, left, right; None on a diagonal."""
     row_a, column_a = divmod(a.cell, COLUMNS)
@@ -79,36 +149,23 @@ def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False)
 
     `rare`: from all symbols and colours of the web, otherwise from those of fine-tuning.
     """
-    symbols, colours = (EVERY_SYMBOL, EVERY_COLOUR) if rare else (SYMBOLS, COLOURS)
+    symbols, colours = map(list, (EVERY_SYMBOL, EVERY_COLOUR) if rare else (SYMBOLS, COLOURS))
     while True:
-        scene = _draw(rng, count, list(symbols), list(colours))
+        cells = CELLS[count][rng.integers(len(CELLS[count]))]
+        scene_symbols = rng.choice(symbols, count, replace=False)
+        scene_colours = rng.choice(colours, count, replace=False)
+        things = tuple(
+            Thing(str(s), str(c), _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
+            for s, c, cell in zip(scene_symbols, scene_colours, cells, strict=True)
+        )
+        scene = Scene(things, int(rng.integers(225, 256)))
         if is_test(scene) if test else may_train(scene):
             return scene
 
 
 def may_train(scene: Scene) -> bool:
     """Return whether training may show the scene: its layout is on the training side and no pair is held out."""
-    return not is_test(scene) and not any(t.pair in _HELD_OUT for t in scene.things)
-
-
-_HELD_OUT = held_out()
-_CELLS = {
-    1: ((0,), (1,), (2,), (3,)),
-    2: ((0, 1), (2, 3), (0, 2), (1, 3)),
-    3: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
-    4: ((0, 1, 2, 3),),
-}
-
-
-def _draw(rng: np.random.Generator, count: int, symbols: list[str], colours: list[str]) -> Scene:
-    cells = _CELLS[count][rng.integers(len(_CELLS[count]))]
-    symbol_names = rng.choice(symbols, count, replace=False)
-    dyed = rng.choice(colours, count, replace=False)
-    things = tuple(
-        Thing(str(s), str(c), _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
-        for s, c, cell in zip(symbol_names, dyed, cells, strict=True)
-    )
-    return Scene(things, int(rng.integers(225, 256)))
+    return not is_test(scene) and not any(t.pair in HELD_OUT for t in scene.things)
 
 
 def redrawn(rng: np.random.Generator, thing: Thing) -> Thing:
@@ -133,8 +190,3 @@ def swap_places(scene: Scene, a: Thing, b: Thing) -> Scene:
     new = {a: replace(a, cell=b.cell), b: replace(b, cell=a.cell)}
     things = sorted((new.get(t, t) for t in scene.things), key=lambda t: t.cell)
     return replace(scene, things=tuple(things))
-
-
-def converse(name: str) -> str:
-    """Return the relation seen from the other thing."""
-    return CONVERSE[name]

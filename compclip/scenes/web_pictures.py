@@ -20,15 +20,10 @@ from PIL import Image
 
 from compclip.config.sections import Pretrain
 from compclip.scenes import grammar, layout
-from compclip.scenes.grammar import choose
-from compclip.scenes.layout import Scene, Thing
-from compclip.scenes.render import SIDE, paint
-from compclip.scenes.world_words import NEAR, NUMBERS, RELATIONS, article
+from compclip.scenes.grammar import Statement, choose
+from compclip.scenes.layout import NEAR, NUMBERS, RELATIONS, Scene, article
+from compclip.scenes.render import SIDE, render_scene
 
-SMALLEST = 44  # pixels: the least side of the square that a scene fills
-LIGHT = (195, 256)  # range of a background's values
-WHOLE = 0.4  # share of scenes that fill their picture
-GRADIENT, GRAIN, TINT = 0.3, 0.3, 0.5  # shares of grounds
 LONG = 0.35  # share of texts of several sentences
 HALF, QUARTER = (SIDE, SIDE // 2), (SIDE // 2, SIDE // 2)
 # Left and top of each picture of a collage, and its width and height.
@@ -37,6 +32,7 @@ COLLAGES = (
     ((0, 0, *HALF[::-1]), (SIDE // 2, 0, *HALF[::-1])),
     tuple((x, y, *QUARTER) for y in (0, SIDE // 2) for x in (0, SIDE // 2)),
 )
+SENTENCE_KINDS = ("place", "look", "size", "number", "neighbour", "neighbour")
 COLLAGE_SHARES = (0.4, 0.4, 0.2)
 NOISE = (
     "IMG {n}",
@@ -77,10 +73,14 @@ def draw_picture(rng: np.random.Generator, cfg: Pretrain) -> tuple[np.ndarray, l
 
 
 def draw_caption(rng: np.random.Generator, cfg: Pretrain, scenes: list[Scene], bound: bool = False) -> str:
-    """Draw the caption of a picture that shows these scenes."""
+    """Draw the caption of a picture: of all scenes of a collage or one, each in a few words or at length."""
     if rng.random() < cfg.noise:
         return choose(rng, NOISE).format(n=rng.integers(10_000))
-    return _caption(rng, scenes, cfg.paired, bound)
+    if len(scenes) > 1 and rng.random() < 0.25:
+        scenes = [choose(rng, scenes)]
+    texts = [_text(rng, scene, cfg.paired, bound) for scene in scenes]
+    texts = [texts[i] for i in rng.permutation(len(texts))]
+    return choose(rng, (". ", " and ", ", ", " | ")).join(texts)
 
 
 def _siblings(rng: np.random.Generator, cfg: Pretrain) -> list[tuple[np.ndarray, str]]:
@@ -115,31 +115,6 @@ def _scene(rng: np.random.Generator, cfg: Pretrain) -> Scene:
     return layout.sample(rng, int(rng.choice((1, 2, 3, 4), p=cfg.things)), test=False, rare=True)
 
 
-def render_scene(rng: np.random.Generator, scene: Scene) -> np.ndarray:
-    """Draw the scene somewhere on a random background, uint8 [64, 64, 3]."""
-    canvas_HW3 = _ground(rng)
-    side = SIDE if rng.random() < WHOLE else int(rng.integers(SMALLEST, SIDE + 1))
-    top, left_edge = rng.integers(0, SIDE - side + 1, 2)
-    paint(canvas_HW3[top : top + side, left_edge : left_edge + side], scene)
-    return canvas_HW3.clip(0, 255).astype(np.uint8)
-
-
-def _ground(rng: np.random.Generator) -> np.ndarray:
-    ground_HW3 = np.empty((SIDE, SIDE, 3), np.float32)
-    ground_HW3[...] = start_3 = _light(rng)
-    if rng.random() < GRADIENT:
-        ramp_S13 = np.linspace(0, 1, SIDE, dtype=np.float32)[:, None, None] * (_light(rng) - start_3)
-        ground_HW3 += ramp_S13 if rng.random() < 0.5 else ramp_S13.transpose(1, 0, 2)
-    if rng.random() < GRAIN:
-        ground_HW3 += rng.standard_normal(ground_HW3.shape, np.float32) * np.float32(rng.uniform(2, 10))
-    return ground_HW3
-
-
-def _light(rng: np.random.Generator) -> np.ndarray:
-    values = rng.integers(*LIGHT, 3) if rng.random() < TINT else np.full(3, rng.integers(*LIGHT))
-    return values.astype(np.float32)
-
-
 def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
     page = Image.new("RGB", (SIDE, SIDE))
     for picture, (left_edge, top, width, height) in zip(pictures, places, strict=True):
@@ -150,31 +125,18 @@ def _collage(pictures: Sequence[np.ndarray], places: Sequence[tuple[int, int, in
 # --- captions -------------------------------------------------------------------------------------------------
 
 
-def _caption(rng: np.random.Generator, scenes: list[Scene], paired: float, bound: bool) -> str:
-    """Describe all pictures of a collage or one, each in a few words or at length."""
-    if len(scenes) > 1 and rng.random() < 0.25:
-        scenes = [choose(rng, scenes)]
-    texts = [_text(rng, scene, paired, bound) for scene in scenes]
-    texts = [texts[i] for i in rng.permutation(len(texts))]
-    return choose(rng, (". ", " and ", ", ", " | ")).join(texts)
-
-
 def _text(rng: np.random.Generator, scene: Scene, paired: float, bound: bool) -> str:
+    """Describe a scene; if `bound`, by each thing with its colour or by two things with their relation."""
     if bound:
-        return _bound(rng, scene)
+        facts = grammar.statements(scene)
+        if not facts or rng.random() >= 0.5:
+            return _coloured(rng, scene)
+        fact = choose(rng, facts)
+        words = choose(rng, RELATIONS[fact.relation])
+        return _related(words, *(grammar.phrase(rng, thing, 0) for thing in (fact.a, fact.b)))
     if rng.random() >= LONG:
         return grammar.alt_text(rng, scene, paired)
     return " ".join(f"{_sentence(rng, scene, paired)}." for _ in range(rng.integers(2, 6)))
-
-
-def _bound(rng: np.random.Generator, scene: Scene) -> str:
-    """Name each thing with its colour, or two things with their relation."""
-    facts = grammar.statements(scene)
-    if facts and rng.random() < 0.5:
-        fact = choose(rng, facts)
-        names = (grammar.phrase(rng, thing, 0) for thing in (fact.a, fact.b))
-        return _related(choose(rng, RELATIONS[fact.relation]), *names)
-    return _coloured(rng, scene)
 
 
 def _sentence(rng: np.random.Generator, scene: Scene, paired: float) -> str:
@@ -182,38 +144,27 @@ def _sentence(rng: np.random.Generator, scene: Scene, paired: float) -> str:
     if rng.random() < 0.5:
         text = grammar.alt_text(rng, scene, paired)
     else:
-        text = choose(rng, _SENTENCES)(rng, scene, choose(rng, scene.things), paired)
+        kind, thing = choose(rng, SENTENCE_KINDS), choose(rng, scene.things)
+        facts = grammar.statements(scene) if kind == "neighbour" else []
+        if kind == "place":
+            text = f"{article(grammar.noun(rng, thing))} is in the {grammar.PLACES[thing.cell]} corner"
+        elif kind == "look":
+            text = f"the {grammar.noun(rng, thing)} looks {grammar.texture(rng, choose(rng, scene.things))}"
+        elif kind == "size":
+            text = f"the {grammar.noun(rng, thing)} is {grammar.size(rng, thing)}"
+        elif facts:
+            text = _neighbour_sentence(rng, choose(rng, facts), paired)
+        else:
+            count = len(scene.things)
+            number = f"there {'is' if count == 1 else 'are'} {NUMBERS[count]} symbol{'s' * (count > 1)}"
+            text = f"{number} on a light background"
     return text[0].upper() + text[1:]
 
 
-def _where(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
-    return f"{article(grammar.noun(rng, thing))} is in the {grammar.PLACES[thing.cell]} corner"
-
-
-def _look(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
-    return f"the {grammar.noun(rng, thing)} looks {grammar.texture(rng, choose(rng, scene.things))}"
-
-
-def _sized(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
-    return f"the {grammar.noun(rng, thing)} is {grammar.size(rng, thing)}"
-
-
-def _number(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
-    count = len(scene.things)
-    return f"there {'is' if count == 1 else 'are'} {NUMBERS[count]} symbol{'s' * (count > 1)} on a light background"
-
-
-def _neighbour_sentence(rng: np.random.Generator, scene: Scene, thing: Thing, paired: float) -> str:
+def _neighbour_sentence(rng: np.random.Generator, fact: Statement, paired: float) -> str:
     """Name two things and a relation, which is true with probability `paired` and otherwise any."""
-    facts = grammar.statements(scene)
-    if not facts:
-        return _number(rng, scene, thing, paired)
-    fact = choose(rng, facts)
-    a, b, words = fact.a, fact.b, RELATIONS[fact.relation]
+    words = RELATIONS[fact.relation]
     if rng.random() >= paired:
         words = choose(rng, (*RELATIONS.values(), NEAR))
-    names = [choose(rng, (grammar.noun, grammar.noun, grammar.colour))(rng, x) for x in (a, b)]
+    names = [choose(rng, (grammar.noun, grammar.noun, grammar.colour))(rng, thing) for thing in (fact.a, fact.b)]
     return f"{article(names[0])} {choose(rng, words)} {article(names[1])}"
-
-
-_SENTENCES = (_where, _look, _sized, _number, _neighbour_sentence, _neighbour_sentence)

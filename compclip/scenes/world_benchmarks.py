@@ -1,13 +1,15 @@
-"""The world's benchmarks, each in its official file format.
+"""The world's benchmarks, each in its official file format, and their sentences: true, false, and true in other words.
 
-All show the symbols and colours of fine-tuning, as COCO's do; zero-shot naming also has those of the web,
-which fine-tuning does not show, as ImageNet has.
+All show the symbols and colours of fine-tuning, as COCO's do; zero-shot naming also has those of the web, which
+fine-tuning does not show, as ImageNet has. Forms of sentences differ from those of the training grammar, and no rule
+that makes training negatives is used here.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +17,20 @@ import numpy as np
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config.sections import World
-from compclip.scenes import benchmark_sentences, grammar, layout, world_files
-from compclip.scenes.layout import Scene
-from compclip.scenes.world_words import EVERY_COLOUR, EVERY_SYMBOL
+from compclip.scenes import grammar, layout
+from compclip.scenes.grammar import Statement, choose
+from compclip.scenes.layout import (
+    COLOURS,
+    CONVERSE,
+    EVERY_COLOUR,
+    EVERY_SYMBOL,
+    HELD_OUT,
+    RELATIONS,
+    SYMBOLS,
+    Scene,
+    article,
+)
+from compclip.scenes.render import parallel, write_picture
 
 CAPTIONS = 2  # of a retrieval picture
 SUGARCREPE, WINOGROUND, HARD_POSITIVES, RETRIEVAL, SYMBOL, COLOUR = range(11, 17)
@@ -25,39 +38,152 @@ CLASS_TEMPLATES = {
     "symbols": ("a picture of a {c}", "{c}", "clip art with a {c}"),
     "colours": ("a {c} symbol", "{c} shapes"),
 }
+FORMS = ("There is {a} {r} {b}.", "The picture shows {a} {r} {b}.", "{a} can be seen {r} {b}.")
+PARAPHRASES = ("In this picture {b} appears {o} {a}.", "We see {b} {o} {a}.", "{b} is shown {o} {a}.")
+KINDS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+HARD_POSITIVE_KINDS = ("replace_attributes", "replace_relations", "swap")
 
 
-def _draw_statement(rng: np.random.Generator, unseen: bool) -> tuple[Scene, grammar.Statement]:
+# --- sentences ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """A true caption, a nearly equal false one, and a true one in other words."""
+
+    caption: str
+    negative: str
+    paraphrase: str
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The words of a statement: (colour, symbol) of both things; an empty colour is not mentioned."""
+
+    a: tuple[str, str]
+    b: tuple[str, str]
+    relation: str
+    more: str = ""
+
+    def text(self, form: str, synonym: int = 0) -> str:
+        """Write the statement in a form; `synonym` chooses the name of the relation."""
+        names = [RELATIONS[r] for r in (self.relation, CONVERSE[self.relation])]
+        r, o = (n[min(synonym, len(n) - 1)] for n in names)
+        extra = f" with {article(self.more)}" if self.more else ""
+        a, b = (article(" ".join(filter(None, words))) for words in (self.a, self.b))
+        sentence = form.format(a=a + extra, b=b, r=r, o=o)
+        return sentence[0].upper() + sentence[1:]
+
+    def other_words(self, rng: np.random.Generator) -> Wording:
+        """Return the wording with synonyms wherever there are any."""
+        a, b = ((_synonym(rng, colour), _synonym(rng, symbol)) for colour, symbol in (self.a, self.b))
+        return Wording(a, b, self.relation)
+
+
+def _synonym(rng: np.random.Generator, word: str) -> str:
+    names = (COLOURS.get(word) or SYMBOLS.get(word) or ("", ("",)))[1]
+    return choose(rng, names[1:]) if len(names) > 1 else word
+
+
+def make_item(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> SentencePair:
+    """Make a record of subset `kind` for a statement that is true of the scene."""
+    true, false = word_statement(rng, kind, scene, s)
+    form = choose(rng, FORMS)
+    return SentencePair(true.text(form), false.text(form), _reword_statement(rng, true))
+
+
+def make_items(rng: np.random.Generator, scene: Scene, s: Statement) -> dict[str, SentencePair]:
+    """Make a record of every subset; equal true captions have equal paraphrases."""
+    form = choose(rng, FORMS)
+    rewordings: dict[Wording, str] = {}
+    texts: dict[str, SentencePair] = {}
+    for kind in KINDS:
+        true, false = word_statement(rng, kind, scene, s)
+        rewordings[true] = rewordings.get(true) or _reword_statement(rng, true)
+        texts[kind] = SentencePair(true.text(form), false.text(form), rewordings[true])
+    return texts
+
+
+def _reword_statement(rng: np.random.Generator, statement: Wording) -> str:
+    return statement.other_words(rng).text(choose(rng, PARAPHRASES), synonym=1)
+
+
+def _absent(rng: np.random.Generator, names: dict, present: set[str]) -> str:
+    """Draw a name that nothing in the scene has."""
+    return str(choose(rng, [n for n in names if n not in present]))
+
+
+def word_statement(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> tuple[Wording, Wording]:
+    """Word a statement that is true of the scene, and the false one of subset `kind`."""
+    a, b, symbol_a = s.a.pair, s.b.pair, ("", s.a.symbol)
+    true, false = Wording(a, b, s.relation), Wording(a, b, CONVERSE[s.relation])
+    if kind == "swap_att":
+        false = Wording((b[0], a[1]), (a[0], b[1]), s.relation)
+    elif kind == "swap_obj":
+        symbol_b = ("", s.b.symbol)
+        true, false = Wording(symbol_a, symbol_b, s.relation), Wording(symbol_b, symbol_a, s.relation)
+    elif kind == "replace_att":  # by the colour of another thing, so that its presence in the picture does not decide
+        colour = str(choose(rng, [t.colour for t in scene.things if t.symbol != s.a.symbol]))
+        false = Wording((colour, s.a.symbol), b, s.relation)
+    elif kind == "replace_obj":
+        false = Wording((s.a.colour, _absent(rng, SYMBOLS, {t.symbol for t in scene.things})), b, s.relation)
+    elif kind == "add_obj":
+        added = _absent(rng, SYMBOLS, {t.symbol for t in scene.things})
+        true, false = Wording(symbol_a, b, s.relation), Wording(symbol_a, b, s.relation, more=added)
+    elif kind == "add_att":
+        colour = _absent(rng, COLOURS, {t.colour for t in scene.things})
+        true, false = Wording(symbol_a, b, s.relation), Wording((colour, s.a.symbol), b, s.relation)
+    return true, false  # of replace_rel where the kind is no other
+
+
+def hard_positive(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> SentencePair:
+    """Make a record of the hard-positive benchmarks: REPLACE relations, REPLACE attributes, or SWAP around "and"."""
+    a, b = s.a.pair, s.b.pair
+    if kind == "swap":
+        pairs = ((a, b), ((b[0], a[1]), (a[0], b[1])), (b, a))
+        return SentencePair(*(f"{article(' '.join(x))} and {article(' '.join(y))}" for x, y in pairs))
+    statement, form = Wording(a, b, s.relation), "{a} {r} {b}"
+    if kind == "replace_relations":
+        false = Wording(a, b, CONVERSE[s.relation])
+        return SentencePair(statement.text(form), false.text(form), statement.text(form, synonym=1))
+    _, false = word_statement(rng, "replace_att", scene, s)
+    reworded = Wording((_synonym(rng, a[0]), a[1]), b, s.relation)
+    return SentencePair(statement.text(form), false.text(form), reworded.text(form))
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def _draw_statement(rng: np.random.Generator, unseen: bool) -> tuple[Scene, Statement]:
     """Draw a test scene and a statement about it, whose pairs are all seen in training, or one is `unseen`."""
-    held_out = layout.held_out()
     while True:
         scene = layout.sample(rng, int(rng.integers(2, 5)), test=True)
-        fitting = [s for s in grammar.statements(scene) if unseen == (s.a.pair in held_out or s.b.pair in held_out)]
+        fitting = [s for s in grammar.statements(scene) if unseen == (s.a.pair in HELD_OUT or s.b.pair in HELD_OUT)]
         if fitting:
-            return scene, grammar.choose(rng, fitting)
+            return scene, choose(rng, fitting)
 
 
 def _sugarcrepe(world: World, out: Path) -> int:
     """Write SugarCrepe and SugarCrepe++: a record of each subset about each picture."""
-    rows = world_files.parallel(world, partial(_sugarcrepe_row, world, out), range(world.records))
+    rows = parallel(world, partial(_sugarcrepe_row, world, out), range(world.records))
     fields = ("filename", "caption", "negative_caption")
-    for kind in benchmark_sentences.KINDS:
+    for kind in KINDS:
         records = {str(i): {f: row[kind][f] for f in fields} for i, row in enumerate(rows)}
         write_json(out / "sugarcrepe" / f"{kind}.json", records)
         if not kind.startswith("add"):
             write_json(out / "sugarcrepe_pp" / f"{kind}.json", [{"id": i, **row[kind]} for i, row in enumerate(rows)])
     seen_ids, unseen = ([str(i) for i in range(start, len(rows), 2)] for start in (0, 1))
-    groups = {kind: {"seen_pairs": seen_ids, "unseen_pairs": unseen} for kind in benchmark_sentences.KINDS}
+    groups = {kind: {"seen_pairs": seen_ids, "unseen_pairs": unseen} for kind in KINDS}
     write_json(out / "sugarcrepe" / "groups.json", groups)
     return len(rows)
 
 
 def _sugarcrepe_row(world: World, out: Path, index: int) -> dict[str, dict]:
-    rng = world_files.record_rng(world, SUGARCREPE, index)
+    rng = np.random.default_rng((world.seed, SUGARCREPE, index))
     scene, statement = _draw_statement(rng, unseen=index % 2 == 1)
     filename = f"sugarcrepe_{index:05d}.png"
-    world_files.write_picture(out / "test" / filename, scene)
-    items = benchmark_sentences.make_items(rng, scene, statement)
+    write_picture(out / "test" / filename, scene)
+    items = make_items(rng, scene, statement)
     return {
         kind: {"filename": filename, "caption": i.caption, "caption2": i.paraphrase, "negative_caption": i.negative}
         for kind, i in items.items()
@@ -65,14 +191,14 @@ def _sugarcrepe_row(world: World, out: Path, index: int) -> dict[str, dict]:
 
 
 def _winoground(world: World, out: Path) -> int:
-    rows = world_files.parallel(world, partial(_winoground_row, world, out), range(world.records))
+    rows = parallel(world, partial(_winoground_row, world, out), range(world.records))
     write_atomic(out / "winoground" / "examples.jsonl", "\n".join(json.dumps(r) for r in rows) + "\n")
     return 2 * len(rows)
 
 
 def _winoground_row(world: World, out: Path, index: int) -> dict:
     """Make two pictures that differ in all that the captions do not say, as two photographs do."""
-    rng = world_files.record_rng(world, WINOGROUND, index)
+    rng = np.random.default_rng((world.seed, WINOGROUND, index))
     kind, change = (("swap_att", layout.swap_colours), ("swap_obj", layout.swap_places))[index % 2]
     while True:
         scene, statement = _draw_statement(rng, unseen=False)
@@ -80,10 +206,10 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
         second_scene = replace(changed, things=tuple(layout.redrawn(rng, thing) for thing in changed.things))
         if layout.is_test(second_scene):
             break
-    item = benchmark_sentences.make_item(rng, kind, scene, statement)
+    item = make_item(rng, kind, scene, statement)
     names = [f"ex_{index}_img_{i}" for i in (0, 1)]
     for name, pictured in zip(names, (scene, second_scene), strict=True):
-        world_files.write_picture(out / "winoground" / "images" / f"{name}.png", pictured)
+        write_picture(out / "winoground" / "images" / f"{name}.png", pictured)
     return {
         "id": index,
         "image_0": names[0],
@@ -98,9 +224,9 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
 
 
 def _hard_positives(world: World, out: Path) -> int:
-    rows = world_files.parallel(world, partial(_hard_positive_row, world, out), range(world.records))
+    rows = parallel(world, partial(_hard_positive_row, world, out), range(world.records))
     folder = out / "hard_positives"
-    for kind in benchmark_sentences.HARD_POSITIVES:
+    for kind in HARD_POSITIVE_KINDS:
         write_json(folder / f"{kind}.json", [row[kind][0] for row in rows])
         write_json(folder / f"{kind}_hard_positive.json", [row[kind][1] for row in rows])
     return len(rows)
@@ -108,13 +234,13 @@ def _hard_positives(world: World, out: Path) -> int:
 
 def _hard_positive_row(world: World, out: Path, index: int) -> dict[str, tuple[dict, dict]]:
     """Make the record of each kind, and the one whose true caption is a hard positive."""
-    rng = world_files.record_rng(world, HARD_POSITIVES, index)
+    rng = np.random.default_rng((world.seed, HARD_POSITIVES, index))
     scene, statement = _draw_statement(rng, unseen=False)
     name = f"hard_positives_{index:05d}"
-    world_files.write_picture(out / "test" / f"{name}.png", scene)
+    write_picture(out / "test" / f"{name}.png", scene)
     captions = {}
-    for kind in benchmark_sentences.HARD_POSITIVES:
-        item = benchmark_sentences.hard_positive(rng, kind, scene, statement)
+    for kind in HARD_POSITIVE_KINDS:
+        item = hard_positive(rng, kind, scene, statement)
         record = {
             "image_id": name,
             "true_caption": item.caption,
@@ -126,43 +252,45 @@ def _hard_positive_row(world: World, out: Path, index: int) -> dict[str, tuple[d
 
 
 def _retrieval(world: World, out: Path) -> int:
-    images = world_files.parallel(world, partial(_retrieval_row, world, out), range(world.retrieval))
+    images = parallel(world, partial(_retrieval_row, world, out), range(world.retrieval))
     write_json(out / "retrieval" / "dataset.json", {"dataset": "scenes", "images": images})
     return len(images)
 
 
 def _retrieval_row(world: World, out: Path, index: int) -> dict:
-    rng = world_files.record_rng(world, RETRIEVAL, index)
+    rng = np.random.default_rng((world.seed, RETRIEVAL, index))
     scene = layout.sample(rng, int(rng.integers(2, 5)), test=True)
     filename = f"retrieval_{index:05d}.png"
-    world_files.write_picture(out / "test" / filename, scene)
+    write_picture(out / "test" / filename, scene)
     sentences = [{"raw": grammar.dense(rng, scene)} for _ in range(CAPTIONS)]
     return {"filename": filename, "filepath": "", "imgid": index, "split": "test", "sentences": sentences}
 
 
 def _zeroshot(world: World, out: Path) -> int:
-    return sum(
-        _classes(world, out, name, split, names)
-        for name, split, names in (("symbols", SYMBOL, EVERY_SYMBOL), ("colours", COLOUR, EVERY_COLOUR))
-    )
-
-
-def _classes(world: World, out: Path, name: str, split: int, names: dict) -> int:
-    folder = out / f"zeroshot_{name}"
-    write_atomic(folder / "classnames.txt", "\n".join(names) + "\n")
-    write_atomic(folder / "zeroshot_classification_templates.txt", "\n".join(CLASS_TEMPLATES[name]) + "\n")
-    jobs = [(c, i) for c in range(len(names)) for i in range(world.per_class)]
-    return len(world_files.parallel(world, partial(_class_row, world, folder, name, split, list(names)), jobs))
+    count = 0
+    for kind, split, names in (("symbols", SYMBOL, list(EVERY_SYMBOL)), ("colours", COLOUR, list(EVERY_COLOUR))):
+        folder = out / f"zeroshot_{kind}"
+        write_atomic(folder / "classnames.txt", "\n".join(names) + "\n")
+        write_atomic(folder / "zeroshot_classification_templates.txt", "\n".join(CLASS_TEMPLATES[kind]) + "\n")
+        jobs = [(c, i) for c in range(len(names)) for i in range(world.per_class)]
+        count += len(parallel(world, partial(_class_row, world, folder, kind, split, names), jobs))
+    return count
 
 
 def _class_row(world: World, folder: Path, kind: str, split: int, names: list[str], job: tuple[int, int]) -> None:
-    rng, class_name = world_files.record_rng(world, split, *job), names[job[0]]
+    rng, class_name = np.random.default_rng((world.seed, split, *job)), names[job[0]]
     while True:
         scene = layout.sample(rng, 1, test=True, rare=True)
         thing = scene.things[0]
         if class_name == (thing.symbol if kind == "symbols" else thing.colour):
             break
-    world_files.write_picture(folder / class_name / f"{class_name}_{job[1]:05d}.png", scene)
+    write_picture(folder / class_name / f"{class_name}_{job[1]:05d}.png", scene)
 
 
-PARTS = (_sugarcrepe, _winoground, _hard_positives, _retrieval, _zeroshot)
+PARTS: dict[str, Callable[[World, Path], int]] = {
+    "sugarcrepe": _sugarcrepe,
+    "winoground": _winoground,
+    "hard_positives": _hard_positives,
+    "retrieval": _retrieval,
+    "zeroshot": _zeroshot,
+}

@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from compclip.scenes.layout import Scene, Thing, relation
-from compclip.scenes.world_words import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES
+from compclip.scenes.layout import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES, Scene, Thing, relation
 
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 SAID = {word: name for names in (COLOURS, SYMBOLS) for name, (_, words) in names.items() for word in words}

@@ -13,10 +13,9 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config.sections import World
 from compclip.config.validation import load_section
-from compclip.scenes import benchmark_sentences, generate, grammar, layout
-from compclip.scenes.layout import Scene, Thing
-from compclip.scenes.render import SIDE, render
-from compclip.scenes.world_words import COLOURS, RELATIONS, SYMBOLS
+from compclip.scenes import generate, grammar, layout, world_benchmarks
+from compclip.scenes.layout import COLOURS, RELATIONS, SYMBOLS, Scene, Thing
+from compclip.scenes.render import SIDE, paint
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
@@ -36,9 +35,9 @@ def test_every_training_pair_is_seen_and_held_out_pairs_never():
     rng = np.random.default_rng(0)
     train = {t.pair for _ in range(2000) for t in layout.sample(rng, 3, test=False).things}
     test = {t.pair for _ in range(800) for t in layout.sample(rng, 3, test=True).things}
-    assert train == {(c, s) for c in COLOURS for s in SYMBOLS} - layout.held_out()
-    assert test >= layout.held_out()
-    assert len(layout.held_out()) == len(SYMBOLS)
+    assert train == {(c, s) for c in COLOURS for s in SYMBOLS} - layout.HELD_OUT
+    assert test >= layout.HELD_OUT
+    assert len(layout.HELD_OUT) == len(SYMBOLS)
 
 
 def test_no_layout_on_both_sides():
@@ -51,7 +50,9 @@ def test_no_layout_on_both_sides():
 
 def test_picture_shows_each_symbol_in_its_cell_and_colour():
     """Reddest pixels lie in the top left quarter, bluest in the top right one; the bottom is empty."""
-    picture = render(PAIR).astype(int)
+    canvas = np.full((SIDE, SIDE, 3), PAIR.background, np.float32)
+    paint(canvas, PAIR)
+    picture = canvas.astype(np.uint8).astype(int)
     red = (picture[..., 0] - picture[..., 1:].max(-1)) > 100
     blue = (picture[..., 2] - picture[..., :2].max(-1)) > 60
     assert picture.shape == (SIDE, SIDE, 3)
@@ -83,7 +84,7 @@ def test_questions_by_hand():
         ),
     }
     for kind, (true, false) in expected.items():
-        statements = benchmark_sentences.KINDS[kind](np.random.default_rng(0), PAIR, statement)
+        statements = world_benchmarks.word_statement(np.random.default_rng(0), kind, PAIR, statement)
         assert (statements[0].text(form), statements[1].text(form)) == (true, false)
 
 
@@ -91,7 +92,7 @@ def test_questions_by_hand():
 def test_negatives_name_what_is_not_there(kind):
     """Replaced and added words are in no thing of the scene."""
     statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
-    item = benchmark_sentences.make_item(np.random.default_rng(3), kind, PAIR, statement)
+    item = world_benchmarks.make_item(np.random.default_rng(3), kind, PAIR, statement)
     new = set(item.negative.lower().strip(".").split()) - set(item.caption.lower().strip(".").split())
     new -= {"a", "an", "with"}
     assert len(new) == 1
@@ -104,7 +105,7 @@ def test_a_replaced_colour_is_that_of_any_other_thing():
     scene = layout.sample(rng, 3, test=True)
     first, *other_things = scene.things
     statement = grammar.Statement(first, other_things[0], "left")
-    colours = Counter(benchmark_sentences.KINDS["replace_att"](rng, scene, statement)[1].a for _ in range(400))
+    colours = Counter(world_benchmarks.word_statement(rng, "replace_att", scene, statement)[1].a for _ in range(400))
     assert set(colours) == {(t.colour, first.symbol) for t in other_things}
     assert min(colours.values()) > 150
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.scenes import generate, grammar, layout, scene_edits, world_files
+from compclip.scenes import companion_texts, generate, grammar, layout, render
 from compclip.scenes.grammar import Statement
 from compclip.scenes.layout import Scene, Thing
 from tests.data.scene_truth import PHRASE, false_sentences, meant
@@ -50,9 +50,9 @@ def draw_scene(seed: int) -> tuple[np.random.Generator, Scene]:
 
 def test_changes_by_hand():
     """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
-    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in scene_edits.KINDS)
+    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in companion_texts.KINDS)
     assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
-    assert scene_edits.reword(CAPTION, colours[0].words) == (
+    assert companion_texts.reword(CAPTION, colours[0].words) == (
         "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
     )
     assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
@@ -60,16 +60,16 @@ def test_changes_by_hand():
         (0, "small", "plain"),
         (1, "large", "striped"),
     ]
-    assert scene_edits.reword(CAPTION, things[0].words) == (
+    assert companion_texts.reword(CAPTION, things[0].words) == (
         "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
     )
     orange = next(e for e in colour if e.scene.things[1].colour == "orange")
-    assert scene_edits.reword(CAPTION, orange.words) == (
+    assert companion_texts.reword(CAPTION, orange.words) == (
         "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
     )
     plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
     assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
-    assert scene_edits.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
+    assert companion_texts.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
     assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
 
 
@@ -92,9 +92,9 @@ def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
     sentences = grammar.describe_scene(rng, scene)
     caption, statement = grammar.join_sentences(sentences), sentences[0][1]
     assert false_sentences(caption, scene) == []
-    for kind in scene_edits.KINDS:
+    for kind in companion_texts.KINDS:
         for edit in kind(scene, statement.a, statement.b):
-            text = scene_edits.reword(caption, edit.words)
+            text = companion_texts.reword(caption, edit.words)
             assert false_sentences(text, edit.scene) == []
             assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
             assert false_sentences(caption, edit.scene)
@@ -105,13 +105,13 @@ def test_edits_stay_on_the_training_side(seed):
     """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
     rng, scene = draw_scene(seed)
     statement = grammar.statements(scene)[0]
-    edits = scene_edits.make_edits(rng, scene, statement, 2)
+    edits = companion_texts.make_edits(rng, scene, statement, 2)
     assert len({e.scene.key() for e in edits} | {scene.key()}) == 3
     for edit in edits:
         unchanged = [t for t in scene.things if t not in (statement.a, statement.b)]
         assert [t for t in edit.scene.things if t.cell not in (statement.a.cell, statement.b.cell)] == unchanged
         assert not layout.is_test(edit.scene)
-        assert not layout.held_out() & {t.pair for t in edit.scene.things}
+        assert not layout.HELD_OUT & {t.pair for t in edit.scene.things}
 
 
 def test_every_kind_of_edit_is_drawn():
@@ -120,10 +120,10 @@ def test_every_kind_of_edit_is_drawn():
     for seed in range(60):
         rng, scene = draw_scene(seed)
         statement = grammar.statements(scene)[0]
-        offered = [{e.scene for e in kind(scene, statement.a, statement.b)} for kind in scene_edits.KINDS]
+        offered = [{e.scene for e in kind(scene, statement.a, statement.b)} for kind in companion_texts.KINDS]
         kinds = [
             k
-            for e in scene_edits.make_edits(rng, scene, statement, 2)
+            for e in companion_texts.make_edits(rng, scene, statement, 2)
             for k, scenes in enumerate(offered)
             if e.scene in scenes
         ]
@@ -136,7 +136,7 @@ def test_every_kind_of_edit_is_drawn():
 def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
     """The last name of the caption is of what is denied; all names before it are true of both pictures."""
     rng, scene = draw_scene(seed)
-    text, without = scene_edits.make_denial(rng, scene)
+    text, without = companion_texts.make_denial(rng, scene)
     *affirmed, denied = re.findall(PHRASE, text)
     assert meant(denied, scene)
     assert not meant(denied, without)
@@ -154,7 +154,7 @@ def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
     alone = next(
         s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
     )
-    text, without = scene_edits.make_denial(np.random.default_rng(0), alone)
+    text, without = companion_texts.make_denial(np.random.default_rng(0), alone)
     (denied,) = set(alone.things) - set(without.things)
     (new,) = set(without.things) - set(alone.things)
     assert replace(new, symbol=denied.symbol) == denied
@@ -166,12 +166,12 @@ def test_paraphrases_and_single_sentences_are_true(seed):
     """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
     rng, scene = draw_scene(seed)
     sentences = grammar.describe_scene(rng, scene)
-    paraphrases = scene_edits.make_paraphrases(rng, sentences, 3)
+    paraphrases = companion_texts.make_paraphrases(rng, sentences, 3)
     assert len({grammar.join_sentences(sentences), *paraphrases}) == 4
     for text in paraphrases:
         assert text.count(".") == len(sentences)
         assert false_sentences(text, scene) == []
-    single = scene_edits.single_sentences(rng, scene)
+    single = companion_texts.single_sentences(rng, scene)
     assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
 
 
@@ -179,7 +179,7 @@ def test_a_paraphrase_makes_the_same_statements():
     """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
     sentences = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
         "The umbrella is small and red.", None)]  # fmt: skip
-    paraphrases = " ".join(scene_edits.make_paraphrases(np.random.default_rng(0), sentences, 60))
+    paraphrases = " ".join(companion_texts.make_paraphrases(np.random.default_rng(0), sentences, 60))
     for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
         assert words in paraphrases
     details = {sentence for sentence in paraphrases.split(". ") if sentence.startswith("The ")}
@@ -204,15 +204,14 @@ def test_files_say_what_the_pictures_show(world):
     name, scene = "000003", layouts["000003"]
     sentences = grammar.dense_caption(name, scene)
     scene_by_caption = {
-        scene_edits.reword(grammar.join_sentences(sentences), e.words): e.scene
-        for kind in scene_edits.KINDS
+        companion_texts.reword(grammar.join_sentences(sentences), e.words): e.scene
+        for kind in companion_texts.KINDS
         for e in kind(scene, sentences[0][1].a, sentences[0][1].b)
     }
     row = edited[f"{name}.png"]
     for text, file in zip(row["negative_caption"], row["negative_image"], strict=True):
         assert (
-            np.asarray(Image.open(world / "train_edits" / file))
-            == world_files.render_checked(file, scene_by_caption[text])
+            np.asarray(Image.open(world / "train_edits" / file)) == render.render_named(file, scene_by_caption[text])
         ).all()
 
 

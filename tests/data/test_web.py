@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.config.sections import Pretrain
-from compclip.scenes import layout, web_pictures
-from compclip.scenes.layout import Scene, Thing
-from compclip.scenes.render import SIDE
-from compclip.scenes.world_words import (
+from compclip.scenes import layout, render, web_pictures
+from compclip.scenes.layout import (
     EVERY_COLOUR,
     EVERY_SYMBOL,
     NUMBERS,
@@ -22,7 +20,10 @@ from compclip.scenes.world_words import (
     RARE_SYMBOLS,
     RELATIONS,
     SIZES,
+    Scene,
+    Thing,
 )
+from compclip.scenes.render import SIDE
 
 CFG = Pretrain()
 TRUE = replace(CFG, noise=0.0)
@@ -148,7 +149,7 @@ def test_nothing_of_the_test_is_shown():
     scenes = [scene for drawn_scenes, _ in draw_samples(replace(TRUE, collages=0.5)) for scene in drawn_scenes]
     assert not any(layout.is_test(scene) for scene in scenes)
     pairs = {thing.pair for scene in scenes for thing in scene.things}
-    assert not pairs & layout.held_out()
+    assert not pairs & layout.HELD_OUT
     assert {colour for colour, _ in pairs} >= RARE_COLOURS.keys()
     assert {symbol for _, symbol in pairs} >= RARE_SYMBOLS.keys()
 
@@ -205,7 +206,7 @@ def test_a_collage_covers_the_page_once(places):
 def test_a_thing_is_seen_on_its_ground(seed):
     """A black plain star is darker than any ground, which is light, with grain or without."""
     scene = Scene((Thing("star", "black", "large", "plain", 0),))
-    dark_HW = web_pictures.render_scene(rng(seed), scene).max(-1) < 100
+    dark_HW = render.render_scene(rng(seed), scene).max(-1) < 100
     assert 10 < dark_HW.sum() < SIDE * SIDE / 4
 
 

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Pretrain
 from compclip.model import backbone, towers
-from compclip.scenes.world_words import EVERY_COLOUR, EVERY_SYMBOL
+from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
 from compclip.train import pretrain
 from tests.tiny_project import PARAMS, TINY
 
