@@ -108,19 +108,18 @@ def _describe_files(counts: Counter[str]) -> str:
 
 def format_listing(entries: Mapping[str, Offer], root: Path) -> str:
     """Format all entries as a table, one line each, in the order of the file."""
-    rows = [HEADER, *(_listing_row(offer, root) for offer in entries.values())]
+    rows = [HEADER]
+    for offer in entries.values():
+        section = offer.section
+        here = UNKNOWN if section.cache else "yes" if offer_files.is_complete(offer, root) else "no"
+        what = section.what + (" ?" if section.unchecked else "") + (" (gated)" if section.gated else "")
+        size, licence = format_size(offer.size) or UNKNOWN, section.licence or UNKNOWN
+        rows.append((offer.name, section.kind, size, here, licence, what))
     wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER) - 1)]
     lines = ["  ".join((*(text.ljust(n) for text, n in zip(row, wide, strict=False)), row[-1])) for row in rows]
     if any(offer.section.unchecked for offer in entries.values()):
         lines.append("? nobody has fetched it for this catalogue: an address may have moved")
     return "\n".join(lines)
-
-
-def _listing_row(offer: Offer, root: Path) -> tuple[str, ...]:
-    here = UNKNOWN if offer.section.cache else "yes" if offer_files.is_complete(offer, root) else "no"
-    section = offer.section
-    what = section.what + (" ?" if section.unchecked else "") + (" (gated)" if section.gated else "")
-    return offer.name, section.kind, format_size(offer.size) or UNKNOWN, here, section.licence or UNKNOWN, what
 
 
 def format_size(count: int) -> str:

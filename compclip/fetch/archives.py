@@ -48,14 +48,6 @@ class UnpackRule:
     into: str = ""
 
 
-@dataclass(frozen=True)
-class ArchiveMember:
-    """One file of an archive, its bytes read when they are asked for."""
-
-    name: str
-    file: IO[bytes]
-
-
 def unpack(archive: Path, folder: Path, rule: UnpackRule, staging: Path) -> Counter[str]:
     """Unpack the members of a zip or tar that the rule names into `folder`; return counts of files, bytes, left out.
 
@@ -86,22 +78,27 @@ def _unpack_completely(staging: Path, archive: Path, rule: UnpackRule) -> Counte
 def _unpack_members(staging: Path, archive: Path, rule: UnpackRule) -> Counter[str]:
     counts: Counter[str] = Counter()
     budget = max(LEAST, GROWTH * archive.stat().st_size)
-    for member in _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive):
-        path = _target_path(member.name, archive, rule)
+    for name, file in _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive):
+        path = _target_path(name, rule)
         if path is None:
             counts["left_out"] += 1
             continue
         target = staging / path
         if counts["files"] >= MOST_FILES or target.exists():
-            fault = f"holds {member.name[:200]!a} twice" if target.exists() else f"holds more than {MOST_FILES:,} files"
+            fault = f"holds {name[:200]!a} twice" if target.exists() else f"holds more than {MOST_FILES:,} files"
             raise UserError(f"{archive}: {fault}; do not use it")
         target.parent.mkdir(parents=True, exist_ok=True)
-        counts["bytes"] += _copy_member(member, target, budget - counts["bytes"], archive)
+        with open(target, "xb") as out:
+            while chunk := file.read(CHUNK):
+                counts["bytes"] += len(chunk)  # which are counted, since the size in a header may be wrong
+                if counts["bytes"] > budget:
+                    raise UserError(f"{archive}: unpacks to more than {GROWTH} times its size; do not use it")
+                out.write(chunk)
         counts["files"] += 1
     return counts
 
 
-def _zip_members(archive: Path) -> Iterator[ArchiveMember]:
+def _zip_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             _check(info.filename, archive)
@@ -109,10 +106,10 @@ def _zip_members(archive: Path) -> Iterator[ArchiveMember]:
                 raise _link_error(info.filename, archive)
             if not info.is_dir():
                 with opened.open(info) as file:
-                    yield ArchiveMember(info.filename, file)
+                    yield info.filename, file
 
 
-def _tar_members(archive: Path) -> Iterator[ArchiveMember]:
+def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     try:
         tar = open_tar(archive, "r:*")
     except tarfile.TarError as error:
@@ -124,7 +121,7 @@ def _tar_members(archive: Path) -> Iterator[ArchiveMember]:
                 raise _link_error(info.name, archive)
             if info.isreg() and (file := opened.extractfile(info)):
                 with contextlib.closing(file):
-                    yield ArchiveMember(info.name, file)
+                    yield info.name, file
         for _ in range(TAIL):  # decompressors compare the checksum when they reach the end of the file
             if opened.fileobj is None or not opened.fileobj.read(CHUNK):
                 return
@@ -140,7 +137,7 @@ def _link_error(name: str, archive: Path) -> UserError:
     return UserError(f"{archive}: holds {name[:200]!a}, a link or device instead of a file; do not use it")
 
 
-def _target_path(name: str, archive: Path, rule: UnpackRule) -> PurePosixPath | None:
+def _target_path(name: str, rule: UnpackRule) -> PurePosixPath | None:
     """Return the path of a member, None for one that the rule leaves out."""
     if JUNK.match(name) or (rule.members and not any(fnmatchcase(name, pattern) for pattern in rule.members)):
         return None
@@ -148,18 +145,6 @@ def _target_path(name: str, archive: Path, rule: UnpackRule) -> PurePosixPath | 
     if any(folder.startswith(".") for folder in folders):
         return None
     return PurePosixPath(rule.into, *folders) if folders else None
-
-
-def _copy_member(member: ArchiveMember, target: Path, budget: int, archive: Path) -> int:
-    """Copy a member and return its bytes, which are counted: the size in a header may be wrong."""
-    count = 0
-    with open(target, "xb") as file:
-        while chunk := member.file.read(CHUNK):
-            count += len(chunk)
-            if count > budget:
-                raise UserError(f"{archive}: unpacks to more than {GROWTH} times its size; do not use it")
-            file.write(chunk)
-    return count
 
 
 def _move_files(staging: Path, folder: Path) -> None:

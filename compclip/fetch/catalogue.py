@@ -156,20 +156,16 @@ def _check_addresses(offer: Offer, where: str) -> None:
     if offer.section.cache and any(file.unpack for file in offer.files.values()):
         raise UserError(f"{where}: nothing is unpacked in the hub's cache; give a folder")
     for name in offer.files:
+        source = f"{where}.files.{name}.source"
         if offer.section.hub:
-            relative_path(offer.address(name), f"{where}.files.{name}.source")
-        else:
-            _check_address(urls.check_url(offer.address(name), f"{where}.files.{name}.source"), f"{where}.files.{name}")
-
-
-def _check_address(address: str, where: str) -> None:
-    url = urlsplit(address)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise UserError(
-            f"{where}.source={urls.mask_url(address)!r}: must be an http or https address; give one, or http:"
-        )
-    if url.username is not None:
-        raise UserError(f"{where}.source={urls.mask_url(address)!r}: must be without user and password")
+            relative_path(offer.address(name), source)
+            continue
+        address = urls.check_url(offer.address(name), source)
+        url, shown_url = urlsplit(address), urls.mask_url(address)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise UserError(f"{source}={shown_url!r}: must be an http or https address; give one, or http:")
+        if url.username is not None:
+            raise UserError(f"{source}={shown_url!r}: must be without user and password")
 
 
 def relative_path(text: str, what: str) -> PurePosixPath:

@@ -1,8 +1,9 @@
 """Download one file over HTTP into a .part file and resume where an earlier attempt ended.
 
-`requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here. A body has the
-length that was announced, and never more than a bound. A download is resumed only where the answer is of the same
-body. All attempts together take at most PATIENCE_S and a second for each SLOWEST bytes that came.
+`requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here: pooch does not
+resume, and fsspec does not verify. A body has the length that was announced, and never more than a bound. A download is
+resumed only where the answer is of the same body. All attempts together take at most PATIENCE_S and a second for each
+SLOWEST bytes that came.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ PAUSE_S = 2.0  # before the second attempt; doubled before each further one
 CHUNK = 1 << 18
 PATIENCE_S = 600.0
 SLOWEST = 10 << 10  # bytes a second: with PATIENCE_S for a start, what a server must bring on the average
+TOO_SLOW = (
+    f"brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is kept, run this again to go on, or fetch "
+    "it elsewhere"
+)
 LONGEST_MARK = 1000  # characters
 GZIP = 16 + zlib.MAX_WBITS
 TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
@@ -90,34 +95,22 @@ def download_file(download: Download, part_file: Path, tell: Tell, clock: Callab
     Raises UserError where there is no network, the server refuses or is too slow, or the body has another size than it
     must have; a file that can be resumed stays.
     """
-    pace = Pace(_downloaded_bytes(part_file), clock)
-    try:
-        _attempt(download, part_file, tell, pace)
-    except TimeoutError:
-        raise UserError(
-            f"{urls.mask_url(download.url)}: brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is "
-            "kept, run this again to go on, or fetch it elsewhere"
-        ) from None
-
-
-def _attempt(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
-    """Repeat requests until the body is complete. Raises TimeoutError where that takes too long."""
-    failures = 0
+    pace, shown_url, failures = Pace(_downloaded_bytes(part_file), clock), urls.mask_url(download.url), 0
     while True:
         size_before = _downloaded_bytes(part_file)
         try:
             thread_waiting.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
             return
         except NOWHERE as error:
-            raise TransferRefused(
-                f"{urls.mask_url(download.url)}: redirects to no file: {type(error).__name__}"
-            ) from None
+            raise TransferRefused(f"{shown_url}: redirects to no file: {type(error).__name__}") from None
+        except TimeoutError:
+            raise UserError(f"{shown_url}: {TOO_SLOW}") from None
         except requests.RequestException as error:
             failures = 1 if _downloaded_bytes(part_file) - size_before >= STEP else failures + 1
             if failures >= ATTEMPTS or (not size_before and not _downloaded_bytes(part_file) and _unreached(error)):
-                raise UserError(f"{urls.mask_url(download.url)}: {_describe_error(error, download.url)}") from None
+                raise UserError(f"{shown_url}: {_describe_error(error, download.url)}") from None
         if not pace.holds():
-            raise TimeoutError
+            raise UserError(f"{shown_url}: {TOO_SLOW}")
         time.sleep(PAUSE_S * 2 ** (failures - 1))
 
 
@@ -295,9 +288,7 @@ def _write_mark(response: requests.Response, part_file: Path, total: int) -> Non
 
 def _read_mark(part_file: Path) -> PartialDownload:
     lines = read_text(_mark_path(part_file)).split("\n") if _mark_path(part_file).is_file() else []
-    if len(lines) != 3 or not lines[2].isdecimal():
-        return PartialDownload()
-    return PartialDownload(lines[0], lines[1].strip(), int(lines[2]))
+    return PartialDownload(lines[0], lines[1], int(lines[2])) if len(lines) == 3 else PartialDownload()
 
 
 def _mark_path(part_file: Path) -> Path:

@@ -96,27 +96,20 @@ def download(section: OfferSection, files: list[HubFile], folder: Path | None) -
 
 
 def _call(request: Callable[[], T], section: OfferSection) -> T:
-    from huggingface_hub import constants
+    from huggingface_hub import constants, get_session
 
-    if not _hub_answers():
+    reached = not constants.HF_HUB_OFFLINE
+    try:  # without an answer the library would retry each file for half a minute
+        if reached:
+            get_session().head(constants.ENDPOINT, timeout=PROBE_S)
+    except Exception:  # the clients that it may use share no base
+        reached = False
+    if not reached:
         raise UserError(f"cannot reach {constants.ENDPOINT}")
     try:
         return request()
     except Exception as error:  # its HTTP client, its own errors and the disk's share no base
         raise _explain_error(error, section) from error
-
-
-def _hub_answers() -> bool:
-    """Return whether the hub can be reached; otherwise the library retries each file for half a minute."""
-    from huggingface_hub import constants, get_session
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        get_session().head(constants.ENDPOINT, timeout=PROBE_S)
-    except Exception:  # the clients that it may use share no base
-        return False
-    return True
 
 
 def _explain_error(error: Exception, section: OfferSection) -> Exception:

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,70 +39,58 @@ def fetch_offer(offer: Offer, root: Path) -> Counter[str]:
         return _fetch_into_cache(offer)
     if not offer.files and not offer.section.patterns:
         return counts  # a note is all that there is of it
-    state = _state_folder(offer, root)
-    with hold_exclusively(
-        state / f"{offer.name}.lock", f"{offer.name}: process {{}} is fetching it; wait for it, or stop it"
-    ):
-        absent = [name for name in offer.files if not is_there(offer, name, root, counts)]
-        for name, path in _fetch_files(offer, absent, state):
-            _put_in_place(offer, name, path, root, counts)
+    folder = root / offer.section.folder
+    busy = f"{offer.name}: process {{}} is fetching it; wait for it, or stop it"
+    with hold_exclusively(folder / STATE / f"{offer.name}.lock", busy):
+        absent = [name for name in offer.files if not _is_present(offer, name, folder, counts)]
+        for name, path in _fetch_files(offer, absent, folder):
+            _put_in_place(offer, name, path, folder, counts)
         if offer.section.patterns:
-            _fetch_patterns(offer, root, counts)
+            _fetch_patterns(offer, folder, counts)
     return counts
 
 
 def is_complete(offer: Offer, root: Path) -> bool:
     """Return whether all files of an entry are in place, judged by names and sizes without network or checksums."""
-    if offer.section.cache:
+    if offer.section.cache or not (offer.files or offer.section.patterns):
         return False
-    files_complete = all(_is_unpacked(offer, name, root) or _has_full_size(offer, name, root) for name in offer.files)
-    patterns = not offer.section.patterns or bool(_recorded_files(offer, root))
-    return bool(offer.files or offer.section.patterns) and files_complete and patterns
+    folder = root / offer.section.folder
+    for name, file in offer.files.items():
+        complete = _is_unpacked(offer, name, folder) if file.unpack else _has_size(folder / name, file.size or None)
+        if not complete:
+            return False
+    return not offer.section.patterns or bool(_recorded_files(offer, folder))
 
 
-def is_there(offer: Offer, name: str, root: Path, counts: Counter[str]) -> bool:
+def _is_present(offer: Offer, name: str, folder: Path, counts: Counter[str]) -> bool:
     """Return whether a file is there; an archive that was put there by hand is unpacked.
 
     Raises UserError for a file that differs from the catalogue's.
     """
-    if _is_unpacked(offer, name, root):
-        counts["there"] += 1
-        return True
-    path, file = _offer_folder(offer, root) / name, offer.files[name]
-    if not path.exists():
-        return False
-    _check(path, path, file)
-    if file.unpack:
-        _unpack(offer, name, path, root, counts)
-    else:
-        counts["there"] += 1
+    path, file = folder / name, offer.files[name]
+    if not _is_unpacked(offer, name, folder):
+        if not path.exists():
+            return False
+        _check(path, path, file)
+        if file.unpack:
+            _unpack(offer, name, path, folder, counts)
+            return True
+    counts["there"] += 1
     return True
 
 
-def _offer_folder(offer: Offer, root: Path) -> Path:
-    return root / offer.section.folder
+def _state_file(folder: Path, name: str, suffix: str) -> Path:
+    """Return the path of what belongs to one of an entry's files while it is fetched, and of its mark."""
+    return folder / STATE / f"{name.replace('/', '--')}{suffix}"
 
 
-def _state_folder(offer: Offer, root: Path) -> Path:
-    return _offer_folder(offer, root) / STATE
+def _has_size(path: Path, size: int | None) -> bool:
+    return path.is_file() and size in (None, path.stat().st_size)
 
 
-def _hub_staging(offer: Offer, state: Path) -> Path:
-    return state / f"{offer.name}.hub"
-
-
-def _has_full_size(offer: Offer, name: str, root: Path) -> bool:
-    path, file = _offer_folder(offer, root) / name, offer.files[name]
-    return not file.unpack and path.is_file() and path.stat().st_size == (file.size or path.stat().st_size)
-
-
-def _mark_name(name: str) -> str:
-    return f"{name.replace('/', '--')}.json"
-
-
-def _is_unpacked(offer: Offer, name: str, root: Path) -> bool:
+def _is_unpacked(offer: Offer, name: str, folder: Path) -> bool:
     """Return whether this archive was unpacked here, by the same rule."""
-    path = _state_folder(offer, root) / _mark_name(name)
+    path = _state_file(folder, name, ".json")
     return offer.files[name].unpack and path.is_file() and read_mapping(path).get("of") == _file_identity(offer, name)
 
 
@@ -110,25 +98,36 @@ def _file_identity(offer: Offer, name: str) -> str:
     return f"{offer.section.hub} {offer.section.revision} {offer.address(name)} {offer.files[name]}"
 
 
-def _fetch_files(offer: Offer, names: list[str], state: Path) -> Iterator[tuple[str, Path]]:
+@contextmanager
+def _with_advice(offer: Offer, advice: str) -> Iterator[None]:
+    """Add to an error of a source what a person can do without it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{offer.name}: {error}; or fetch {advice}") from error
+
+
+def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each downloaded file, complete, but with its checksum not compared."""
     if offer.section.hub and names:
         sources = [offer.address(name) for name in names]
-        with _with_advice(offer, names):
-            folder = _download_from_hub(offer, sources, _hub_staging(offer, state))
-        yield from ((name, folder / source) for name, source in zip(names, sources, strict=True))
-        shutil.rmtree(folder, ignore_errors=True)
+        others_too = f" (and {len(names) - 1} more, likewise)" if names[1:] else ""
+        page, target = hub.page_address(offer.section, sources[0]), Path(offer.section.folder) / names[0]
+        with _with_advice(offer, f"{page} elsewhere and put it at {target}{others_too}"):
+            hub_files = _list_hub_files(offer, sources)
+            staging = _download_from_hub(offer, hub_files, folder / STATE / f"{offer.name}.hub")
+        yield from ((name, staging / source) for name, source in zip(names, sources, strict=True))
+        shutil.rmtree(staging, ignore_errors=True)
         return
     for name in names:
-        part_file = state / f"{name.replace('/', '--')}.part"
-        with _with_advice(offer, [name]):
-            _download(offer, name, part_file)
+        part_file, address = _state_file(folder, name, ".part"), offer.address(name)
+        with _with_advice(offer, f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"):
+            _download(http_transfer.Download(address, offer.files[name].size, MOST), name, part_file)
         yield name, part_file
         http_transfer.remove_partial(part_file)
 
 
-def _download(offer: Offer, name: str, part_file: Path) -> None:
-    download = http_transfer.Download(offer.address(name), offer.files[name].size, MOST)
+def _download(download: http_transfer.Download, name: str, part_file: Path) -> None:
     with tqdm(desc=name, unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
 
         def tell(have: int, total: int) -> None:
@@ -138,65 +137,14 @@ def _download(offer: Offer, name: str, part_file: Path) -> None:
         http_transfer.download_file(download, part_file, tell)
 
 
-def _download_from_hub(offer: Offer, sources: list[str], folder: Path) -> Path:
-    hub_files = {file.name: file for file in hub.list_files(offer.section, sources)}
-    for source in sources:
-        if source not in hub_files:
-            raise UserError(f"{hub.page_address(offer.section)}: has no file {source}; correct the catalogue")
-    _check_sizes(offer, list(hub_files.values()))
-    return _download_checked(offer, list(hub_files.values()), folder)
-
-
-def _download_checked(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
-    """Download files of a repository and compare them with the hub's own checksums."""
-    target = hub.download(offer.section, files, folder)
-    for file in files:
-        try:
-            _check(target / file.name, Path(file.name), OfferFile(size=file.size, sha256=file.sha256), "the hub")
-        except UserError:
-            _remove_cached(target / file.name)
-            raise
-    return target
-
-
-def _remove_cached(path: Path) -> None:
-    """Remove a file of the hub's cache and the link to it."""
-    path.resolve().unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
-
-
-def _check_sizes(offer: Offer, files: list[HubFile]) -> None:
-    sizes = {offer.address(name): file.size for name, file in offer.files.items()}
-    for file in files:
-        if sizes.get(file.name) and file.size != sizes[file.name]:
-            sizes_differ = f"{file.size:,} bytes, the catalogue says {sizes[file.name]:,}"
-            raise UserError(f"{offer.section.hub}: {file.name} has {sizes_differ}; correct the catalogue")
-        if file.size > MOST:
-            raise UserError(f"{offer.section.hub}: {file.name} has {file.size:,} bytes, more than {MOST:,}")
-
-
-@contextmanager
-def _with_advice(offer: Offer, names: list[str]) -> Iterator[None]:
-    """Add to an error of a source what a person can do without it."""
-    name, others_too = names[0], f" (and {len(names) - 1} more, likewise)" if names[1:] else ""
-    try:
-        yield
-    except UserError as error:
-        source = hub.page_address(offer.section, offer.address(name)) if offer.section.hub else offer.address(name)
-        target = Path(offer.section.folder) / name
-        raise UserError(
-            f"{offer.name}: {error}; or fetch {source} elsewhere and put it at {target}{others_too}"
-        ) from error
-
-
-def _put_in_place(offer: Offer, name: str, path: Path, root: Path, counts: Counter[str]) -> None:
+def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
     """Move a downloaded file into its place, or unpack it."""
-    file, target = offer.files[name], _offer_folder(offer, root) / name
+    file, target = offer.files[name], folder / name
     counts.update({"fetched": 1, "bytes": path.stat().st_size})
     try:
         _check(path, target, file)
         if file.unpack:
-            _unpack(offer, name, path, root, counts)
+            _unpack(offer, name, path, folder, counts)
             return
     except UserError:
         http_transfer.remove_partial(path)  # it would be no better next time
@@ -205,14 +153,12 @@ def _put_in_place(offer: Offer, name: str, path: Path, root: Path, counts: Count
     os.replace(path, target)
 
 
-def _unpack(offer: Offer, name: str, path: Path, root: Path, counts: Counter[str]) -> None:
-    file, state = offer.files[name], _state_folder(offer, root)
+def _unpack(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
+    file = offer.files[name]
     rule = UnpackRule(tuple(file.members), file.strip, file.into)
-    member_counts = archives.unpack(
-        path, _offer_folder(offer, root), rule, state / f"{name.replace('/', '--')}.unpacked"
-    )
+    member_counts = archives.unpack(path, folder, rule, _state_file(folder, name, ".unpacked"))
     counts.update({"unpacked": member_counts["files"], "left_out": member_counts["left_out"]})
-    write_json(state / _mark_name(name), {"of": _file_identity(offer, name), **member_counts})
+    write_json(_state_file(folder, name, ".json"), {"of": _file_identity(offer, name), **member_counts})
 
 
 def _check(path: Path, target: Path, file: OfferFile, says: str = "the catalogue") -> None:
@@ -230,71 +176,90 @@ def _check(path: Path, target: Path, file: OfferFile, says: str = "the catalogue
         raise UserError(f"{target}: SHA-256 is {digest}, {says} says {file.sha256}; it is another file or damaged")
 
 
-def _recorded_files(offer: Offer, root: Path) -> dict[str, int]:
+# --- the hub --------------------------------------------------------------------------------------------------
+
+
+def _list_hub_files(offer: Offer, sources: list[str], patterns: Sequence[str] = ()) -> list[HubFile]:
+    """List files of the repository: `sources`, and what fits a pattern.
+
+    Raises UserError for a source that is absent, another size than the catalogue says, and too large a file.
+    """
+    hub_files = hub.list_files(offer.section, [*sources, *patterns])
+    if absent := [source for source in sources if source not in {file.name for file in hub_files}]:
+        raise UserError(f"{hub.page_address(offer.section)}: has no file {absent[0]}; correct the catalogue")
+    sizes = {offer.address(name): file.size for name, file in offer.files.items()}
+    for file in hub_files:
+        if sizes.get(file.name) and file.size != sizes[file.name]:
+            sizes_differ = f"{file.size:,} bytes, the catalogue says {sizes[file.name]:,}"
+            raise UserError(f"{offer.section.hub}: {file.name} has {sizes_differ}; correct the catalogue")
+        if file.size > MOST:
+            raise UserError(f"{offer.section.hub}: {file.name} has {file.size:,} bytes, more than {MOST:,}")
+    return hub_files
+
+
+def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
+    """Download files of a repository and compare them with the hub's own checksums."""
+    target = hub.download(offer.section, files, folder)
+    for file in files:
+        _check_or_remove(target, file.name, file.name, OfferFile(size=file.size, sha256=file.sha256), "the hub")
+    return target
+
+
+def _check_or_remove(folder: Path, source: str, name: str, file: OfferFile, says: str) -> None:
+    """Check a file; one that fails is removed with the file that it is a link to, in the hub's cache."""
+    try:
+        _check(folder / source, Path(name), file, says)
+    except UserError:
+        (folder / source).resolve().unlink(missing_ok=True)
+        (folder / source).unlink(missing_ok=True)
+        raise
+
+
+def _page_advice(offer: Offer) -> str:
+    files = " ".join([*map(offer.address, offer.files), *offer.section.patterns])
+    target = offer.section.folder or "the hub's cache"
+    return f"{files} of {hub.page_address(offer.section)} elsewhere, into {target}"
+
+
+def _recorded_files(offer: Offer, folder: Path) -> dict[str, int]:
     """Return the files that patterns gave before, with sizes, if all are still there; {} otherwise."""
-    path = _state_folder(offer, root) / f"{offer.name}.patterns.json"
+    path = folder / STATE / f"{offer.name}.patterns.json"
     mark = read_mapping(path) if path.is_file() else {}
-    recorded = mark.get("files") if mark.get("of") == _pattern_identity(offer) else None
-    files = recorded if isinstance(recorded, dict) else {}
-    complete = all(_has_size(_offer_folder(offer, root) / name, size) for name, size in files.items())
-    return files if complete else {}
+    files: dict[str, int] = mark["files"] if mark.get("of") == _pattern_identity(offer) else {}
+    return files if all(_has_size(folder / name, size) for name, size in files.items()) else {}
 
 
 def _pattern_identity(offer: Offer) -> str:
     return f"{offer.section.hub} {offer.section.revision} {offer.section.patterns}"
 
 
-def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
-
-
-def _fetch_patterns(offer: Offer, root: Path, counts: Counter[str]) -> None:
-    if present := _recorded_files(offer, root):
+def _fetch_patterns(offer: Offer, folder: Path, counts: Counter[str]) -> None:
+    if present := _recorded_files(offer, folder):
         counts["there"] += len(present)
         return
-    state, target = _state_folder(offer, root), _offer_folder(offer, root)
-    with _with_page_advice(offer):
-        hub_files = hub.list_files(offer.section, offer.section.patterns)
+    staging = folder / STATE / f"{offer.name}.hub"
+    with _with_advice(offer, _page_advice(offer)):
+        hub_files = _list_hub_files(offer, [], offer.section.patterns)
         if not hub_files:
             raise UserError(f"no file of it fits {' '.join(offer.section.patterns)}; correct the catalogue")
-        _check_sizes(offer, hub_files)
-        absent = [file for file in hub_files if not _has_size(target / file.name, file.size)]
-        folder = _download_checked(offer, absent, _hub_staging(offer, state)) if absent else _hub_staging(offer, state)
+        absent = [file for file in hub_files if not _has_size(folder / file.name, file.size)]
+        if absent:
+            staging = _download_from_hub(offer, absent, staging)
     for file in absent:
-        (target / file.name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(folder / file.name, target / file.name)
-    shutil.rmtree(folder, ignore_errors=True)
-    came = sum(file.size for file in absent)
-    counts.update({"fetched": len(absent), "there": len(hub_files) - len(absent), "bytes": came})
+        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(staging / file.name, folder / file.name)
+    shutil.rmtree(staging, ignore_errors=True)
+    fetched_bytes = sum(file.size for file in absent)
+    counts.update({"fetched": len(absent), "there": len(hub_files) - len(absent), "bytes": fetched_bytes})
     sizes = {file.name: file.size for file in hub_files}
-    write_json(state / f"{offer.name}.patterns.json", {"of": _pattern_identity(offer), "files": sizes})
-
-
-@contextmanager
-def _with_page_advice(offer: Offer) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        fits = " ".join([*map(offer.address, offer.files), *offer.section.patterns])
-        target = offer.section.folder or "the hub's cache"
-        page = hub.page_address(offer.section)
-        raise UserError(f"{offer.name}: {error}; or fetch {fits} of {page} elsewhere, into {target}") from error
+    write_json(folder / STATE / f"{offer.name}.patterns.json", {"of": _pattern_identity(offer), "files": sizes})
 
 
 def _fetch_into_cache(offer: Offer) -> Counter[str]:
     """Fetch into the hub's cache, where open_clip looks for a tag's weights."""
-    sources = [offer.address(name) for name in offer.files]
-    with _with_page_advice(offer):
-        hub_files = hub.list_files(offer.section, [*sources, *offer.section.patterns])
-        for source in sources:
-            if source not in {file.name for file in hub_files}:
-                raise UserError(f"{hub.page_address(offer.section)}: has no file {source}; correct the catalogue")
-        _check_sizes(offer, hub_files)
-        folder = _download_checked(offer, hub_files, None)
+    with _with_advice(offer, _page_advice(offer)):
+        hub_files = _list_hub_files(offer, [offer.address(name) for name in offer.files], offer.section.patterns)
+        folder = _download_from_hub(offer, hub_files, None)
     for name, file in offer.files.items():
-        try:
-            _check(folder / offer.address(name), Path(name), file)
-        except UserError:
-            _remove_cached(folder / offer.address(name))
-            raise
+        _check_or_remove(folder, offer.address(name), name, file, "the catalogue")
     return Counter({"fetched": len(hub_files), "bytes": sum(file.size for file in hub_files)})
