@@ -15,8 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from compclip.config.sections import FIRST
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.metrics import PerItem, tied_items
 from compclip.runs.item_outcomes import Items
 
 Pairs = list[tuple[str, str]]  # image and text
@@ -30,6 +31,20 @@ def choose_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool
 def choose_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
     """Return one metric for each subset: whether the record's text chooses its match among the images."""
     return _choose(records, embeddings, lambda r: [(image, r.texts[0]) for image in r.images], strict)
+
+
+def compare_texts(
+    records: Sequence[Record], embeddings: Embeddings, outcomes: Callable[..., PerItem], texts: int
+) -> dict[tuple[str, str], Items]:
+    """Return outcomes by subset and name, from the scores of each record's image with its first `texts` texts."""
+    items = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        pictures, keys = [record.images[0] for record in subset_records], ids(subset_records)
+        scores = [embeddings.matches(pictures, column(subset_records, text)) for text in range(texts)]
+        tied = flagged_ids(keys, tied_items(outcomes, *scores))
+        for name, outcome_N in outcomes(*scores).items():
+            items[subset, name] = Items(keys, outcome_N, subset, tied)
+    return items
 
 
 def without_repeats(authors: Benchmark) -> Benchmark:

@@ -23,7 +23,7 @@ from compclip.benchmarks import winoground
 from compclip.benchmarks._files import images_folder, read_field, selected_names
 from compclip.benchmarks._tables import find_picture, read_table
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, pool_items, readable
+from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -60,15 +60,10 @@ def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return seven outcomes of each type, and of all types together."""
-    records_of = by_subset(readable(records, embeddings))
-    items_of = {}
-    for kind, type_records in records_of.items():
-        scores_N22, keys = winoground.scores(type_records, embeddings), ids(type_records)
-        tied = flagged_ids(keys, metrics.tied_items(outcomes, scores_N22))
-        for name, outcome_N in outcomes(scores_N22).items():
-            items_of[f"{kind}_{name}"] = Items(keys, outcome_N, kind, tied)
-    names = (*NAMES, *CHOICES) if records_of else ()
-    return items_of | {name: pool_items("all", [items_of[f"{kind}_{name}"] for kind in records_of]) for name in names}
+    items = winoground.items_by_subset(records, embeddings, outcomes)
+    types = dict.fromkeys(type_items.subset for type_items in items.values())
+    names = (*NAMES, *CHOICES) if types else ()
+    return items | {name: pool_items("all", [items[f"{kind}_{name}"] for kind in types]) for name in names}
 
 
 def outcomes(scores_N22: np.ndarray, beats: metrics.Beats = np.greater) -> metrics.PerItem:

@@ -35,20 +35,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     files, rows = _tables.lines_or_rows(Path(path), FILE, images)
     file, pictures = files[0], images_folder(files[0].parent, images)
     pairs = [_pair(file, number, row, pictures) for number, row in rows]
-    records = check_unique(
-        file, [record for pair in spread_evenly(pairs, _pair_count(file, split, len(pairs))) for record in pair]
-    )
-    return Benchmark(
-        records, files, retrieval.evaluate, dropped={"not_drawn": 2 * len(pairs) - len(records)}, kind=RETRIEVAL
-    )
-
-
-def _pair_count(file: Path, split: str, pairs: int) -> int:
-    if not split:
-        return pairs
-    if not (split.isdecimal() and 1 <= int(split) <= pairs):
-        raise UserError(f"{file}: split={split!r}: must be a number of pairs, 1 to {pairs}; without it all are scored")
-    return int(split)
+    if split and not (split.isdecimal() and 1 <= int(split) <= len(pairs)):
+        numbers = f"a number of pairs, 1 to {len(pairs)}"
+        raise UserError(f"{file}: split={split!r}: must be {numbers}; without it all are scored")
+    drawn = spread_evenly(pairs, int(split or len(pairs)))
+    records = check_unique(file, [record for pair in drawn for record in pair])
+    dropped = {"not_drawn": 2 * len(pairs) - len(records)}
+    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
 
 def _pair(file: Path, number: int, row: Any, pictures: Path) -> list[Record]:

@@ -28,6 +28,7 @@ from compclip.benchmarks._files import (
     GROUPS,
     first_existing,
     images_folder,
+    read_choice,
     read_field,
     read_rows,
     selected_names,
@@ -74,43 +75,27 @@ def load(
     .png. Raises UserError for an unknown sub-task or one that stands in two files, a record without a field, or a
     sample that is not whole.
     """
-    files, cap = _files(Path(path)), (options or Config()).cap
-    pictures = images_folder(files[0].parent, images)
-    records_of = _merge_files({file: by_subset(_samples(file)) for file in files})
-    subtasks = [records_of[subset] for subset in selected_names(Path(path), list(records_of), split)]
+    files: tuple[Path, ...] = (Path(path),)
+    if Path(path).is_dir():
+        files = tuple(sorted(p for p in Path(path).glob("*.json") if p.name != GROUPS))
+    if not files:
+        raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
+    pictures, cap = images_folder(files[0].parent, images), (options or Config()).cap
+    samples_of: dict[str, list[Record]] = {}
+    file_of: dict[str, Path] = {}
+    for file in files:
+        for subset, samples in by_subset(_samples(file)).items():
+            if subset in file_of:
+                raise UserError(f"{file}: {subset} stands in {file_of[subset].name} too; give one of the two files")
+            samples_of[subset], file_of[subset] = samples, file
+    subtasks = [samples_of[subset] for subset in selected_names(Path(path), list(samples_of), split)]
     records = tuple(
         replace(record, images=tuple(_picture(pictures, record.subset, name) for name in record.images))
         for samples in subtasks
         for record in spread_evenly(samples, cap or len(samples))
     )
-    return Benchmark(
-        records,
-        files,
-        evaluate,
-        MEANS,
-        dropped={"over_the_cap": sum(map(len, subtasks)) - len(records)},
-        kind=COMPOSITION,
-    )
-
-
-def _files(path: Path) -> tuple[Path, ...]:
-    if not path.is_dir():
-        return (path,)
-    files = tuple(sorted(p for p in path.glob("*.json") if p.name != GROUPS))
-    if not files:
-        raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
-    return files
-
-
-def _merge_files(records_of_files: Mapping[Path, Mapping[str, list[Record]]]) -> dict[str, list[Record]]:
-    merged: dict[str, list[Record]] = {}
-    holder: dict[str, Path] = {}
-    for file, subsets in records_of_files.items():
-        for subset, records in subsets.items():
-            if subset in merged:
-                raise UserError(f"{file}: {subset} stands in {holder[subset].name} too; give one of the two files")
-            merged[subset], holder[subset] = records, file
-    return merged
+    dropped = {"over_the_cap": sum(map(len, subtasks)) - len(records)}
+    return Benchmark(records, files, evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
 
 
 def _samples(file: Path) -> list[Record]:
@@ -136,19 +121,16 @@ def _by_video(file: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def _pair(file: Path, key: str, row: Any) -> Record:
-    """Read a sample whose two pictures and captions are in one record."""
-    sample = {name: _first(file, key, row, name) for name in PAIR}
+    """Read a sample whose two pictures and captions are in one record; of a list of captions the first counts."""
+    sample = {}
+    for name in PAIR:
+        text = read_field(file, key, row, name, (str, list))
+        if isinstance(text, list):
+            if not (name.startswith("caption") and text and isinstance(text[0], str)):
+                raise UserError(f"{file}: record {key}: field {name!r} is {text!r}; fetch the official file")
+            text = text[0]
+        sample[name] = str(text)
     return _record(file, _subtask(file, key, sample["image0"]), key, sample)
-
-
-def _first(file: Path, key: str, row: Any, name: str) -> str:
-    """Return a text, or the first of a list of captions."""
-    text = read_field(file, key, row, name, (str, list))
-    if isinstance(text, list):
-        if not (name.startswith("caption") and text and isinstance(text[0], str)):
-            raise UserError(f"{file}: record {key}: field {name!r} is {text!r}; fetch the official file")
-        return text[0]
-    return str(text)
 
 
 def _subtask(file: Path, key: str, image: str) -> str:
@@ -162,28 +144,21 @@ def _subtask(file: Path, key: str, image: str) -> str:
     return matches[0]
 
 
-def _crossed(file: Path, rows_of_file: list[Any]) -> list[Record]:
+def _crossed(file: Path, rows: list[Any]) -> list[Record]:
     """Collect samples in the order of their numbers: the file shuffles its records."""
     samples: dict[tuple[int, str], dict[str, str]] = {}
-    for index, row in enumerate(rows_of_file):
-        info = read_field(file, str(index), row, "private_info", dict)
-        number, subset = (
-            read_field(file, str(index), info, "sample_cnt", int),
-            read_field(file, str(index), info, "dataset"),
-        )
-        _fill(
-            samples.setdefault((number, subset), {}), file, str(index), row, read_field(file, str(index), info, "name")
-        )
+    for index, row in enumerate(rows):
+        key = str(index)
+        info = read_field(file, key, row, "private_info", dict)
+        number, subset = read_field(file, key, info, "sample_cnt", int), read_field(file, key, info, "dataset")
+        name = read_choice(file, key, info, "name", CROSSED)
+        sample = samples.setdefault((number, subset), {})
+        for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
+            text = read_field(file, key, row, field)
+            if sample.setdefault(slot, text) != text:
+                fault = f"{field} {text!r} differs from its sample's"
+                raise UserError(f"{file}: record {key}: {fault}; fetch the file again")
     return [_record(file, subset, str(number), samples[number, subset]) for number, subset in sorted(samples)]
-
-
-def _fill(sample: dict[str, str], file: Path, key: str, row: Any, name: str) -> None:
-    if name not in CROSSED:
-        raise UserError(f"{file}: record {key}: field 'name' is {name!r}, not {', '.join(CROSSED)}; fetch it again")
-    for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
-        text = read_field(file, key, row, field)
-        if sample.setdefault(slot, text) != text:
-            raise UserError(f"{file}: record {key}: {field} {text!r} differs from its sample's; fetch the file again")
 
 
 def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Record:
@@ -204,13 +179,7 @@ def _picture(pictures: Path, subset: str, name: str) -> str:
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return three scores for each sub-task, and over Kubric's three together where all were scored."""
     items = winoground.items_by_subset(records, embeddings)
-    return items | kubric(items)
-
-
-def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
-    """Return `eqbenkubric_<score>` over the records of its three sub-tasks; {} where one was not scored."""
-    if not all(f"{subset}_group" in items for subset in KUBRIC):
-        return {}
-    return {
-        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
-    }
+    if all(f"{subset}_group" in items for subset in KUBRIC):
+        for score in SCORES:
+            items[f"eqbenkubric_{score}"] = pool_items("eqbenkubric", [items[f"{name}_{score}"] for name in KUBRIC])
+    return items

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from compclip.base.errors import unknown
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import check_unique, images_folder, read_field, selected_names
+from compclip.benchmarks._files import check_unique, images_folder, read_choice, read_field, selected_names
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -46,43 +44,28 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder, names = Path(path), selected_names(Path(path), SETS, split or SETS[0])
     pictures = images_folder(folder, images)
-    read = {name: _tables.read_table(folder, name, images) for name in names}
-    rows = [(name, files[0], *row) for name, (files, table_rows) in read.items() for row in table_rows]
-    records = [_record(name, file, position, row, pictures) for name, file, position, row in rows]
-    kinds = {(name, _id(file, position, row)): _kind(file, position, row) for name, file, position, row in rows}
-    all_files = tuple(file for files, _ in read.values() for file in files)
-    return Benchmark(check_unique(folder, records), all_files, partial(evaluate, kinds), kind=COMPOSITION)
-
-
-def _id(file: Path, position: str, row: Any) -> str:
-    return str(read_field(file, f"at place {position}", row, "id", (int, str)))
-
-
-def _kind(file: Path, position: str, row: Any) -> str:
-    kind = read_field(file, _id(file, position, row), row, "triplet_type")
-    if kind not in KINDS:
-        raise unknown("triplet_type", kind, KINDS, f"{file}: record {_id(file, position, row)}")
-    return kind
-
-
-def _record(name: str, file: Path, position: str, row: Any, pictures: Path) -> Record:
-    key = _id(file, position, row)
-    image = _tables.find_picture(pictures, read_field(file, key, row, "image"))
-    return Record(name, key, (image,), tuple(read_field(file, key, row, text) for text in TEXTS))
+    kinds: dict[tuple[str, str], str] = {}
+    records, all_files = [], []
+    for name in names:
+        files, rows = _tables.read_table(folder, name, images)
+        all_files += files
+        for position, row in rows:
+            key = str(read_field(files[0], f"at place {position}", row, "id", (int, str)))
+            image = _tables.find_picture(pictures, read_field(files[0], key, row, "image"))
+            texts = tuple(read_field(files[0], key, row, text) for text in TEXTS)
+            records.append(Record(name, key, (image,), texts))
+            kinds[name, key] = read_choice(files[0], key, row, "triplet_type", KINDS)
+    return Benchmark(check_unique(folder, records), tuple(all_files), partial(evaluate, kinds), kind=COMPOSITION)
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return both outcomes of each set, whole and by kind."""
     items = {}
-    for name, set_records in by_subset(readable(records, embeddings)).items():
-        pictures = [record.images[0] for record in set_records]
-        scores_3N = [embeddings.matches(pictures, column(set_records, text)) for text in range(len(TEXTS))]
-        tied = flagged_ids(ids(set_records), metrics.tied_items(outcomes, *scores_3N))
-        for ending, outcome_N in outcomes(*scores_3N).items():
-            items[f"{name}{ending}"] = set_items = Items(ids(set_records), outcome_N, name, tied)
-            for kind in KINDS:
-                of_kind = {key for key in set_items.ids if kinds[name, key] == kind}
-                items[f"{name}{ending}_{kind}"] = _choice.filter_items(set_items, of_kind)
+    for (name, ending), set_items in _choice.compare_texts(records, embeddings, outcomes, len(TEXTS)).items():
+        items[f"{name}{ending}"] = set_items
+        for kind in KINDS:
+            of_kind = {key for key in set_items.ids if kinds[name, key] == kind}
+            items[f"{name}{ending}_{kind}"] = _choice.filter_items(set_items, of_kind)
     return items
 
 

@@ -11,23 +11,24 @@ code. Not compared: numbers on the real pictures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError, unknown
-from compclip.benchmarks._files import first_existing, images_folder, read_field, read_groups, read_rows
-from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import (
-    Benchmark,
-    Record,
-    by_subset,
-    column,
-    flagged_ids,
-    ids,
-    pool_items,
-    readable,
+import numpy as np
+
+from compclip.base.errors import UserError
+from compclip.benchmarks import _choice
+from compclip.benchmarks._files import (
+    first_existing,
+    images_folder,
+    read_field,
+    read_groups,
+    read_rows,
+    selected_names,
 )
+from compclip.evaluate import metrics
+from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -67,23 +68,17 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _pairs(folder: Path, split: str) -> dict[str, tuple[Path, Path]]:
-    selected = [name.strip() for name in split.split(",") if name.strip()]
-    for name in selected:
-        if name not in KINDS:
-            raise unknown("subset", name, KINDS, str(folder))
-    pairs = {kind: _pair(folder, kind) for kind in selected or KINDS}
-    existing = {kind: pair for kind, pair in pairs.items() if selected or any(file.is_file() for file in pair)}
+    """Return for each kind the file with the captions and the one with the hard positives."""
+    pairs = {}
+    for kind in selected_names(folder, KINDS, split):
+        official = folder / "data" / KINDS[kind], folder / "swapped_data" / KINDS[kind]
+        flat = folder / f"{kind}.json", folder / f"{kind}_hard_positive.json"
+        pairs[kind] = official if any(file.is_file() for file in official) else flat
+    existing = {kind: pair for kind, pair in pairs.items() if split or any(file.is_file() for file in pair)}
     absent = [file for pair in (existing or pairs).values() for file in pair if not file.is_file()]
     if absent:
         raise UserError(f"{absent[0]}: no such file; fetch it, or give the folder that holds it")
     return existing
-
-
-def _pair(folder: Path, kind: str) -> tuple[Path, Path]:
-    """Return the file with the captions and the one with the hard positives."""
-    official = folder / "data" / KINDS[kind], folder / "swapped_data" / KINDS[kind]
-    flat = folder / f"{kind}.json", folder / f"{kind}_hard_positive.json"
-    return official if any(file.is_file() for file in official) else flat
 
 
 def _records(kind: str, pair: tuple[Path, Path], pictures: Path) -> list[Record]:
@@ -115,22 +110,15 @@ def _image(pictures: Path, name: str) -> str:
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return `<kind>_<metric>` for each kind, and `replace_<metric>` over both kinds of REPLACE."""
     items = {}
-    for kind, kind_records in by_subset(readable(records, embeddings)).items():
-        pictures = [record.images[0] for record in kind_records]
-        scores_3N = [embeddings.matches(pictures, column(kind_records, text)) for text in (0, 1, 2)]
-        outcomes = metrics.hard_positives_outcomes(*scores_3N)
-        outcomes["gap"] = outcomes["original"] - outcomes["augmented"]
-        tied = flagged_ids(ids(kind_records), metrics.tied_items(metrics.hard_positives_outcomes, *scores_3N))
-        for name, outcome_N in outcomes.items():
-            items[f"{kind}_{name}"] = Items(ids(kind_records), outcome_N, kind, tied)
-    return items | _pooled(items)
+    for (kind, name), kind_items in _choice.compare_texts(records, embeddings, _outcomes, 3).items():
+        items[f"{kind}_{name}"] = kind_items
+    for name in OUTCOMES:  # of REPLACE over all its records; absent where one of its kinds was not scored
+        pooled = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
+        if len(pooled) == len(POOLED):
+            items[f"replace_{name}"] = pool_items("replace", pooled)
+    return items
 
 
-def _pooled(items: Mapping[str, Items]) -> dict[str, Items]:
-    """Pool REPLACE over all its records; absent where one of its kinds was not scored."""
-    pooled_items = {}
-    for name in OUTCOMES:
-        kind_items = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
-        if len(kind_items) == len(POOLED):
-            pooled_items[f"replace_{name}"] = pool_items("replace", kind_items)
-    return pooled_items
+def _outcomes(*scores_3N: np.ndarray, beats: metrics.Beats = np.greater) -> metrics.PerItem:
+    outcomes = metrics.hard_positives_outcomes(*scores_3N, beats=beats)
+    return {**outcomes, "gap": outcomes["original"] - outcomes["augmented"]}

@@ -58,28 +58,21 @@ def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) 
     """Read the descriptions of one set, the described picture before the others."""
     row = read_field(file, name, content, name, dict)
     kind = "static" if STATIC in name else "video"
-    places = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
-    return [
-        Record(kind, f"{name}/{key}", _choice.match_first(places, _index(file, name, key)),
-               (read_field(file, name, row, key).strip(),), ahead=int(key))
-        for key in row
-    ]  # fmt: skip
-
-
-def _index(file: Path, name: str, key: str) -> int:
-    if key not in map(str, range(PICTURES)):
-        raise UserError(f"{file}: record {name}: picture {key!r} is none of 0 to {PICTURES - 1}; fetch the file again")
-    return int(key)
+    paths = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
+    records = []
+    for key in row:
+        if key not in map(str, range(PICTURES)):
+            fault = f"picture {key!r} is none of 0 to {PICTURES - 1}"
+            raise UserError(f"{file}: record {name}: {fault}; fetch the file again")
+        text = read_field(file, name, row, key).strip()
+        images = _choice.match_first(paths, int(key))
+        records.append(Record(kind, f"{name}/{key}", images, (text,), ahead=int(key)))
+    return records
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return top-1 of each kind of set, and over all descriptions where both kinds were scored."""
     items = _choice.choose_images(records, embeddings)
-    return items | overall(items)
-
-
-def overall(items: Mapping[str, Items]) -> dict[str, Items]:
-    """Return `average` over the descriptions of both kinds; {} where one was not scored."""
-    if not all(kind in items for kind in KINDS):
-        return {}
-    return {"average": pool_items("all", [items[kind] for kind in KINDS])}
+    if all(kind in items for kind in KINDS):
+        items["average"] = pool_items("all", [items[kind] for kind in KINDS])
+    return items

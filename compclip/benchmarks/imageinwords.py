@@ -31,7 +31,10 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     beside the files, or beside them. Raises UserError for a missing file, an unknown set, or a record without a field.
     """
     folder = Path(path)
-    released = folder if folder.suffix == ".json" else _released(folder)
+    has_authors = any((folder / name / "data.jsonl").is_file() for name in SETS)
+    released = folder if folder.suffix == ".json" else None
+    if not has_authors and any((folder / name).is_file() for name in FLAIR):
+        released = one_file(folder, *FLAIR)
     pictures = images_folder(released.parent if released else folder, images)
     names = selected_names(released or folder, SETS, split)
     if released:
@@ -46,12 +49,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records, dropped = _captioned.make_records(folder, sentences)
     dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(captioned, sentences, strict=True))
     return Benchmark(records, files, retrieval.evaluate, retrieval.BOTH_WAYS, dropped=dropped, kind=RETRIEVAL)
-
-
-def _released(folder: Path) -> Path | None:
-    """Return FLAIR's file in a folder that has none of the authors', or None."""
-    has_authors = any((folder / name / "data.jsonl").is_file() for name in SETS)
-    return one_file(folder, *FLAIR) if not has_authors and any((folder / name).is_file() for name in FLAIR) else None
 
 
 def _described(name: str, file: Path, pictures: Path) -> list[_captioned.Captioned]:

@@ -62,15 +62,11 @@ def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Reco
     kinds = [read_field(file, str(first), row, "Type") for row in (first_row, second_row)]
     if not first % 2 or second != first + 1 or kinds[0] != kinds[1]:
         raise UserError(f"{file}: questions {first} and {second} are no pair of one Type; fetch the official file")
+    word = next(iter(kinds[0].replace("_", " ").lower().split()), "")
+    if word not in PATTERNS:
+        raise unknown("pattern", kinds[0], PATTERNS, f"{file}: question {first}")
     images = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
-    return Record(_pattern(file, first, kinds[0]), str(first), images, (_text(first_row), _text(second_row)))
-
-
-def _pattern(file: Path, number: int, kind: str) -> str:
-    word = kind.replace("_", " ").lower().split()[:1]
-    if not word or word[0] not in PATTERNS:
-        raise unknown("pattern", kind, PATTERNS, f"{file}: question {number}")
-    return PATTERNS[word[0]]
+    return Record(PATTERNS[word], str(first), images, (_text(first_row), _text(second_row)))
 
 
 def _text(row: Any) -> str:

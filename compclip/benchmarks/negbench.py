@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables, retrieval
-from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_field, selected_names
+from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_choice, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import list_literals
@@ -76,45 +75,38 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:
-    """Read questions. Ids are positions, since the tables have none; the answer is before the other captions."""
-    columns = ("image_path", *CAPTIONS, "correct_answer", "correct_answer_template")
-    return [(_question(name, file, key, row, pictures), _template(file, key, row))
-            for key, row in _tables.read_columns(file, columns)]  # fmt: skip
+    """Read questions and the templates of their answers; the answer is before the other captions.
 
-
-def _question(name: str, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
-    answer = _tables.whole_number(file, key, row, "correct_answer")
-    if answer >= len(CAPTIONS):
-        raise UserError(f"{file}: record {key}: correct_answer={answer} of {len(CAPTIONS)} captions; fetch it again")
-    texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
-    return Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
+    Ids are positions, since the tables have none.
+    """
+    questions = []
+    for key, row in _tables.read_columns(file, ("image_path", *CAPTIONS, "correct_answer", "correct_answer_template")):
+        answer = _tables.whole_number(file, key, row, "correct_answer")
+        if answer >= len(CAPTIONS):
+            fault = f"correct_answer={answer} of {len(CAPTIONS)} captions"
+            raise UserError(f"{file}: record {key}: {fault}; fetch it again")
+        texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
+        record = Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
+        questions.append((record, read_choice(file, key, row, "correct_answer_template", TEMPLATES)))
+    return questions
 
 
 def _picture(pictures: Path, name: str) -> str:
-    at = _tables.find_picture(pictures, name)
-    return first_existing((at, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
-
-
-def _template(file: Path, key: str, row: Mapping[str, str]) -> str:
-    kind = row["correct_answer_template"]
-    if kind not in TEMPLATES:
-        raise unknown("correct_answer_template", kind, TEMPLATES, f"{file}: record {key}")
-    return kind
+    path = _tables.find_picture(pictures, name)
+    return first_existing((path, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
 
 
 def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
-    return [
-        Record(name, key, (_picture(pictures, row["filepath"]),), _captions(file, key, row))
-        for key, row in _tables.read_columns(file, ("filepath", "captions"))
-    ]
-
-
-def _captions(file: Path, key: str, row: Any) -> tuple[str, ...]:
-    """Parse the captions of a picture, a Python list as text, without evaluating it."""
-    try:
-        return tuple(text for text in list_literals.parse_texts(read_field(file, key, row, "captions")) if text.strip())
-    except ValueError as error:
-        raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
+    """Read pictures with their captions, a Python list as text, which is parsed without evaluating it."""
+    records = []
+    for key, row in _tables.read_columns(file, ("filepath", "captions")):
+        try:
+            captions = list_literals.parse_texts(row["captions"])
+        except ValueError as error:
+            raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
+        texts = tuple(text for text in captions if text.strip())
+        records.append(Record(name, key, (_picture(pictures, row["filepath"]),), texts))
+    return records
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

@@ -52,18 +52,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    query, candidates = read_field(file, key, row, "query"), _candidates(file, key, row)
+    """Read a record, the match first. Raises UserError where there is no choice."""
+    query, texts = read_field(file, key, row, "query"), read_texts(file, key, row, "keys")
+    label = read_field(file, key, row, "label", int)
+    if not 0 <= label < len(texts):
+        raise UserError(f"{file}: record {key}: label {label} of {len(texts)} candidates; fetch the file again")
+    candidates = _choice.match_first(texts, label)
     if subset_way.endswith("i2t"):
-        return Record(subset_way, key, (str(pictures / query),), candidates, ahead=row["label"])
-    return Record(subset_way, key, tuple(str(pictures / name) for name in candidates), (query,), ahead=row["label"])
-
-
-def _candidates(file: Path, key: str, row: Any) -> tuple[str, ...]:
-    """Return the candidates, the match first. Raises UserError where there is no choice."""
-    candidates, label = read_texts(file, key, row, "keys"), read_field(file, key, row, "label", int)
-    if not 0 <= label < len(candidates):
-        raise UserError(f"{file}: record {key}: label {label} of {len(candidates)} candidates; fetch the file again")
-    return _choice.match_first(candidates, label)
+        return Record(subset_way, key, (str(pictures / query),), candidates, ahead=label)
+    return Record(subset_way, key, tuple(str(pictures / name) for name in candidates), (query,), ahead=label)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

@@ -11,21 +11,13 @@ scores tie; `average_kinds` with 202 published models. Not compared: numbers on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, read_field, read_groups, read_rows, subsets
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import (
-    Benchmark,
-    Record,
-    by_subset,
-    column,
-    flagged_ids,
-    ids,
-    pool_items,
-    readable,
-)
+from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -60,17 +52,9 @@ def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return 1 for each record whose caption wins, by subset, and by kind where all its subsets were scored."""
-    items = {}
-    for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        pictures = [record.images[0] for record in subset_records]
-        positive_N, negative_N = (embeddings.matches(pictures, column(subset_records, text)) for text in (0, 1))
-        right_N = metrics.sugarcrepe_outcomes(positive_N, negative_N)["accuracy"]
-        tied_N = metrics.tied_items(metrics.sugarcrepe_outcomes, positive_N, negative_N)
-        items[subset] = Items(ids(subset_records), right_N, subset, flagged_ids(ids(subset_records), tied_N))
-    return items | by_kind(items)
-
-
-def by_kind(items: Mapping[str, Items]) -> dict[str, Items]:
-    """Return `<kind>_pooled` over the records of all subsets of a kind; absent where one was not scored."""
-    complete = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
-    return {f"{kind}_pooled": pool_items(kind, [items[name] for name in names]) for kind, names in complete.items()}
+    by_name = _choice.compare_texts(records, embeddings, metrics.sugarcrepe_outcomes, len(TEXTS))
+    items = {subset: subset_items for (subset, _), subset_items in by_name.items()}
+    for kind, names in KINDS.items():
+        if all(name in items for name in names):
+            items[f"{kind}_pooled"] = pool_items(kind, [items[name] for name in names])
+    return items

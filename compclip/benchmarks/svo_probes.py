@@ -28,7 +28,6 @@ MEANS = {"average": KINDS}
 METRICS = (*KINDS, *MEANS)
 HEADLINE = ("average",)
 IMAGES = ("pos_image_id", "neg_image_id")
-FLAGS = {"true": True, "false": False}
 Row = Mapping[str, str]
 
 
@@ -53,14 +52,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _kind(file: Path, key: str, row: Row) -> str:
     """Return the part in which the pictures differ, "" unless it is exactly one."""
-    kinds = [name for name in KINDS if _flag(file, key, row, name)]
+    kinds = []
+    for name in KINDS:
+        if row[name].lower() not in ("true", "false"):
+            fault = f"{name}={row[name]!r}: neither True nor False"
+            raise UserError(f"{file}: record {key}: {fault}; fetch the official file")
+        if row[name].lower() == "true":
+            kinds.append(name)
     return kinds[0] if len(kinds) == 1 else ""
-
-
-def _flag(file: Path, key: str, row: Row, name: str) -> bool:
-    if row[name].lower() not in FLAGS:
-        raise UserError(f"{file}: record {key}: {name}={row[name]!r}: neither True nor False; fetch the official file")
-    return FLAGS[row[name].lower()]
 
 
 def _record(file: Path, kind: str, key: str, row: Row, pictures: Path) -> Record:

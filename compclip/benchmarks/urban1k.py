@@ -37,16 +37,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     candidates = (folder, folder / FLAIR, folder / _captioned.FLAIR_FOLDER / FLAIR)
     released = next((file for file in candidates if file.suffix == ".json" and file.is_file()), None)
-    files, captioned = _released(released, images) if released else _authors(folder, images)
+    if released:
+        files: tuple[Path, ...] = (released,)
+        flair = _captioned.read_flair(released, _pictures(_captioned.flair_root(released), images))
+        captioned: list[_captioned.Captioned] = [(Path(p).stem, p, [texts[0].strip()]) for _, p, texts in flair]
+    else:
+        files, captioned = _authors(folder, images)
     ordered = sorted(captioned, key=lambda entry: (len(entry[0]), entry[0]))
     records, dropped = _captioned.make_records(folder, ordered)
     return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
-
-
-def _released(file: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:
-    """Return pictures and captions of FLAIR's file."""
-    captioned = _captioned.read_flair(file, _pictures(_captioned.flair_root(file), images))
-    return (file,), [(Path(picture).stem, picture, [texts[0].strip()]) for _, picture, texts in captioned]
 
 
 def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:

@@ -109,11 +109,10 @@ def _record(subset: str, file: Path, key: str, row: Any, pictures: Path) -> Reco
     """Read a record. Its id is its position, since the files repeat records."""
     if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
         raise UserError(f"{file}: record {key}: expected [picture, texts], not {row}; fetch the official file")
-    return Record(subset, key, (str(pictures / row[0]),), tuple(_first(file, key, row[1], name) for name in TEXTS))
-
-
-def _first(file: Path, key: str, texts: Any, name: str) -> str:
-    values = read_field(file, key, texts, name, list)
-    if not values or not isinstance(values[0], str):
-        raise UserError(f"{file}: record {key}: {name!r} holds no text: {values}; fetch the official file")
-    return values[0]
+    texts = []
+    for name in TEXTS:
+        values = read_field(file, key, row[1], name, list)
+        if not values or not isinstance(values[0], str):
+            raise UserError(f"{file}: record {key}: {name!r} holds no text: {values}; fetch the official file")
+        texts.append(values[0])
+    return Record(subset, key, (str(pictures / row[0]),), tuple(texts))

@@ -20,7 +20,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
+from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, read_texts, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -95,23 +95,20 @@ def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
     records = []
     for index, row in enumerate(read_rows(file, list)):
         image, texts = read(file, str(index), row)
-        if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-            raise UserError(
-                f"{file}: record {index}: expected two captions or more, not {texts}; fetch the official file"
-            )
-        records.append(Record(subset, str(index), (str(pictures / image),), tuple(texts)))
+        records.append(Record(subset, str(index), (str(pictures / image),), texts))
     return records
 
 
-def _controlled(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:
+def _controlled(file: Path, key: str, row: Any) -> tuple[Path, tuple[str, ...]]:
     """Read a record whose path starts at the authors' working folder: its last two parts count."""
     name = Path(read_field(file, key, row, "image_path"))
-    return Path(*name.parts[-2:]), read_field(file, key, row, "caption_options", list)
+    return Path(*name.parts[-2:]), read_texts(file, key, row, "caption_options")
 
 
-def _question(file: Path, key: str, row: Any) -> tuple[Path, list[Any]]:
+def _question(file: Path, key: str, row: Any) -> tuple[Path, tuple[str, ...]]:
     """Read [number of the picture, right caption, wrong caption]; COCO's file names have twelve digits."""
-    if not isinstance(row, list) or len(row) != 3 or not str(row[0]).isdigit():
+    if not (isinstance(row, list) and len(row) == 3 and str(row[0]).isdigit() and isinstance(row[1], str)
+            and isinstance(row[2], str)):  # fmt: skip
         raise UserError(f"{file}: record {key}: expected [image id, right, wrong], not {row}; fetch the official file")
     coco = file.name.startswith("coco")
-    return Path(f"val2017/{row[0]:0>12}.jpg" if coco else f"vg_images/{row[0]}.jpg"), row[1:]
+    return Path(f"val2017/{row[0]:0>12}.jpg" if coco else f"vg_images/{row[0]}.jpg"), (row[1], row[2])

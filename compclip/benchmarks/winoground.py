@@ -9,7 +9,7 @@ paper's definitions. Not compared: numbers on the real pictures; tables were mad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +54,29 @@ def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return text, image and group outcomes of the records both of whose images were read."""
-    readable_records = readable(records, embeddings)
-    return items(readable_records, embeddings, SUBSET) if readable_records else {}
+    return {name.removeprefix(f"{SUBSET}_"): items for name, items in items_by_subset(records, embeddings).items()}
 
 
-def items_by_subset(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return `<subset>_text`, `<subset>_image` and `<subset>_group` of the records both of whose images were read."""
-    return {
-        f"{subset}_{score}": subset_items
-        for subset, subset_records in by_subset(readable(records, embeddings)).items()
-        for score, subset_items in items(subset_records, embeddings, subset).items()
-    }
+def items_by_subset(
+    records: Sequence[Record],
+    embeddings: Embeddings,
+    outcomes: Callable[..., metrics.PerItem] = metrics.winoground_outcomes,
+) -> dict[str, Items]:
+    """Return `<subset>_<outcome>` of the records both of whose images were read; Winoground's three unless told.
+
+    Outcomes are made of the cosines [record, caption, image].
+    """
+    items = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        keys, scores_N22 = ids(subset_records), np.empty((len(subset_records), 2, 2))
+        for caption in (0, 1):
+            for image in (0, 1):
+                pictures = [record.images[image] for record in subset_records]
+                scores_N22[:, caption, image] = embeddings.matches(pictures, column(subset_records, caption))
+        tied = flagged_ids(keys, metrics.tied_items(outcomes, scores_N22))
+        for name, outcome_N in outcomes(scores_N22).items():
+            items[f"{subset}_{name}"] = Items(keys, outcome_N, subset, tied)
+    return items
 
 
 def metrics_by_subset(subsets: Iterable[str]) -> tuple[str, ...]:
@@ -76,21 +88,3 @@ def means_over_subsets(subsets: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Name the scores whose means are `text`, `image` and `group`, every subset weighing the same."""
     names = tuple(subsets)
     return {score: tuple(f"{subset}_{score}" for subset in names) for score in METRICS}
-
-
-def items(records: Sequence[Record], embeddings: Embeddings, subset: str) -> dict[str, Items]:
-    """Return `text`, `image` and `group` of records of two images and their texts, all with embeddings."""
-    scores_N22, keys = scores(records, embeddings), ids(records)
-    tied = flagged_ids(keys, metrics.tied_items(metrics.winoground_outcomes, scores_N22))
-    outcomes = metrics.winoground_outcomes(scores_N22)
-    return {name: Items(keys, outcome_N, subset, tied) for name, outcome_N in outcomes.items()}
-
-
-def scores(records: Sequence[Record], embeddings: Embeddings) -> np.ndarray:
-    """Return cosines [record, caption, image] of records of two images and two texts, all with embeddings."""
-    scores_N22 = np.empty((len(records), 2, 2))
-    for caption in (0, 1):
-        for image in (0, 1):
-            pictures = [record.images[image] for record in records]
-            scores_N22[:, caption, image] = embeddings.matches(pictures, column(records, caption))
-    return scores_N22

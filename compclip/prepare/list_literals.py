@@ -25,13 +25,14 @@ def parse_texts(text: str) -> list[str]:
     try:
         texts = json_text.parse_json(text, "")
     except UserError:
-        texts = _parse_literal(text)
+        texts = parse_literal(text)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError("no list of texts")
     return [replace_lone(text) for text in texts]
 
 
-def _parse_literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
+    """Return the value of a Python literal of bounded length; None for what is none."""
     if len(text) > LONGEST_LITERAL:
         return None
     with warnings.catch_warnings():

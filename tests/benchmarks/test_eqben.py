@@ -141,7 +141,7 @@ WHOLE = [crossed("eqbensd", 4, 0, 0), crossed("eqbensd", 4, 1, 1)]
         ([*WHOLE, {**crossed("eqbensd", 4, 0, 1), "caption": "z"}], r"record 2: caption 'z' differs from its sample's"),
         ([*WHOLE, {**WHOLE[0], "private_info": {}}], r"record 2: no field 'sample_cnt'"),
         ([{**WHOLE[0], "private_info": {"dataset": "eqbensd", "sample_cnt": 4, "name": "c2i0"}}],
-         r"record 0: field 'name' is 'c2i0', not c0i0"),
+         r"record 0: unknown name 'c2i0'; did you mean"),
         (["x"], r"record 0: expected an object, not str"),
         ({"0": pair("eqbensd")}, r"record 0: field 'image0' is 'eqbensd/x.png'"),
         ({"v": 3}, r"record \(whole file\): field 'v' is 3"),

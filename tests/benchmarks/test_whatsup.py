@@ -105,7 +105,7 @@ def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
         (
             "controlled_images_dataset",
             [controlled("a/b.jpg", "a")],
-            r"record 0: expected two captions or more, not \['a'\]",
+            r"record 0: field 'caption_options' is \['a'\], not two texts or more",
         ),
         ("controlled_clevr_dataset", [[1, "a", "b"]], r"clevr_dataset.json: record 0: expected an object, not list"),
         (
@@ -118,7 +118,7 @@ def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
             [["VG/1.jpg", "a", "b"]],
             r"vg_qa_one_obj.json: record 0: expected \[image id, right, wrong\]",
         ),
-        ("vg_qa_one_obj", [[1, "a", None]], r"record 0: expected two captions or more, not \['a', None\]"),
+        ("vg_qa_one_obj", [[1, "a", None]], r"record 0: expected \[image id, right, wrong\], not \[1, 'a', None\]"),
         ("vg_qa_two_obj", {"0": [1, "a", "b"]}, r"vg_qa_two_obj.json: expected a list of records, not dict"),
     ],
 )
