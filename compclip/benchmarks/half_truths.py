@@ -45,7 +45,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder, names = Path(path), selected_names(Path(path), SETS, split or SETS[0])
     pictures = images_folder(folder, images)
     kinds: dict[tuple[str, str], str] = {}
-    records, all_files = [], []
+    records: list[Record] = []
+    all_files: list[Path] = []
     for name in names:
         files, rows = _tables.read_table(folder, name, images)
         all_files += files

@@ -149,7 +149,7 @@ def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False)
 
     `rare`: from all symbols and colours of the web, otherwise from those of fine-tuning.
     """
-    symbols, colours = map(list, (EVERY_SYMBOL, EVERY_COLOUR) if rare else (SYMBOLS, COLOURS))
+    symbols, colours = list(EVERY_SYMBOL if rare else SYMBOLS), list(EVERY_COLOUR if rare else COLOURS)
     while True:
         cells = CELLS[count][rng.integers(len(CELLS[count]))]
         scene_symbols = rng.choice(symbols, count, replace=False)
