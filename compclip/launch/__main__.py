@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,47 +23,94 @@ from pathlib import Path
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
-from compclip.config import read
+from compclip.base.safe_names import SafeName
+from compclip.config import grid, read
 from compclip.config.sections import Params
-from compclip.launch import estimate, grid_runs, profiles
+from compclip.evaluate import result_store
+from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import jobs, machine, notify, shard_tasks
-from compclip.runs.jobs import Job
+from compclip.runs import jobs, local_runs, notify, run_folder, run_store, shard_tasks
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
-from compclip.runs.requested_shards import STAGES
 from compclip.runs.run_store import StoredRun
+from compclip.runs.shard_tasks import STAGES
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
 BUSY = f"{LOCK}: process {{}} is sending runs already; wait for it or stop it"
+# What DVC says where another one holds its lock, or writes what this one needs.
+LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
+SKIPPED = "didn't change, skipping"
 
 
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
     """Send the stale runs of the grid; return 0 where nothing failed."""
     params = read.load_params(params_path)
     if not dry:
-        grid_runs.prepare_inputs(params, root)
+        run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
         recover_jobs(profile, root)
-    runs = grid_runs.locate_runs(params, root)
-    todo = grid_runs.list_stale(list(runs.values()), params, root)
-    live = {p.key: job for p in todo if (job := jobs.find_live_job(p.folder))}
+    runs = locate_runs(params, root)
+    todo = list_stale(runs, params, root)
+    to_send = [run for run in todo if not jobs.find_live_job(run.folder)]
+    live = len(todo) - len(to_send)
     print(
-        f"{len(runs)} runs: {len(runs) - len(todo)} finished, {len(live)} on their way, "
-        f"{len(todo) - len(live)} to send",
-        flush=True,
+        f"{len(runs)} runs: {len(runs) - len(todo)} finished, {live} on their way, {len(to_send)} to send", flush=True
     )
     if dry:
-        print("\n".join(list_costs(profile, [p for p in todo if p.key not in live], root)))
-    if profile.executor == "local":
-        return 0 if dry else _send_local(todo, params_path, workers, profile.notify)
-    return _send_slurm(profile, [p for p in todo if p.key not in live], params_path, dry, root)
+        print("\n".join(list_costs(profile, to_send, root)))
+    if profile.executor == "slurm":
+        return _send_slurm(profile, to_send, params_path, dry, root)
+    return 0 if dry else _send_local(todo, params_path, workers, profile.notify)
+
+
+def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
+    """Run `dvc repro` for stages, where DVC has the project.
+
+    Raises UserError where one fails, or where another dvc is at work.
+    """
+    if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
+        return
+    command, output = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
+    with subprocess.Popen(
+        command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as dvc:
+        for line in dvc.stdout or ():
+            sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
+            output += line
+    if dvc.returncode and any(words in output for words in LOCKED):
+        raise UserError("another dvc is at work in this project; wait for it or stop it; nothing was sent")
+    if dvc.returncode:
+        raise UserError(f"dvc repro {' '.join(targets)}: failed, see above; nothing was sent")
+
+
+def locate_runs(params: Params, root: Path) -> list[StoredRun]:
+    """Return the runs of all cells; cells with equal keys share one."""
+    runs = [run_store.locate_run(resolved, root) for resolved in grid.resolve_all(params)]
+    return list({run.key: run for run in runs}.values())
+
+
+def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
+    """List the runs that lack their training, or the results of the present evaluation."""
+    unpublished = [run for run in runs if not _is_published(run, params)]
+    if not any(run.finished for run in unpublished):
+        return unpublished
+    task = result_store.task_from_params(params, root)
+    return [run for run in unpublished if not (run.finished and result_store.find_results(task, run.folder))]
+
+
+def _is_published(run: StoredRun, params: Params) -> bool:
+    """Return whether runs/ has this run, with a result for every benchmark."""
+    results = run.published.results
+    if run.published.trained.run_key != run.key:
+        return False
+    names = [SafeName(name, "benchmark") for name in params.evaluate.benchmarks]
+    return all(run_folder.result_path(results, name).is_file() for name in names)
 
 
 def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
     """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
-    on_gpu = bool(machine.list_gpus() if profile.executor == "local" else profile.gpus)
+    on_gpu = bool(local_runs.list_gpus() if profile.executor == "local" else profile.gpus)
     return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), on_gpu)
 
 
@@ -70,7 +118,7 @@ def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, varia
     def post_failure(run: StoredRun, reason: str) -> None:
         notify.post(variable, News(f"{run.cell.name} failed", {"failed": 1}, {run.cell.name: reason}))
 
-    failed = LocalRunDriver(todo, params_path, machine.divide_gpus(workers), on_failed=post_failure).drive()
+    failed = LocalRunDriver(todo, params_path, local_runs.divide_gpus(workers), on_failed=post_failure).drive()
     if failed:
         print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
     counts = {"runs": len(todo), "done": len(todo) - len(failed), "failed": len(failed)}
@@ -85,22 +133,19 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
         print("\n".join(f"{name}: {value}" for name, value in options.items()))
     if dry:
         return 0
-    writable = [p for p in todo if _write_inputs(p, params_path)]
+    writable = []
+    for run in todo:
+        try:
+            jobs.write_inputs(run, params_path)
+        except UserError as error:  # the others are sent without it
+            print(f"{run.cell.name}: not sent: {error}", file=sys.stderr)
+        else:
+            writable.append(run)
     if writable:
-        submitted = Slurm(profile, root).submit_all(writable, params_path)
+        submitted = Slurm(profile, root).send(writable)
         print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(writable, submitted, strict=True)))
         print("sent; `dvc repro` waits for them and publishes, `python -m compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
-
-
-def _write_inputs(run: StoredRun, params_path: str) -> bool:
-    """Write what a run's job reads; False where its folder cannot be written, and the others are sent without it."""
-    try:
-        jobs.write_inputs(run, params_path)
-    except UserError as error:
-        print(f"{run.cell.name}: not sent: {error}", file=sys.stderr)
-        return False
-    return True
 
 
 def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (), root: Path = Path(".")) -> int:
@@ -110,8 +155,15 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     """
     params = read.load_params(params_path)
     tasks = shard_tasks.find_tasks(stages or STAGES, data or list(params.data), root)
-    grid_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
-    grid_jobs += [] if stages else _find_run_jobs(params, root, bool(tasks))
+    folders = [task.folder for task in tasks]
+    if not stages:
+        try:
+            folders += [run.folder for run in locate_runs(params, root)]
+        except UserError as error:  # while the data's shards are made, runs have no keys
+            if not tasks:
+                raise
+            print(f"of shards alone: {error}", file=sys.stderr)
+    grid_jobs = [job for folder in folders if (job := jobs.find_job(folder))]
     live = [job for job in grid_jobs if job.state() in jobs.LIVE]
     for job in live:
         job.cancel()
@@ -128,17 +180,6 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     return 0
 
 
-def _find_run_jobs(params: Params, root: Path, shards: bool) -> list[Job]:
-    """Find the jobs of the grid's runs; none while the data's shards are made, since runs have no keys then."""
-    try:
-        return [job for p in grid_runs.locate_runs(params, root).values() if (job := jobs.find_job(p.folder))]
-    except UserError as error:
-        if not shards:
-            raise
-        print(f"of shards alone: {error}", file=sys.stderr)
-        return []
-
-
 def main(argv: list[str]) -> int:
     """Run the command `launch`."""
     parser = argparse.ArgumentParser(prog="python -m compclip.launch", description=__doc__,
@@ -153,7 +194,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
     profile = profiles.load_profile(args.profile)
-    _check_options(args)
+    for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):
+        if number is not None and number < 1:
+            raise UserError(f"{option} {number}: must be >= 1")
+    if not args.stage and (args.data or args.shards_per_task):
+        raise UserError("--data, --shards-per-task: are of shards; give --stage too, or leave them out")
     with contextlib.nullcontext() if args.dry_run else hold_exclusively(LOCK, BUSY):
         try:
             if args.action == "cancel":
@@ -166,19 +211,22 @@ def main(argv: list[str]) -> int:
             return 130
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):
-        if number is not None and number < 1:
-            raise UserError(f"{option} {number}: must be >= 1")
-    if not args.stage and (args.data or args.shards_per_task):
-        raise UserError("--data, --shards-per-task: are of shards; give --stage too, or leave them out")
-
-
 def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
-    from compclip.launch.shard_sender import ShardSender  # loads the captions' annotator, which takes seconds
+    from compclip.launch import shard_jobs  # loads the captions' annotator, which takes seconds
 
-    sender = ShardSender(profile, args.jobs or profile.jobs, args.shards_per_task or 0, args.dry_run)
-    return sender.send(args.stage, args.data, read.load_params(args.params))
+    params, root = read.load_params(args.params), Path(".")
+    names = shard_jobs.select_data(args.stage, args.data, params)
+    if not args.dry_run:
+        run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)
+        recover_jobs(profile, root)
+    stages = [shard_jobs.find_missing(args.stage, name, params.data[name], root) for name in names]
+    print("\n".join(shards.describe() for shards in stages), flush=True)
+    if profile.executor == "slurm":
+        shard_jobs.send_tasks(stages, profile, args.shards_per_task or 0, args.dry_run, root)
+    elif not args.dry_run:
+        for shards in stages:
+            shards.complete_here(args.jobs or profile.jobs)
+    return 0
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.runs import device_time, inventory, progress, result_files, run_store
+from compclip.runs import inventory, progress, result_files, run_store
 from compclip.runs import run_folder as folders
-from compclip.runs.run_folder import RunFolder, Trained
+from compclip.runs.run_folder import Trained
 from compclip.runs.run_store import StoredRun
 
 NEWEST = 5  # finished runs of a method and a backbone that are read
@@ -115,13 +115,12 @@ def _format_hours(seconds: float | None, unit: str) -> str:
 
 def list_unfinished(todo: Iterable[StoredRun]) -> list[tuple[str, Mapping[str, Any], int]]:
     """List runs as `format_costs` takes them."""
-    return [(f"{s.key}  {s.cell.name}", s.resolved, _count_steps(s)) for s in todo]
-
-
-def _count_steps(run: StoredRun) -> int:
-    log = run.folder.progress
-    last = progress.read_progress(log, run.resolved["train"]) if log else None
-    return last.step if last else 0
+    runs = []
+    for run in todo:
+        log = run.folder.progress
+        last = progress.read_progress(log, run.resolved["train"]) if log else None
+        runs.append((f"{run.key}  {run.cell.name}", run.resolved, last.step if last else 0))
+    return runs
 
 
 def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
@@ -130,7 +129,8 @@ def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
     runs_by_pair: dict[tuple[str, str], dict[str, tuple[float, Trained, float]]] = defaultdict(dict)
     for trained, spent in _list_finished(root):
         with contextlib.suppress(UserError):  # one that cannot be read tells nothing
-            pair = _read_pair(trained)
+            cell = inventory.read_cell(trained.config)
+            pair = _base_method(str(cell.get("method"))), str(cell.get("backbone"))
             if pair in pairs:
                 when = trained.environment.stat().st_mtime
                 runs_by_pair[pair].setdefault(trained.run_key or str(trained.path), (when, trained, spent))
@@ -139,32 +139,20 @@ def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
 
 
 def _list_finished(root: Path) -> Iterable[tuple[Trained, float]]:
-    for folder in filter(_is_finished, run_store.list_folders(root)):
-        yield folder.final, device_time.read_device_seconds(folder)
+    for folder in run_store.list_folders(root):
+        with contextlib.suppress(UserError):  # one with a link or a pipe is not read
+            folder.check()
+            if folder.finished:
+                yield folder.final, progress.read_device_seconds(folder)
     for path in folders.published_folders(root / folders.RUNS):
-        trained = Trained(path)
-        if trained.environment.is_file():
-            yield trained, 0.0
-
-
-def _is_finished(folder: RunFolder) -> bool:
-    """Return whether a run is finished; False for one with a link or a pipe, which is not read."""
-    try:
-        folder.check()
-    except UserError:
-        return False
-    return folder.finished
-
-
-def _read_pair(trained: Trained) -> tuple[str, str] | None:
-    cell = inventory.read_cell(trained.config)
-    return (_base_method(str(cell["method"])), str(cell.get("backbone"))) if "method" in cell else None
+        if Trained(path).environment.is_file():
+            yield Trained(path), 0.0
 
 
 def _read_cost(trained: Trained, spent: float) -> FinishedCost | None:
     """Read the cost of one run; None where its files are of another version, or damaged."""
     try:
         last = progress.last_row(trained.metrics)
-        return measure_cost(result_files.read_config(trained), result_files.read_environment(trained), last, spent)
+        return measure_cost(result_files.read_config(trained), trained.facts(), last, spent)
     except (UserError, KeyError, TypeError, ArithmeticError):
         return None

@@ -2,21 +2,36 @@
 
 As `compclip.prepare.shard_stages`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.
+
+A shard is whole or missing, so a task that is killed, preempted or out of time goes on with what it lacks. Where a
+captioner is cheap to open, each task has one shard: little is lost with it, and nobody waits for the last one. Where
+each task would load a model or start a server, there are as many as run at a time (`array_limit`), and each opens it
+once.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.base.errors import UserError, entry
+from compclip.base import plugins
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.safe_names import SafeName
-from compclip.config.sections import Data
+from compclip.config import grid as cells
+from compclip.config.sections import Data, Params
+from compclip.config.servers import Server
+from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
+from compclip.prepare.shard_writer import ShardTask
 from compclip.runs import jobs, shard_tasks
-from compclip.runs.jobs import Job
+from compclip.runs.shard_tasks import ANNOTATE, RECAPTION, REWRITE, Task
+
+EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
 
 
 def run_stage(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> dict:
@@ -29,39 +44,26 @@ def wait_for_tasks(work: ShardWork) -> None:
 
     Raises UserError where one failed: what needs a cluster does not start here by itself.
     """
-    missing_keys = {item.key for item in work.missing()}
+    name, missing_keys = f"{work.stage}@{work.folder.name}", {item.key for item in work.missing()}
     tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
     task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
     if live := [job for job in task_jobs if job.state() in jobs.LIVE]:
         count = f" and {len(live) - 1} more" if live[1:] else ""
-        print(f"{_describe_work(work)}: {live[0].label()}{count} at work on its shards; waiting", flush=True)
-        _wait_for_jobs(live)
+        print(f"{name}: {live[0].label()}{count} at work on its shards; waiting", flush=True)
+        try:
+            for job in live:
+                jobs.wait_for_job(job, lambda: None)
+        except KeyboardInterrupt:
+            print("no longer waiting; the jobs go on, and the same command waits again", file=sys.stderr)
+            raise SystemExit(130) from None
     if failed := [job for job in task_jobs if job.state() == jobs.FAILED]:
-        raise UserError(_explain_failures(work, failed))
-
-
-def _wait_for_jobs(live: Sequence[Job]) -> None:
-    try:
-        for job in live:
-            jobs.wait_for_job(job, lambda: None)
-    except KeyboardInterrupt:
-        print("no longer waiting; the jobs go on, and the same command waits again", file=sys.stderr)
-        raise SystemExit(130) from None
-
-
-def _explain_failures(work: ShardWork, failed: Sequence[Job]) -> str:
-    for job in failed:
-        jobs.post_found_failure(job)
-    count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
-    return (
-        f"{_describe_work(work)}: {failed[0].label()} failed{count}: {failed[0].reason()}; launch the stage again to "
-        "go on with what is missing, or `python -m compclip.launch PROFILE cancel "
-        f"--stage {work.stage}` and it is made here"
-    )
-
-
-def _describe_work(work: ShardWork) -> str:
-    return f"{work.stage}@{work.folder.name}"
+        for job in failed:
+            jobs.post_found_failure(job)
+        count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
+        raise UserError(
+            f"{name}: {failed[0].label()} failed{count}: {failed[0].reason()}; launch the stage again to go on with "
+            f"what is missing, or `python -m compclip.launch PROFILE cancel --stage {work.stage}` and it is made here"
+        )
 
 
 def forget_tasks(work: ShardWork) -> None:
@@ -69,6 +71,108 @@ def forget_tasks(work: ShardWork) -> None:
     for task in shard_tasks.list_sent_tasks(work.folder):
         if not jobs.find_live_job(task.folder):
             task.forget()
+
+
+@dataclass(frozen=True)
+class MissingShards:
+    """What a stage lacks of a data set."""
+
+    name: SafeName
+    work: ShardWork
+    missing: Sequence[ShardTask]
+    keys_in_progress: frozenset[str]  # keys of shards that a live job makes
+
+    @property
+    def unclaimed(self) -> list[ShardTask]:
+        """The missing shards that no live job makes."""
+        return [item for item in self.missing if item.key not in self.keys_in_progress]
+
+    def describe(self) -> str:
+        """Say in one line how many shards are made, on their way, and to be sent."""
+        total, to_send = len({item.key for item in self.work.items}), len(self.unclaimed)
+        return (
+            f"{self.work.stage}@{self.name}: {total} shards: {total - len(self.missing)} made, "
+            f"{len(self.missing) - to_send} on their way, {to_send} to send"
+        )
+
+    def complete_here(self, workers: int) -> None:
+        """Make what no live job makes in processes of this machine."""
+        if self.unclaimed:
+            dataclasses.replace(self.work, items=tuple(self.unclaimed)).complete(workers)
+
+    def cut(self, profile: Profile, per_task: int = 0, root: Path = Path(".")) -> list[Task]:
+        """Cut what no live job makes into tasks of `per_task` shards; 0: by what it costs to open a captioner."""
+        unclaimed = self.unclaimed
+        size = per_task or (math.ceil(len(unclaimed) / profile.array_limit) if is_costly(self.work) else 1)
+        chunks = [unclaimed[start : start + size] for start in range(0, len(unclaimed), size)]
+        return [Task(self.work.stage, self.name, {i.name: i.key for i in chunk}, root) for chunk in chunks]
+
+
+def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[SafeName]:
+    """Select the data sets whose shards are made. Raises UserError for one that is none, or has no such stage."""
+    for name in data_names:
+        if name not in params.data:
+            raise unknown("data", name, params.data, "--data")
+        if stage == REWRITE and not _has_rewrites(params.data[name]):
+            raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
+    selected = dict.fromkeys(data_names or params.grid.data)
+    return [SafeName(name, "data") for name in selected if stage != REWRITE or _has_rewrites(params.data[name])]
+
+
+def _has_rewrites(cfg: Data) -> bool:
+    return bool(cfg.rewriter or cfg.rewrites or cfg.masked)
+
+
+def list_prerequisites(stage: str, names: Iterable[str], params: Params) -> list[str]:
+    """List the stages that `dvc repro` brings up to date first."""
+    if stage == RECAPTION:
+        return ["look"]
+    data_names = dict.fromkeys(names)
+    benchmarks = dict.fromkeys(b for name in data_names for b in params.data[name].exclude if stage == ANNOTATE)
+    return [*(f"{EARLIER[stage]}@{name}" for name in data_names), *(f"benchmark@{name}" for name in benchmarks)]
+
+
+def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingShards:
+    """Find what a stage lacks now. Raises UserError where an earlier one has not been run."""
+    work = shard_stages.plan_work(stage, name, cfg, root)
+    live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_live_job(task.folder)]
+    live_keys = frozenset(key for task in live_tasks for key in task.shards.values())
+    return MissingShards(name, work, work.missing(), live_keys)
+
+
+def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:
+    """Send what stages lack to a cluster; what needs a GPU is an array of its own."""
+    from compclip.launch.slurm import Slurm, submitit_options
+
+    for costly in (False, True):
+        to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
+        tasks = [task for shards in to_send for task in shards.cut(profile, per_task, root)]
+        task_profile = profile.of_shards(costly)
+        if tasks and dry:
+            options = submitit_options(task_profile, tasks, root / ".work" / "code", root)
+            print("\n".join((f"tasks: {len(tasks)}", *(f"{name}: {value}" for name, value in options.items()))))
+        elif tasks:
+            for shards in to_send:
+                forget_tasks(shards.work)
+            for task in tasks:
+                task.save()
+            submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
+            last = f" to {submitted[-1].label()}" if submitted[1:] else ""
+            print(f"{len(tasks)} tasks sent: {submitted[0].label()}{last}")
+            print("`dvc repro` waits for them and goes on, `python -m compclip status --watch` shows them")
+
+
+def is_costly(work: ShardWork) -> bool:
+    """Return whether making shards loads a model or starts a server: then it is opened once a task."""
+    if work.stage == ANNOTATE:
+        return False
+    if work.stage == REWRITE and work.section.masked:
+        return True
+    section = cells.captioner_config(work.section) if work.stage == RECAPTION else cells.writer_config(work.section)
+    if isinstance(section, Server):
+        return bool(section.server)
+    captioner = plugins.load_plugin(plugins.CAPTIONERS, work.section.captioner)
+    return work.stage == RECAPTION and not getattr(captioner, "SIDE_BY_SIDE", False)
 
 
 def main(argv: list[str]) -> int:

@@ -22,42 +22,24 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import fingerprint, read_json, write_json
+from compclip.base.files import fingerprint, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, run_store, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
+from compclip.runs.shard_tasks import Task
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
-
-
-class JobInput(Protocol):
-    """A run or a task of shards that can be sent as a job."""
-
-    @property
-    def key(self) -> str:
-        """The key that its job gets as argument."""
-
-    @property
-    def folder(self) -> RunFolder:
-        """The folder that its job works in."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-
-    @property
-    def threads(self) -> int:
-        """Threads that it computes with."""
+JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
 
 
 @dataclass
@@ -83,7 +65,9 @@ class JobCommand:
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            jobs.post_failure(find_job_folder(self.key), self.notify, _job_label(), f"exit code {code}")
+            array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+            job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
+            jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
@@ -113,20 +97,15 @@ class Slurm:
 
     def submit(self, run: StoredRun, params: str | Path) -> jobs.Job:
         """Send one run."""
-        return self.submit_all([run], params)[0]
+        jobs.write_inputs(run, params)
+        return self.send([run])[0]
 
     def attach(self, run: StoredRun) -> jobs.Job | None:
         """Return the live job of a run, wherever it runs."""
         return jobs.find_live_job(run.folder)
 
-    def submit_all(self, runs: Sequence[StoredRun], params: str | Path) -> list[jobs.SlurmJob]:
-        """Send runs as arrays. Raises UserError with what SLURM says where it refuses."""
-        for run in runs:
-            jobs.write_inputs(run, params)
-        return self.send(runs)
-
     def send(self, work: Sequence[JobInput]) -> list[jobs.SlurmJob]:
-        """Send as arrays work whose input files are written. Raises UserError as `submit_all`."""
+        """Send as arrays work whose input files are written. Raises UserError with what SLURM says where it refuses."""
         code, size = copy_package(self.root), read_max_array_size()
         submitted: list[jobs.SlurmJob] = []
         for start in range(0, len(work), size):
@@ -150,10 +129,18 @@ class Slurm:
         """Record the jobs of a command that died before it recorded them; return how many."""
         recovered = 0
         for note in sorted((self.root / ".work" / "slurm").glob("compclip-*.json")):
-            if _is_being_sent(note):
-                continue
-            keys = read_json(note)
-            for job_id in _list_ids(note.stem):
+            with open(note, encoding="utf-8") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:  # is being sent
+                    continue
+                keys = json.load(file)
+            result = cluster.run_command(
+                "squeue", "--me", "--noheader", "--array", f"--name={note.stem}", "--format=%i"
+            )
+            if result.returncode:
+                raise UserError(f"squeue: {one_line(result.stderr)}; try again when SLURM answers")
+            for job_id in result.stdout.split():
                 _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id, self.profile.notify)
                 recovered += 1
             note.unlink(missing_ok=True)
@@ -231,15 +218,6 @@ def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
         note.unlink()
 
 
-def _is_being_sent(note: Path) -> bool:
-    with open(note, encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 @contextlib.contextmanager
 def _explain_refusals(profile: Profile) -> Iterator[None]:
     try:
@@ -247,27 +225,11 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
     except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
         lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         message = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
-        raise UserError(f"sbatch: {message}{_hint(profile, message)}") from error
-
-
-def _hint(profile: Profile, message: str) -> str:
-    if "partition" not in message.lower():
-        return "; correct the profile"
-    partitions = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
-    return f"; the profile has partition={profile.partition!r}, the cluster has {', '.join(partitions) or 'none'}"
-
-
-def _list_ids(name: str) -> list[str]:
-    result = cluster.run_command("squeue", "--me", "--noheader", "--array", f"--name={name}", "--format=%i")
-    if result.returncode:
-        raise UserError(f"squeue: {one_line(result.stderr)}; try again when SLURM answers")
-    return result.stdout.split()
-
-
-def _job_label() -> str:
-    """Return this job's name as `jobs.SlurmJob.label` has it."""
-    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"job {array}_{index}" if array and index else f"job {os.environ.get('SLURM_JOB_ID', '?')}"
+        fix = "correct the profile"
+        if "partition" in message.lower():
+            names = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
+            fix = f"the profile has partition={profile.partition!r}, the cluster has {', '.join(names) or 'none'}"
+        raise UserError(f"sbatch: {message}; {fix}") from error
 
 
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:

@@ -12,29 +12,23 @@ import sys
 
 from compclip.base.errors import UserError, entry
 from compclip.prepare import shard_work
-from compclip.runs import requested_shards, shard_tasks
-from compclip.runs.shard_tasks import Task
+from compclip.runs import shard_tasks
 
 
-def check_task(task: Task) -> None:
-    """Raise UserError where the stage now makes other shards than when the task was sent."""
+def main(argv: list[str]) -> int:
+    """Make a task's shards. Raises UserError where the stage now makes other ones than when the task was sent."""
+    parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
+    parser.add_argument("task")
+    task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
     folder = task.folder.path.parents[1]
-    current_keys = requested_shards.read_request(folder).shards
+    current_keys = shard_tasks.read_request(folder)
     for name, key in task.shards.items():
         if current_keys.get(name) != key:
             raise UserError(
                 f"{task.name}: code, parameters or data changed since it was submitted (of shard {name}); undo that, "
-                f"or launch the stage again"
+                "or launch the stage again"
             )
-
-
-def main(argv: list[str]) -> int:
-    """Make a task's shards."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
-    parser.add_argument("task")
-    task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
-    check_task(task)
-    return shard_work.main([str(task.folder.path.parents[1]), *task.shards])
+    return shard_work.main([str(folder), *task.shards])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from compclip.prepare import (
     shard_writer,
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
-from compclip.runs.requested_shards import ANNOTATE, FOLDER, RECAPTION, REWRITE
+from compclip.runs.shard_tasks import ANNOTATE, FOLDER, RECAPTION, REWRITE
 
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 

@@ -38,7 +38,7 @@ from compclip.config.validation import load_section
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
 from compclip.prepare.shard_writer import ShardTask, WriteShard, describe_shard
-from compclip.runs.requested_shards import ANNOTATE, LIST, RECAPTION, REWRITE
+from compclip.runs.shard_tasks import ANNOTATE, LIST, RECAPTION, REWRITE
 
 COUNTS = "counts.jsonl"
 BLOCKS = "blocks"  # the samples that `recaption` copied from its source

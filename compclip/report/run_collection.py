@@ -19,7 +19,7 @@ from compclip.report.run_details import SECTIONS, flatten_keys
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Published
-from compclip.runs.run_key import RESOURCES
+from compclip.runs.run_store import RESOURCES
 
 if TYPE_CHECKING:
     from compclip.config.grid import Cell
@@ -73,10 +73,9 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
             reasons.append(str(error))
     run = None
     try:
-        config, curve = result_files.read_config(trained), result_files.read_curve(trained)
-        environment = result_files.read_environment(trained)
+        config, curve, facts = result_files.read_config(trained), result_files.read_curve(trained), trained.facts()
         if results:
-            run = FinishedRun(trained, published.results, cell, config, curve, environment, results)
+            run = FinishedRun(trained, published.results, cell, config, curve, facts, results)
     except UserError as error:
         reasons.append(str(error))
     return run, [MissingResult(cell.name, reason) for reason in reasons]

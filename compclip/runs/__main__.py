@@ -25,10 +25,9 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import inventory, run_references, run_store
-from compclip.runs.inventory import StoreEntry
+from compclip.runs import inventory, run_store
+from compclip.runs.inventory import RunUsers, StoreEntry
 from compclip.runs.run_folder import RunFolder
-from compclip.runs.run_references import RunUsers
 
 HEADER = ("run", "size", "GPU-h", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -167,8 +166,8 @@ def main(argv: list[str]) -> int:
     grids = [Path(path) for path in getattr(args, "keep_grids", ())]
     if args.command == "remove":
         _find_folders(args.keys, root)  # before anything that takes time
-        grids += sorted((root / run_references.GRIDS).glob("*.yaml"))
-    used = run_references.find_references(args.params, grids, root)
+        grids += sorted((root / inventory.GRIDS).glob("*.yaml"))
+    used = inventory.find_users(args.params, grids, root)
     if args.command == "remove":
         return remove(args.keys, used, args.force, args.dry_run, root)
     entries = inventory.list_entries(root)

@@ -1,30 +1,41 @@
-"""What the store holds: each run's size, GPU-hours, age and state; and taking one out."""
+"""What the store holds: each run's size, GPU-hours, age and state; who names it; and taking one out.
+
+A run is named by the cells of grids, the trials of studies and MLflow. What cannot be judged is taken for used.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import sqlite3
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compclip.base import links, yaml_text
 from compclip.base.errors import UserError
-from compclip.base.files import read_text
+from compclip.base.files import read_mapping, read_text
 from compclip.base.shared_folders import check_plain, explain
-from compclip.runs import device_time, jobs, lock, run_store
-from compclip.runs.run_folder import RunFolder
+from compclip.config import read
+from compclip.config.grid import parse_cell
+from compclip.interface.method import load_method
+from compclip.runs import jobs, keys, lock, progress, run_folder, run_store
+from compclip.runs.run_folder import RunFolder, Trained
 
 KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
 FINISHED, STOPPED, EMPTY, DAMAGED = "finished", "stopped", "empty", "damaged"
 REFUSED = "refused"  # holds a link, a pipe, or too deep a tree: nothing of it is read
 CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
+GRIDS = Path("experiments/grids")
+SYNCED = Path("mlflow/synced.json")  # what MLflow holds: cells by name
+STUDIES, STORAGES = Path("studies"), Path(".work/studies")
 
 
 @dataclass(frozen=True)
@@ -79,14 +90,14 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
         return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    age, blocks, fault = max(0.0, time.time() - newest), _list_blocks(folder.path), ""
+    spent, fault = 0.0, ""
     try:
+        spent = progress.read_device_seconds(folder)
         state = _find_state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
-    return StoreEntry(
-        folder, state, device_time.read_device_seconds(folder), age, blocks, folder.keep_mark.exists(), fault
-    )
+    age = max(0.0, time.time() - newest)
+    return StoreEntry(folder, state, spent, age, _list_blocks(folder.path), folder.keep_mark.exists(), fault)
 
 
 def _find_state(folder: RunFolder) -> str:
@@ -101,21 +112,13 @@ def _find_state(folder: RunFolder) -> str:
 
 def _list_blocks(path: Path) -> dict[tuple[int, int], DiskFile]:
     blocks: dict[tuple[int, int], DiskFile] = {}
-    for entry in _walk_files(str(path)):
-        about = entry.stat(follow_symlinks=False)
-        inode = about.st_dev, about.st_ino
-        own_names = blocks[inode].own_names if inode in blocks else 0
-        blocks[inode] = DiskFile(about.st_blocks * 512, about.st_nlink, own_names + 1)
+    for folder, _, names in os.walk(path):
+        for name in names:
+            about = os.lstat(os.path.join(folder, name))
+            inode = about.st_dev, about.st_ino
+            own_names = blocks[inode].own_names if inode in blocks else 0
+            blocks[inode] = DiskFile(about.st_blocks * 512, about.st_nlink, own_names + 1)
     return blocks
-
-
-def _walk_files(path: str) -> Iterator[os.DirEntry]:
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk_files(entry.path)
-            else:
-                yield entry
 
 
 def count_bytes(entries: Iterable[StoreEntry]) -> int:
@@ -153,6 +156,87 @@ def read_cell(config: Path) -> dict[str, Any]:
     where = f"{config}: cell"
     cell = yaml_text.to_plain(yaml_text.parse_yaml(match[0], where, "must be a mapping"), where)["cell"]
     return cell if isinstance(cell, dict) else {}
+
+
+@dataclass(frozen=True)
+class RunUsers:
+    """By run key, who names the run.
+
+    `open`: cells whose data or backbone are not here, by what is known of their keys. `lost`: cells that MLflow holds
+    and that are not published any more, by name. `missing`: a line for each grid with open cells.
+    """
+
+    names_by_key: Mapping[str, Sequence[str]]
+    open: Mapping[str, str]
+    lost: frozenset[str]
+    missing: Sequence[str]
+
+    def list_users(self, folder: RunFolder) -> list[str]:
+        """List who names a run, or may name it."""
+        users = list(dict.fromkeys(self.names_by_key.get(folder.key, ())))
+        if not (self.open or self.lost):
+            return users
+        path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
+        if path is None:
+            return users + ["perhaps a cell whose data is not here"] * bool(self.open)
+        try:
+            run = read.read_values(path, ())
+            cell = parse_cell(run.get("cell"), f"{folder.path}: cell")
+            open_cell = self.open.get(run_store.hash_parameters(run, load_method(cell.method).TRAINS))
+        except (UserError, KeyError) as error:
+            return [*users, f"perhaps a cell: {error}"]
+        return users + [f"MLflow: {cell.name}"] * (cell.name in self.lost) + [f"perhaps {open_cell}"] * bool(open_cell)
+
+
+def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
+    """Find who names which run: the cells of params.yaml and of other grids, studies, MLflow.
+
+    Raises UserError where one of them cannot be read.
+    """
+    names_by_key: dict[str, list[str]] = defaultdict(list)
+    open_cells: dict[str, str] = {}
+    missing, lost = [], set()
+    for path, prefix in ((Path(params_path), ""), *((path, f"{path.stem}: ") for path in grids)):
+        cells = keys.list_cells(path, root)
+        for cell in cells:
+            if cell.key:
+                names_by_key[cell.key].append(f"{prefix}{cell.cell.name}")
+        if unkeyed := [cell for cell in cells if not cell.key]:
+            open_cells |= {cell.parameters: f"{prefix}{cell.cell.name}" for cell in unkeyed}
+            missing.append(f"{path}: {len(unkeyed)} cells not judged ({unkeyed[0].error}); what may be theirs stays")
+    for run_key, name in _list_trials(root):
+        names_by_key[run_key].append(name)
+    published = {f"{p.parent.name}-{p.name}": p for p in run_folder.published_folders(root / run_folder.RUNS)}
+    for name in read_mapping(root / SYNCED) if (root / SYNCED).is_file() else ():
+        if name in published and (run_key := Trained(published[name]).run_key):
+            names_by_key[run_key].append(f"MLflow: {name}")
+        else:
+            lost.add(name)
+    return RunUsers(names_by_key, open_cells, frozenset(lost), missing)
+
+
+def _list_trials(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield run key and name of every trial of every study.
+
+    Running ones are in the study's own storage: trials.json learns of one when it is over.
+    """
+    for path in sorted((root / STUDIES).glob("*/trials.json")):
+        study, name = read_mapping(path), path.parent.name
+        if study.get("reference"):
+            yield study["reference"]["run_key"], f"{name}: pretrained"
+        yield from ((trial["run_key"], f"{name}#{trial['number']}") for trial in study["trials"] if trial["run_key"])
+    query = (
+        "SELECT number, json_extract(value_json, '$') FROM trial_user_attributes JOIN trials USING (trial_id) "
+        "WHERE key = 'run_key' ORDER BY number"
+    )
+    for path in sorted((root / STORAGES).glob("*.db")):
+        try:
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as storage:
+                rows = storage.execute(query).fetchall()
+        except sqlite3.Error as error:
+            fix = "remove the file or give it another name"
+            raise UserError(f"{path}: not a study's storage ({error}); {fix}") from error
+        yield from ((run_key, f"{path.stem}#{number}") for number, run_key in rows)
 
 
 def remove(folder: RunFolder) -> None:

@@ -7,6 +7,7 @@ a folder of their own (runs/shard_tasks.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -39,18 +40,7 @@ TAIL_BYTES = 8192
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
-# What job.json says of each kind of job, and how it is told from a damaged one.
-LOCAL: dict[str, Callable[[Any], bool]] = {
-    "host": lambda v: isinstance(v, str),
-    "pid": lambda v: type(v) is int and v > 1,
-    "started": lambda v: isinstance(v, str),
-}
-SLURM: dict[str, Callable[[Any], bool]] = {
-    "id": lambda v: isinstance(v, str) and re.fullmatch(r"\d[\d_+]*", v, re.ASCII) is not None,
-    "log": lambda v: isinstance(v, str),
-    "sent": lambda v: v is None or isinstance(v, (int, float)),
-    "notify": lambda v: v is None or isinstance(v, str),
-}
+JOB_ID = re.compile(r"\d[\d_+]*", re.ASCII)
 
 
 class Job(Protocol):
@@ -81,22 +71,22 @@ class LocalJob:
     child: subprocess.Popen | None = None
 
     def state(self) -> str:
-        """running, done or failed."""
-        if self._alive():
-            return RUNNING
-        failed = self.child and self.child.returncode
-        return FAILED if failed or not has_finished(self.folder, self.record) else DONE
-
-    def _alive(self) -> bool:
-        """Ask for the exit status of a child; other processes are known by their start time."""
+        """running, done or failed; a process that is no child of ours is known by its start time."""
         if self.child:
-            return self.child.poll() is None
-        return bool(self.record["started"]) and read_start_time(self.record["pid"]) == self.record["started"]
+            running, failed = self.child.poll() is None, bool(self.child.returncode)
+        else:
+            started = self.record.get("started")
+            running, failed = bool(started) and read_start_time(self.record["pid"]) == started, False
+        if running:
+            return RUNNING
+        return FAILED if failed or not has_finished(self.folder, self.record) else DONE
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
         code, last = self.child.poll() if self.child else None, last_line(self.folder)
-        return last if not code and last.startswith("error:") else f"{_describe_exit(code)}: {last}"
+        if not code:
+            return last if last.startswith("error:") else f"gone: {last}"
+        return f"killed by {signal.Signals(-code).name}: {last}" if code < 0 else f"exit code {code}: {last}"
 
     def label(self) -> str:
         """The process."""
@@ -104,19 +94,13 @@ class LocalJob:
 
     def cancel(self) -> None:
         """SIGTERM: the trainer saves between two steps and leaves. Raises UserError for another user's process."""
-        if self.state() == RUNNING:
-            try:
+        if self.state() != RUNNING:
+            return
+        try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.record["pid"], signal.SIGTERM)
-            except ProcessLookupError:
-                return
-            except PermissionError as error:
-                raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
-
-
-def _describe_exit(code: int | None) -> str:
-    if not code:
-        return "gone"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        except PermissionError as error:
+            raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
 
 
 @dataclass
@@ -135,7 +119,7 @@ class SlurmJob:
     def state(self) -> str:
         """pending, running, done or failed; while SLURM does not answer, done by its files or what it was before."""
         try:
-            queued = cluster.queue().state(self.id, self.record.get("sent", 0.0))
+            queued = cluster.queue().state(self.id, self.record.get("sent") or 0.0)
         except cluster.Unreachable:
             return DONE if has_finished(self.folder, self.record) else self._last
         if queued is None:
@@ -233,19 +217,13 @@ def find_job(folder: RunFolder) -> Job | None:
     folder.check()
     if not folder.job.is_file():
         return None
-    record = _read_record(folder)
-    if record["kind"] == "slurm":
-        return SlurmJob(folder, record)
-    return LocalJob(folder, record) if record["host"] == socket.gethostname() else None
-
-
-def _read_record(folder: RunFolder) -> dict[str, Any]:
-    """Read job.json. A number of no process is never one to stop: the system takes some for all processes."""
     record = read_mapping(folder.job)
-    checks = {"slurm": SLURM, "local": LOCAL}.get(str(record.get("kind")), {})
-    if not checks or not all(fits(record.get(name)) for name, fits in checks.items()):
+    # Others may have written it: the system takes some numbers for all processes, scancel some ids for options.
+    if record.get("kind") == "slurm" and JOB_ID.fullmatch(str(record.get("id"))):
+        return SlurmJob(folder, record)
+    if record.get("kind") != "local" or type(record.get("pid")) is not int or record["pid"] <= 1:
         raise UserError(f"{folder.job}: not what was noted of a job; remove it when no such job runs")
-    return record
+    return LocalJob(folder, record) if record.get("host") == socket.gethostname() else None
 
 
 def find_live_job(folder: RunFolder) -> Job | None:

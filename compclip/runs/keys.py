@@ -7,12 +7,45 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from compclip.base import links
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
+from compclip.config import grid, read
+from compclip.config.grid import Cell
+from compclip.interface.method import load_method
 from compclip.runs import run_store
+
+
+@dataclass(frozen=True)
+class KeyedCell:
+    """A cell, its run key and its schedule; without data or backbone the key is empty and `error` says why.
+
+    `parameters` is the hash of what is known of the key all the same, see `run_store.hash_parameters`.
+    """
+
+    cell: Cell
+    key: str
+    train: Mapping[str, Any]
+    parameters: str
+    error: str = ""
+
+
+def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> list[KeyedCell]:
+    """Return the cells of a params file with their keys. Raises UserError for a file with a mistake."""
+    cells = []
+    for run in grid.resolve_all(read.load_params(params_path)):
+        parameters = run_store.hash_parameters(run.plain, load_method(run.method_name).TRAINS)
+        try:
+            key, error = run_store.locate_run(run, root).key, ""
+        except UserError as fault:
+            key, error = "", one_line(str(fault))
+        cells.append(KeyedCell(run.cell, key, asdict(run.train), parameters, error))
+    return cells
 
 
 def write_keys(root: Path) -> int:
@@ -23,10 +56,10 @@ def write_keys(root: Path) -> int:
     for path in (root / run_store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    keys_by_name = [(plan.name, run_store.compute_keys(read_mapping(plan), root)) for plan in plans]
-    for name, keys in keys_by_name:
+    keys_by_name = {plan.name: run_store.compute_keys(read_mapping(plan), root) for plan in plans}
+    for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
-    return sum(len(keys) for _, keys in keys_by_name)
+    return sum(map(len, keys_by_name.values()))
 
 
 def main(argv: list[str]) -> int:

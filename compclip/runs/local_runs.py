@@ -1,7 +1,11 @@
-"""Runs as processes of this machine, so many at a time; they outlive this driver, and the next one attaches."""
+"""Runs as processes of this machine: how many it takes side by side, what each may use, and who starts them.
+
+The processes outlive the driver, and the next one attaches.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -13,6 +17,43 @@ from compclip.base.errors import UserError
 from compclip.runs import jobs
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
+
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+NO_GPU = ("", "-1", "NoDevFiles")  # the last is SLURM's
+SLURM_COUNTS = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
+DEVICES = Path("/dev")
+
+
+def list_slots(threads: int) -> list[dict[str, str]]:
+    """Return the environment of each slot for a run of so many threads: one a GPU, else as many as the cores carry."""
+    if ids := list_gpus():
+        return [{GPU_VARIABLE: name} for name in ids]
+    return [{}] * max(1, len(os.sched_getaffinity(0)) // max(1, threads))
+
+
+def divide_gpus(workers: int) -> list[dict[str, str]]:
+    """Return the environment of each worker; several share a GPU where there are more workers than GPUs."""
+    ids = list_gpus()
+    return [{GPU_VARIABLE: ids[worker % len(ids)]} if ids else {} for worker in range(workers)]
+
+
+def list_gpus() -> list[str]:
+    """Return the ids of the GPUs that this process may use, without starting a driver."""
+    visible = os.environ.get(GPU_VARIABLE)
+    if visible is not None:
+        return [name for name in map(str.strip, visible.split(",")) if name not in NO_GPU]
+    return sorted((p.name.removeprefix("nvidia") for p in DEVICES.glob("nvidia[0-9]*")), key=int)
+
+
+def explain_gpu() -> str:
+    """Return why this process is to compute on a GPU, as `NAME=VALUE asks for a GPU`; "" where nothing does."""
+    ids = list_gpus()
+    if os.environ.get(GPU_VARIABLE) is not None:
+        return f"{GPU_VARIABLE}={','.join(ids)} asks for a GPU" if ids else ""
+    for name in SLURM_COUNTS:
+        if os.environ.get(name, "0") not in ("", "0"):
+            return f"{name}={os.environ[name]} asks for a GPU"
+    return f"{DEVICES}/nvidia{ids[0]} is there" if ids else ""
 
 
 class DriverStopped(Exception):
@@ -103,32 +144,36 @@ class LocalRunDriver:
         try:
             job = jobs.Local(self.module).submit(run, self.params, self.slots[slot])
         except UserError as error:
-            self._fail(run, str(error))
+            self._end(run, str(error))
             return
         self._active.append(ActiveRun(run, job, slot))
         print(f"{run.cell.name}: started as {job.label()}", flush=True)
 
     def _finish(self, active: ActiveRun) -> bool:
-        state, run = active.job.state(), active.run
+        """Hand on what a run that is over left; return whether it is over."""
+        state, failure = active.job.state(), ""
         if state in jobs.LIVE:
             return False
         if state == jobs.FAILED:
-            self._fail(run, active.job.reason())
-            return True
-        try:
-            self.on_done(run)
-        except UserError as error:
-            self._fail(run, str(error))
-            return True
-        self._ended += 1
-        print(f"[{self._ended}/{len(self.runs)}] {run.cell.name}: done", flush=True)
+            failure = active.job.reason()
+        else:
+            try:
+                self.on_done(active.run)
+            except UserError as error:
+                failure = str(error)
+        self._end(active.run, failure)
         return True
 
-    def _fail(self, run: StoredRun, reason: str) -> None:
+    def _end(self, run: StoredRun, failure: str = "") -> None:
+        """Count and print a run that is over, with the reason of a failure."""
         self._ended += 1
-        self.failed[run.cell.name] = reason
-        print(f"[{self._ended}/{len(self.runs)}] failed: {run.cell.name}: {reason}", flush=True)
-        self.on_failed(run, reason)
+        count = f"[{self._ended}/{len(self.runs)}]"
+        if not failure:
+            print(f"{count} {run.cell.name}: done", flush=True)
+            return
+        print(f"{count} failed: {run.cell.name}: {failure}", flush=True)
+        self.failed[run.cell.name] = failure
+        self.on_failed(run, failure)
 
 
 def raise_stopped(number: int, _frame: object) -> None:

@@ -2,7 +2,15 @@
 
 `flock` holds between the processes of a machine, and between machines on file systems that carry it (NFS version 4,
 Lustre mounted with `flock`, GPFS). Where it does not reach (Lustre mounted with `localflock`, NFS version 3 without a
-lock daemon), or where there is none at all, a lease does: see compclip/runs/lease.py.
+lock daemon), or where there is none at all, a lease does.
+
+The leases of a run are numbered. Whoever makes the next number holds the run: only one of several can make a file that
+is not there yet, on network file systems too. The highest number is never deleted, so that none comes twice and a slow
+process cannot take away what another one has made since.
+
+The holder touches its lease every BEAT_S seconds. One of another machine is a dead one's when it was not touched for
+DEAD_S by the file system's clock and also stood still for STILL_S while we looked: some file systems (Lustre) stamp
+with the writers' own clocks, and these may differ. After LONG_S nobody looks again.
 """
 
 from __future__ import annotations
@@ -11,23 +19,29 @@ import contextlib
 import errno
 import fcntl
 import functools
+import json
 import os
+import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from compclip.base.errors import UserError
-from compclip.base.shared_folders import explain, open_plain
-from compclip.runs import device_time, lease
-from compclip.runs.lease import BEAT_S, Lease
+from compclip.base.files import read_mapping
+from compclip.base.shared_folders import explain, open_plain, share_with_group
+from compclip.runs import progress
 from compclip.runs.run_folder import RunFolder
 
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
 LOST = 75  # the exit code of a process whose run another one took over
+BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
+GIVEN_BACK = 0.0  # the time of a lease whose holder has left
 
 
 @contextlib.contextmanager
@@ -37,23 +51,34 @@ def hold(folder: RunFolder, waiting: Callable[[], None] = lambda: None, devices:
     The time is noted as one of the run's lives, on so many devices. Raises UserError where the folder cannot be
     written.
     """
-    claim = Lease(folder)
-    with _acquire(claim, waiting):
+    lease = Lease(folder)
+    file = _try_to_hold(lease)
+    if file is None:  # someone may only have looked whether the lock is held
+        time.sleep(POLL_S)
+        file = _try_to_hold(lease)
+    if file is None:
+        holder = describe_holder(folder) or "another process"
+        print(f"{folder.path}: {holder} works on this run; waiting for it", flush=True)
+    while file is None:
+        waiting()
+        time.sleep(POLL_S)
+        file = _try_to_hold(lease)
+    with file, contextlib.closing(lease):
         for path in folder.half_written():
             path.unlink(missing_ok=True)
-        with _keep_alive(claim, devices):
+        with _keep_alive(lease, devices):
             yield
 
 
 @contextlib.contextmanager
 def hold_at_once(folder: RunFolder) -> Iterator[bool]:
     """Hold a run without working on it; False where somebody else holds it. Raises UserError as `hold` does."""
-    claim = Lease(folder)
-    file = _try_to_hold(claim)
+    lease = Lease(folder)
+    file = _try_to_hold(lease)
     if file is None:
         yield False
         return
-    with _release_after(claim, file):
+    with file, contextlib.closing(lease):
         yield True
 
 
@@ -76,48 +101,41 @@ def find_holder(folder: RunFolder) -> int | None:
 def describe_holder(folder: RunFolder) -> str:
     """Describe who holds a run, as `process P` or `process P on HOST`; empty where nobody does."""
     pid = find_holder(folder)
-    return lease.describe_holder(folder) or ("" if pid is None else f"process {pid or '?'}")
+    return _describe_lease_holder(folder) or ("" if pid is None else f"process {pid or '?'}")
 
 
-@contextlib.contextmanager
-def _acquire(claim: Lease, waiting: Callable[[], None]) -> Iterator[None]:
-    file = _try_to_hold(claim)
-    if file is None:  # someone may only have looked whether the lock is held
-        time.sleep(POLL_S)
-        file = _try_to_hold(claim)
-    if file is None:
-        holder = describe_holder(claim.folder) or "another process"
-        print(f"{claim.folder.path}: {holder} works on this run; waiting for it", flush=True)
-    while file is None:
-        waiting()
-        time.sleep(POLL_S)
-        file = _try_to_hold(claim)
-    with _release_after(claim, file):
-        yield
+def _describe_lease_holder(folder: RunFolder) -> str:
+    """Describe the process that holds a run by its lease; empty without one, or after DEAD_S without a sign of life."""
+    try:
+        path = folder.lease(folder.leases()[-1])
+        touched = os.stat(path).st_mtime
+    except (OSError, IndexError):
+        return ""
+    if touched == GIVEN_BACK or time.time() - touched > DEAD_S:
+        return ""
+    holder = _read_lease(path)
+    if not holder:
+        return "another process"
+    if holder["machine"] != machine_name():
+        return f"process {holder['pid']} on {holder['host']}"
+    return f"process {holder['pid']}" if Path(f"/proc/{holder['pid']}").exists() else ""
 
 
-@contextlib.contextmanager
-def _release_after(claim: Lease, file: IO[str]) -> Iterator[None]:
-    with file:
-        try:
-            yield
-        finally:
-            claim.drop()
-
-
-def _try_to_hold(claim: Lease) -> IO[str] | None:
+def _try_to_hold(lease: Lease) -> IO[str] | None:
     """Take lock and lease and return the lock's open file; None where another process has either.
 
     Raises UserError where the folder cannot be written, or where not all of it is the run's own.
     """
-    path = claim.folder.lock
+    path = lease.folder.lock
     try:
-        claim.folder.make()
+        lease.folder.make()
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open_plain(path, "a+"))
-            if not _take_lock_and_lease(file, claim):
+            locked = _take_lock(file)
+            replaced = os.fstat(file.fileno()).st_ino != os.stat(path).st_ino  # the folder was removed meanwhile
+            if locked is False or replaced or not lease.take(locked=bool(locked)):
                 return None
-            stack.callback(claim.drop)
+            stack.callback(lease.close)
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -128,14 +146,6 @@ def _try_to_hold(claim: Lease) -> IO[str] | None:
     except OSError as error:
         why = explain(error, Path(error.filename or path), "free space or make the folder writable")
         raise UserError(f"{path}: cannot write: {why}") from error
-
-
-def _take_lock_and_lease(file: IO[str], claim: Lease) -> bool:
-    """Take lock and lease; False as well where the folder was removed while the file was opened."""
-    locked = _take_lock(file)
-    if locked is False or os.fstat(file.fileno()).st_ino != os.stat(claim.folder.lock).st_ino:
-        return False
-    return claim.take(locked=bool(locked))
 
 
 def _take_lock(file: IO[str]) -> bool | None:
@@ -159,26 +169,148 @@ def _note_missing_locks(store: Path) -> None:
 
 
 @contextlib.contextmanager
-def _keep_alive(claim: Lease, devices: int) -> Iterator[None]:
-    """Touch lease and life from a thread while the run is held, since a step may take long."""
-    life, over = device_time.begin_life(claim.folder, devices), threading.Event()
-    thread = threading.Thread(target=_touch_until_over, args=(claim, life, over), daemon=True)
+def _keep_alive(lease: Lease, devices: int) -> Iterator[None]:
+    """Touch lease and life from a thread while the run is held, since a step may take long.
+
+    A process that lost its run leaves at once: what it would save is not its own to write any more.
+    """
+    life, over = progress.begin_life(lease.folder, devices), threading.Event()
+
+    def touch_until_over() -> None:
+        while not over.wait(BEAT_S):
+            if not lease.beat():
+                who = _describe_lease_holder(lease.folder) or "another process"
+                print(f"error: {lease.folder.path}: {who} took this run over while this process stood still; leaving",
+                      file=sys.stderr, flush=True)  # fmt: skip
+                os._exit(LOST)
+            progress.touch_life(life)
+
+    thread = threading.Thread(target=touch_until_over, daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        device_time.end_life(life)
+        progress.end_life(life)
 
 
-def _touch_until_over(claim: Lease, life: Path, over: threading.Event) -> None:
-    """Touch lease and life until it is over. A process that lost its run leaves at once: what it would save is not its
-    own to write any more."""
-    while not over.wait(BEAT_S):
-        if not claim.beat():
-            who = lease.describe_holder(claim.folder) or "another process"
-            print(f"error: {claim.folder.path}: {who} took this run over while this process stood still; leaving",
-                  file=sys.stderr, flush=True)  # fmt: skip
-            os._exit(LOST)
-        device_time.touch_life(life)
+@functools.cache
+def machine_name() -> str:
+    """Return a name of this machine since it was started; two with one host name differ."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{socket.gethostname()} {boot}"
+    return socket.gethostname()
+
+
+@dataclass
+class Lease:
+    """One process's claim on a run. `clock`: seconds that pass evenly on this machine."""
+
+    folder: RunFolder
+    machine: str = field(default_factory=machine_name)
+    clock: Callable[[], float] = time.monotonic
+    number: int = field(default=0, init=False)  # of our lease; 0: none
+    _seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0), init=False)  # another's number, its time, since when
+
+    def take(self, locked: bool = True) -> bool:
+        """Take the run where nobody holds it or its holder is dead; return whether it is ours.
+
+        `locked`: whether a lock is ours that processes of this machine cannot share, so that the last one is gone.
+        Raises OSError where the folder cannot be written.
+        """
+        number = self._last_number()
+        if number and not self._is_free(number, locked):
+            return False
+        return self._make(number + 1)
+
+    def beat(self) -> bool:
+        """Touch the lease and return whether it is still ours; it is where the file system does not answer."""
+        try:
+            if self._last_number() != self.number:
+                return False
+            os.utime(self.folder.lease(self.number), follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        """Release the lease if it is still ours."""
+        with contextlib.suppress(OSError):
+            os.utime(self.folder.lease(self.number), (GIVEN_BACK, GIVEN_BACK), follow_symlinks=False)
+        self.number = 0
+
+    def _last_number(self) -> int:
+        return max(self.folder.leases(), default=0)
+
+    def _is_free(self, number: int, locked: bool) -> bool:
+        """Whether the last lease was given back, was of a process of this machine that is gone, or is a dead one's."""
+        path = self.folder.lease(number)
+        try:
+            touched = os.stat(path).st_mtime
+        except FileNotFoundError:  # there is a higher one now
+            return False
+        gone = locked and _read_lease(path).get("machine") == self.machine
+        return gone or touched == GIVEN_BACK or self._is_silent(number, touched)
+
+    def _is_silent(self, number: int, touched: float) -> bool:
+        """Return whether it was not touched for long, by the file system's clock and while we looked."""
+        now, first = self.clock(), self._seen[:2] != (number, touched)
+        if first:
+            self._seen = (number, touched, now)
+        if not first and now - self._seen[2] < STILL_S:
+            return False
+        return self._read_clock() - touched > (LONG_S if first else DEAD_S)
+
+    def _read_clock(self) -> float:
+        """Return the time by the file system's clock."""
+        probe = self.folder.path / f".lease.{uuid.uuid4().hex}"
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            os.utime(probe)
+            return os.stat(probe).st_mtime
+        finally:
+            os.unlink(probe)
+
+    def _make(self, number: int) -> bool:
+        """Make the next lease and return whether it holds: another process may have made a higher one."""
+        path = self.folder.lease(number)
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        except FileExistsError:
+            return False
+        self.number = number
+        holder = {"host": socket.gethostname(), "machine": self.machine, "pid": os.getpid()}
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(json.dumps(holder))
+            share_with_group(path)
+            above = self._last_number() > number
+        except OSError:
+            self.close()
+            raise
+        if above:
+            self.number = 0
+            _unlink(path)
+            return False
+        for old in self.folder.leases():
+            if old < number:
+                _unlink(self.folder.lease(old))
+        return True
+
+
+def _read_lease(path: Path) -> dict[str, Any]:
+    """Read a lease; empty where its holder died before it wrote."""
+    with contextlib.suppress(UserError):
+        lease = read_mapping(path)
+        if lease.keys() >= {"host", "machine", "pid"}:
+            return lease
+    return {}
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,8 +1,17 @@
-"""How far a run is, read from the files of whoever trains it: store/<run key>/metrics.jsonl."""
+"""How far a run is, and how long it was worked on, by the files of whoever trains it in store/<run key>/.
+
+metrics.jsonl has the logged steps. lives/ has a file for each process that held the run, whose age when it was last
+touched is its life: of a killed process no more than one heartbeat is lost. A process that comes to an end writes its
+seconds down, so that a copy of the folder knows them too.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import json_text
 from compclip.base.errors import UserError
+from compclip.base.files import read_mapping, write_json
+from compclip.base.shared_folders import make_folder
+from compclip.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from compclip.runs.run_store import StoredRun
@@ -45,24 +57,17 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     if row is None:
         return None
     try:
-        return _parse_row(row, train)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # as train.total_steps, from the share of an epoch that the step is
+        steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
+        step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
-
-
-def _parse_row(row: Mapping[str, Any], train: Mapping[str, Any]) -> Progress:
-    # as train.total_steps, from the share of an epoch that the step is
-    steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
-    step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
     samples_left = max(0, steps - step) * train["batch_size"]
     return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0, when)
 
 
-def last_row(log: Path) -> dict | None:
-    """Return the last complete line; one that is being written is left out.
-
-    Raises UserError for one that is no mapping.
-    """
+def last_row(log: Path) -> Any:
+    """Return the last complete line, parsed; None where there is none yet. One that is being written is left out."""
     try:
         with open(log, "rb") as file:
             file.seek(0, 2)
@@ -70,12 +75,7 @@ def last_row(log: Path) -> dict | None:
             lines = file.read().split(b"\n")[:-1]
     except OSError:
         return None
-    if not lines:
-        return None
-    row = json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN)
-    if not isinstance(row, dict):
-        raise UserError(f"{log}: its last line is no step's; {AGAIN}")
-    return row
+    return json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN) if lines else None
 
 
 @dataclass
@@ -95,3 +95,54 @@ class Follower:
         if progress and progress.step != self._shown:
             print(f"{self.run.cell.name}: {progress.line()}", flush=True)
             self._shown, self._when = progress.step, time.monotonic()
+
+
+def begin_life(folder: RunFolder, devices: int) -> Path:
+    """Write a file that says a process began to work on so many devices; return its path."""
+    path = folder.lives / f"{uuid.uuid4().hex}.json"
+    make_folder(folder.lives)
+    path.touch(exist_ok=False)
+    started = path.stat().st_mtime  # the file system's clock, as the end will be
+    project = str(Path.cwd())  # jobs, too, work in their project's root
+    write_json(path, {"started": started, "devices": devices, "project": project, **_process()})
+    return path
+
+
+def _process() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+def touch_life(path: Path) -> None:
+    """Touch the file: the process still works."""
+    with contextlib.suppress(OSError):
+        os.utime(path, follow_symlinks=False)
+
+
+def end_life(path: Path) -> None:
+    """Write the seconds that the process worked; where that fails the work is done all the same."""
+    touch_life(path)
+    with contextlib.suppress(OSError, UserError):
+        life = read_mapping(path)
+        write_json(path, {**life, "seconds": _seconds(path, life)})
+
+
+def sum_device_seconds(folder: RunFolder) -> float:
+    """Sum seconds x devices over all processes of a run, killed and requeued ones and this one included."""
+    total = 0.0
+    for path in folder.lives.glob("*.json"):
+        with contextlib.suppress(OSError, UserError, KeyError):  # one that is being written
+            life = read_mapping(path)
+            if "seconds" not in life and _process().items() <= life.items():
+                touch_life(path)
+            total += _seconds(path, life) * life["devices"]
+    return round(total, 3)
+
+
+def _seconds(path: Path, life: dict[str, Any]) -> float:
+    return life["seconds"] if "seconds" in life else max(0.0, path.stat().st_mtime - life["started"])
+
+
+def read_device_seconds(folder: RunFolder) -> float:
+    """Return the same, or what environment.json says where the finished run was adopted from published files."""
+    lived = sum_device_seconds(folder)
+    return lived or float(folder.final.facts().get("device_seconds", 0.0))

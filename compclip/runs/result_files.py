@@ -6,7 +6,6 @@ Every file is checked as it is read, so that a number without its items, or item
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,22 +15,15 @@ import numpy as np
 
 from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, read_text
+from compclip.base.files import read_mapping, read_text
 from compclip.config.grid import PRETRAINED, Cell, parse_cell
 from compclip.runs import run_folder
-from compclip.runs.item_outcomes import KINDS, Items
+from compclip.runs.item_outcomes import Items
 from compclip.runs.run_folder import Trained
 
-DECLARED = ("kind", "lower", "scores", "headline")  # what a benchmark says of itself
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
 SECTIONS = 1024  # sections kept in memory
-LATEST_S = 1e11  # since the epoch: three thousand years
-# What others compute with of environment.json; the rest is shown as it stands.
-NUMBERS = ("seconds", "device_seconds", "processes", "peak_memory_mib", "trained_parameters", "parameters")
-MAPPINGS = ("packages", "dropped")
-MOST_UNITS = 2**31
-SHARES = ("view_shares",)  # of samples, by text or picture that the method asked for (train/view_shares.py)
-LISTS = 1024  # lists of ids kept in memory: every run has those of the same benchmarks
+LISTS = 2048  # lists of ids and units kept in memory: every run has those of the same benchmarks
 
 
 @dataclass(frozen=True)
@@ -114,8 +106,7 @@ def read_finished_run(trained: Trained, results_folder: Path) -> FinishedRun:
     config = read_config(trained)
     cell = parse_cell(config.get("cell"), f"{trained.config}: cell")
     results = {result.benchmark: result for result in map(read_result, run_folder.result_paths(results_folder))}
-    facts = config, read_curve(trained), read_environment(trained)
-    return FinishedRun(trained, results_folder, cell, *facts, results)
+    return FinishedRun(trained, results_folder, cell, config, read_curve(trained), trained.facts(), results)
 
 
 def list_files(trained: Trained, results_folder: Path) -> list[Path]:
@@ -126,19 +117,16 @@ def list_files(trained: Trained, results_folder: Path) -> list[Path]:
 
 def read_config(trained: Trained) -> dict[str, Any]:
     """Read the resolved configuration as plain values; empty where there is none."""
-    file = trained.config
+    file, config = trained.config, dict[str, Any]()
     if not file.is_file():
-        return {}
+        return config
     try:
-        sections = [_parse_section(section) for section in SECTION.split(read_text(file)) if section.strip()]
+        for section in SECTION.split(read_text(file)):
+            config |= _parse_section(section) if section.strip() else {}
     except UserError as error:
         raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
-    config = {key: value for section in sections for key, value in section.items()}
     if "cell" not in config:
         raise UserError(f"{file}: not a configuration: it names no cell; remove the run and train it again")
-    for key, value in config.items():
-        if not isinstance(value, dict):
-            raise UserError(f"{file}: {key}={value!r}: must be a mapping; remove the run and train it again")
     return config
 
 
@@ -150,131 +138,68 @@ def _parse_section(section: str) -> Any:
 
 def read_curve(trained: Trained) -> list[dict[str, Any]]:
     """Read the lines of metrics.jsonl in order; empty where there is no file."""
-    if not trained.metrics.is_file():
-        return []
-    lines = read_text(trained.metrics).splitlines()
-    return [_parse_line(trained.metrics, number, text) for number, text in enumerate(lines, 1) if text.strip()]
-
-
-def _parse_line(file: Path, number: int, text: str) -> dict[str, Any]:
-    value = json_text.parse_json(text, str(file), "train the run again", number)
-    if not isinstance(value, dict) or type(value.get("step")) is not int:
-        raise UserError(f"{file}: line {number} has no 'step'; train the run again")
-    for key, logged in value.items():
-        if logged is not None and type(logged) is not float and not _is_number(logged):  # a norm may be infinite
-            raise UserError(f"{file}: line {number}: {key}={logged!r}: must be a number; train the run again")
-    if (time := value.get("time")) is not None and not abs(time) < LATEST_S:  # true of NaN
-        raise UserError(f"{file}: line {number}: time={time!r}: is no time of a clock; train the run again")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    """A number that can be computed with, which JSON's longest are not."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def read_environment(trained: Trained) -> dict[str, Any]:
-    """Read versions, machine, times and the run key; empty where there is no file.
-
-    Raises UserError for a damaged one.
-    """
-    facts = trained.facts()
-    rules = (
-        (NUMBERS, _is_number, "a number"),
-        (MAPPINGS, lambda value: isinstance(value, dict), "a mapping"),
-        (SHARES, _is_shares, "numbers by name"),
-    )
-    for names, fits, rule in rules:
-        for name in names:
-            if facts.get(name) is not None and not fits(facts[name]):
-                raise UserError(f"{trained.environment}: {name}={facts[name]!r}: must be {rule}; train the run again")
-    return facts
-
-
-def _is_shares(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value.values()))
+    file = trained.metrics
+    rows = []
+    for number, text in enumerate(read_text(file).splitlines() if file.is_file() else (), 1):
+        row = json_text.parse_json(text, str(file), "train the run again", number)
+        if not isinstance(row, dict) or "step" not in row:
+            raise UserError(f"{file}: line {number} has no 'step'; train the run again")
+        rows.append(row)
+    return rows
 
 
 def read_result(path: Path) -> Result:
     """Read one results file. Raises UserError where a field is missing or items and metric disagree."""
-    raw = read_json(path)
-    if isinstance(raw, dict) and (absent_keys := [key for key in DECLARED if key not in raw]):
-        raise UserError(f"{path}: does not say its benchmark's {absent_keys[0]!r}; evaluate the run again")
+    raw = read_mapping(path)
     try:
         units = raw.get("units", {})
-        items = {name: _parse_items(value, units.get(name, ())) for name, value in raw.get("items", {}).items()}
-        if raw["kind"] not in KINDS:
-            raise ValueError(f"kind {raw['kind']!r} is none of {', '.join(KINDS)}")
         result = Result(
-            benchmark=str(raw["benchmark"]),
-            module=str(raw.get("module", raw["benchmark"])),
+            benchmark=raw["benchmark"],
+            module=raw.get("module", raw["benchmark"]),
             kind=raw["kind"],
-            metrics=_parse_numbers(raw["metrics"]),
-            lower=frozenset(map(str, raw["lower"])),
-            scores=frozenset(map(str, raw["scores"])),
-            counts=_parse_numbers(raw.get("counts", {})),
-            items=items,
-            means={name: [str(member) for member in members] for name, members in raw.get("means", {}).items()},
-            fingerprint=str(raw.get("fingerprint", "")),
-            seconds=float(raw.get("seconds", 0.0)),
-            coverage={name: (int(scored), int(n)) for name, (scored, n) in raw.get("coverage", {}).items()},
-            headline=tuple(map(str, raw["headline"])),
-            tokenizer=str(raw.get("checkpoint", {}).get("tokenizer", "")),
+            metrics=dict(raw["metrics"]),
+            lower=frozenset(raw["lower"]),
+            scores=frozenset(raw["scores"]),
+            counts=raw.get("counts", {}),
+            items={name: _parse_items(value, units.get(name, ())) for name, value in raw.get("items", {}).items()},
+            means=raw.get("means", {}),
+            fingerprint=raw.get("fingerprint", ""),
+            seconds=raw.get("seconds", 0.0),
+            coverage={name: (scored, records) for name, (scored, records) in raw.get("coverage", {}).items()},
+            headline=tuple(raw["headline"]),
+            tokenizer=raw.get("checkpoint", {}).get("tokenizer", ""),
             has_units="units" in raw,
         )
-        _check_means(path, result)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UserError(f"{path}: not a results file ({error!r}); evaluate the run again") from error
+        _check_means(result)
+    except KeyError as error:
+        raise UserError(f"{path}: does not say its benchmark's {error}; evaluate the run again") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not a results file: {error}; evaluate the run again") from error
     return result
 
 
-def _parse_numbers(raw: dict[str, Any]) -> dict[str, Any]:
-    """Numbers by name; None stands for one of no item."""
-    for name, value in raw.items():
-        if value is not None and value == value and not _is_number(value):  # NaN: no item
-            raise ValueError(f"{name}={value!r} is no number")
-    return dict(raw)
-
-
 def _parse_items(raw: dict[str, Any], units: list[int]) -> Items:
-    ids, values = _share_ids(tuple(map(str, raw["ids"]))), np.asarray(raw["outcomes"], dtype=np.float64)
+    ids, values = _share(tuple(raw["ids"])), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
-        raise ValueError(f"{len(ids)} ids for {values.shape[0] if values.ndim == 1 else values.shape} outcomes")
-    if units and (len(units) != len(ids) or not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units)):
-        raise ValueError(f"{len(ids)} ids for {len(units)} units, which must be whole numbers from 0 on")
-    return Items(ids, values, units=_share_units(tuple(units)))
-
-
-@lru_cache(maxsize=LISTS)
-def _share_units(units: tuple[int, ...]) -> tuple[int, ...]:
-    """The one copy of a list of units that runs and metrics have in common."""
-    return units
-
-
-@lru_cache(maxsize=LISTS)
-def _share_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
-    """The one copy of a list of ids that runs and metrics have in common. Raises ValueError where one stands twice."""
+        raise ValueError(f"{len(ids)} ids for {values.size} outcomes")
     if len(set(ids)) != len(ids):
         raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")
-    return ids
+    return Items(ids, values, units=_share(tuple(units)))
 
 
-def _check_means(path: Path, result: Result) -> None:
-    """Raise UserError for a metric that its own items or members do not reproduce."""
-    for name in result.headline:
-        if name not in result.metrics:
-            raise UserError(f"{path}: headline {name!r} is no metric; evaluate the run again")
-    for name, items in result.items.items():
-        if name in result.metrics and len(items.values):
-            _check_agreement(path, name, result.metrics[name], float(items.values.mean()))
-    for name, members in result.means.items():
-        if unknown_members := [m for m in members if m not in result.metrics]:
-            raise UserError(
-                f"{path}: {name} is a mean of {unknown_members[0]!r}, which is no metric; evaluate the run again"
-            )
-        _check_agreement(path, name, result.metrics[name], float(np.mean([result.metrics[m] for m in members])))
+@lru_cache(maxsize=LISTS)
+def _share(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the one copy of a list of ids or units that runs and metrics have in common."""
+    return values
 
 
-def _check_agreement(path: Path, name: str, stated: float, computed: float) -> None:
-    if stated is None or not np.isclose(stated, computed, rtol=0, atol=1e-6, equal_nan=True):
-        raise UserError(f"{path}: {name}={stated} but its items give {computed:.6f}; evaluate the run again")
+def _check_means(result: Result) -> None:
+    """Raise ValueError for a metric that its own items or members do not reproduce."""
+    computed = {name: items.values.mean() for name, items in result.items.items() if len(items.values)}
+    for name, members in (*result.means.items(), ("headline", result.headline)):
+        if unknown_members := [member for member in members if member not in result.metrics]:
+            raise ValueError(f"{name} is a mean of {unknown_members[0]!r}, which is no metric")
+    computed |= {name: np.mean([result.metrics[m] for m in members]) for name, members in result.means.items()}
+    for name, value in computed.items():
+        if name in result.metrics and not np.isclose(result.metrics[name], value, rtol=0, atol=1e-6, equal_nan=True):
+            raise ValueError(f"{name}={result.metrics[name]} but its items give {value:.6f}")

@@ -20,11 +20,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.base.shared_folders import check_plain, make_folder, share_with_group
@@ -42,38 +40,37 @@ SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samp
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
-class Trained(NamedTuple):
+class _Folder:
+    """A folder whose files have names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+
+class Trained(_Folder):
     """What training leaves: a folder of the store's, or a published one."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """All parameters, resolved."""
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The model, in open_clip's format."""
-        return self.path / "checkpoint"
-
-    @property
-    def weights(self) -> Path:
-        """The model's tensors."""
-        return self.checkpoint / WEIGHTS
-
-    @property
-    def metrics(self) -> Path:
-        """One line a logged step."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def environment(self) -> Path:
-        """Versions, machine, times and the run key."""
-        return self.path / "environment.json"
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.config = path / "config.yaml"  # all parameters, resolved
+        self.checkpoint = path / "checkpoint"  # the model, in open_clip's format
+        self.weights = self.checkpoint / WEIGHTS
+        self.metrics = path / "metrics.jsonl"  # one line a logged step
+        self.environment = path / "environment.json"  # versions, machine, times and the run key
+        # What is published; environment.json last, which marks the rest as complete.
+        self.published_files = (self.config, self.checkpoint, self.metrics, self.environment)
 
     def facts(self) -> dict[str, Any]:
-        """What environment.json says; empty where there is none. Raises UserError for a file that is no mapping."""
+        """Read environment.json; empty where there is none. Raises UserError for a file that is no mapping."""
         return read_mapping(self.environment) if self.environment.is_file() else {}
 
     @property
@@ -82,25 +79,31 @@ class Trained(NamedTuple):
         return str(self.facts().get("run_key", ""))
 
     @property
-    def published_files(self) -> tuple[Path, ...]:
-        """What is published; environment.json last, which marks the rest as complete."""
-        return (self.config, self.checkpoint, self.metrics, self.environment)
-
-    @property
     def fingerprint(self) -> str:
         """Another for any other run or training of this one: environment.json has times and that of the weights."""
         return fingerprint(*(path for path in self.published_files if path.is_file()))
 
 
-class RunFolder(NamedTuple):
+class RunFolder(_Folder):
     """One run in the store."""
 
-    path: Path
-
-    @property
-    def key(self) -> str:
-        """The run key."""
-        return self.path.name
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.key = path.name
+        self.run = path / "run.yaml"  # the run that a job trains, resolved
+        self.params = path / "params.yaml"  # as it was when the job was sent
+        self.job = path / "job.json"  # where the job that was sent last runs
+        self.log = path / "job.log"  # what the job says
+        self.posted_failure = path / "told.json"  # names the job whose failure was posted last
+        self.lock = path / "lock"  # held by whoever works on the run
+        self.keep_mark = path / "kept"  # the run is not to be removed, whoever uses it
+        self.lives = path / "lives"  # a file for each process that worked on the run
+        self.users = path / "users"  # in a shared store, a file for each project that published the run
+        self.rungs = path / "rungs.json"  # where a sweep's pruner wants scores on the way
+        self.intermediate = path / "intermediate.jsonl"  # scores on the way
+        self.metrics = path / "metrics.jsonl"  # the logged steps so far
+        self.final = Trained(path / "final")  # the finished training
+        self.scored = path / "scored.json"  # names the results that the last job left; gone while a job is on its way
 
     def check(self) -> None:
         """Look whether all of it is the run's own. Raises UserError for a link or a pipe, which others may leave."""
@@ -112,78 +115,18 @@ class RunFolder(NamedTuple):
         make_folder(self.path)
         share_with_group(self.path, stat.S_IWGRP)
 
-    @property
-    def run(self) -> Path:
-        """The run that a job trains, resolved."""
-        return self.path / "run.yaml"
-
-    @property
-    def params(self) -> Path:
-        """The params.yaml as it was when the job was sent."""
-        return self.path / "params.yaml"
-
-    @property
-    def job(self) -> Path:
-        """Where the job that was sent last runs."""
-        return self.path / "job.json"
-
-    @property
-    def log(self) -> Path:
-        """What the job says."""
-        return self.path / "job.log"
-
-    @property
-    def posted_failure(self) -> Path:
-        """Names the job whose failure was posted last."""
-        return self.path / "told.json"
-
     def log_of(self, rank: int) -> Path:
-        """What one of several processes says; the first one's is the job's."""
+        """Return what one of several processes says; the first one's is the job's."""
         return self.path / f"job.{rank}.log" if rank else self.log
 
-    @property
-    def lock(self) -> Path:
-        """Held by whoever works on the run."""
-        return self.path / "lock"
-
     def lease(self, number: int) -> Path:
-        """The sign of life of one holder; the highest number is the last one's."""
+        """Return the sign of life of one holder; the highest number is the last one's."""
         return self.path / f"lease.{number}.json"
 
     def leases(self) -> list[int]:
-        """The numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
+        """List the numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
         matches = (LEASE.fullmatch(name) for name in os.listdir(self.path))
         return sorted(int(match[1]) for match in matches if match)
-
-    @property
-    def keep_mark(self) -> Path:
-        """A mark: the run is not to be removed, whoever uses it."""
-        return self.path / "kept"
-
-    @property
-    def lives(self) -> Path:
-        """A file for each process that worked on the run."""
-        return self.path / "lives"
-
-    @property
-    def users(self) -> Path:
-        """In a shared store, a file for each project that published the run."""
-        return self.path / "users"
-
-    @property
-    def rungs(self) -> Path:
-        """Where a sweep's pruner wants scores on the way."""
-        return self.path / "rungs.json"
-
-    @property
-    def intermediate(self) -> Path:
-        """Scores on the way."""
-        return self.path / "intermediate.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """The logged steps so far."""
-        return self.path / "metrics.jsonl"
 
     @property
     def progress(self) -> Path | None:
@@ -191,27 +134,22 @@ class RunFolder(NamedTuple):
         return next((p for p in (self.metrics, self.final.metrics) if p.is_file()), None)
 
     @property
-    def final(self) -> Trained:
-        """The finished training."""
-        return Trained(self.path / "final")
-
-    @property
     def finished(self) -> bool:
         """Whether training is through and its files complete."""
         return self.final.environment.is_file()
 
     def checkpoints(self) -> list[Path]:
-        """What an unfinished training goes on from."""
+        """List what an unfinished training goes on from."""
         return sorted(self.path.glob("step_*.safetensors"))
 
-    def scores(self, identity: str) -> Path:
-        """The results of one evaluation; the folder is there when they are complete."""
-        return self.path / "scores" / identity
+    def half_written(self) -> list[Path]:
+        """List what a trainer that was killed inside a write left."""
+        patterns = (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp")
+        return [path for pattern in patterns for path in self.path.glob(pattern)]
 
-    @property
-    def scored(self) -> Path:
-        """Names the results that the last job left; gone while a job is on its way to them."""
-        return self.path / "scored.json"
+    def scores(self, identity: str) -> Path:
+        """Return the results of one evaluation; the folder is there when they are complete."""
+        return self.path / "scores" / identity
 
     @property
     def results(self) -> Path | None:
@@ -220,76 +158,36 @@ class RunFolder(NamedTuple):
             return None
         return self.scores(SafeName(read_mapping(self.scored).get("identity"), f"{self.scored}: identity"))
 
-    def half_written(self) -> Iterator[Path]:
-        """What a trainer that was killed inside a write left."""
-        for pattern in (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp"):
-            yield from self.path.glob(pattern)
 
-
-class Inputs(NamedTuple):
+class Inputs:
     """What a cell's training reads, in a project."""
 
-    root: Path
-    cell: Cell
+    def __init__(self, root: Path, cell: Cell) -> None:
+        self.root = root
+        self.cell = cell
+        self.data = root / "data" / cell.data  # the annotated samples
+        self.manifest = self.data / "manifest.json"  # what stands for all of them
+        self.backbone = root / "models" / cell.backbone  # the pretrained model, in open_clip's format
+        self.pair = f"{cell.data}/{cell.backbone}"  # as the record of neighbours calls them
+        # Of each picture of the data the nearest ones by the backbone, for methods that ask for them.
+        self.neighbours = root / NEIGHBOURS / cell.data / f"{cell.backbone}.npy"
 
-    @property
-    def data(self) -> Path:
-        """The annotated samples."""
-        return self.root / "data" / self.cell.data
 
-    @property
-    def manifest(self) -> Path:
-        """What stands for all of them."""
-        return self.data / "manifest.json"
+class Published:
+    """One cell's files, by its name."""
 
-    @property
-    def backbone(self) -> Path:
-        """The pretrained model, in open_clip's format."""
-        return self.root / "models" / self.cell.backbone
-
-    @property
-    def pair(self) -> str:
-        """Data and backbone, as the record of neighbours calls them."""
-        return f"{self.cell.data}/{self.cell.backbone}"
-
-    @property
-    def neighbours(self) -> Path:
-        """Of each picture of the data the nearest ones by the backbone, for methods that ask for them."""
-        return self.root / NEIGHBOURS / self.cell.data / f"{self.cell.backbone}.npy"
+    def __init__(self, root: Path, cell: Cell) -> None:
+        self.root = root
+        self.cell = cell
+        self.trained = Trained(root / RUNS / cell.folder)
+        self.results = root / RESULTS / cell.folder
+        self.line = root / RESULTS / LINES / f"{cell.folder}.json"
 
 
 def read_neighbours_record(root: Path) -> dict[str, dict[str, Any]]:
-    """Read what the neighbours of each pair of data and backbone were made of.
-
-    Raises UserError for a damaged record.
-    """
+    """Read what the neighbours of each pair of data and backbone were made of; empty where there is no record."""
     path = root / NEIGHBOURS_RECORD
-    record = read_mapping(path) if path.is_file() else {}
-    if not all(isinstance(identity, dict) for identity in record.values()):
-        raise UserError(f"{path}: damaged; remove it and run `dvc repro neighbours`")
-    return record
-
-
-class Published(NamedTuple):
-    """One cell's files, by its name."""
-
-    root: Path
-    cell: Cell
-
-    @property
-    def trained(self) -> Trained:
-        """runs/<method>/<backbone-data-seed>/."""
-        return Trained(self.root / RUNS / self.cell.folder)
-
-    @property
-    def results(self) -> Path:
-        """results/<method>/<backbone-data-seed>/."""
-        return self.root / RESULTS / self.cell.folder
-
-    @property
-    def line(self) -> Path:
-        """results/_wise_ft/<method>/<backbone-data-seed>.json."""
-        return self.root / RESULTS / LINES / f"{self.cell.folder}.json"
+    return read_mapping(path) if path.is_file() else {}
 
 
 def result_path(folder: Path, benchmark: SafeName) -> Path:

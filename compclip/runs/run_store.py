@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,22 +30,23 @@ if TYPE_CHECKING:
 
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
+# What may differ between two runs that give the same bits.
+RESOURCES = ("workers", "checkpoint_every_steps")
 
 
-class _Stored(NamedTuple):
+@dataclass(frozen=True)
+class StoredRun:
+    """A cell, its run key, and the run's folder in the store of a project.
+
+    `resolved`: as config.yaml has it.
+    """
+
     cell: Cell
     key: str
     resolved: Mapping[str, Any]
     data_fingerprint: str
     folder: RunFolder
     root: Path
-
-
-class StoredRun(_Stored):
-    """A cell, its run key, and the run's folder in the store of a project.
-
-    `resolved`: as config.yaml has it.
-    """
 
     @property
     def name(self) -> str:
@@ -151,6 +154,37 @@ def list_folders(root: Path = Path(".")) -> list[RunFolder]:
     return [run for run in map(RunFolder, sorted(store_folder(root).glob("*"))) if os.path.lexists(run.lock)]
 
 
+def compute_key(run: Mapping[str, Any], trains: bool, inputs: str, code: str) -> str:
+    """Return the run key: 16 hex digits over a resolved run, as config.yaml has it, and hashes of inputs and code.
+
+    Equal keys give equal bits, so that nothing is trained twice and nothing stale is served.
+    """
+    return _hash([_hashed_parameters(run, trains), inputs, code])
+
+
+def hash_parameters(run: Mapping[str, Any], trains: bool) -> str:
+    """Return a hash such that runs with different ones have different keys, whatever their data and code are."""
+    return _hash(_hashed_parameters(run, trains))
+
+
+def _hashed_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
+    """Return what a key takes from a resolved run.
+
+    The names of backbone and data are no part of it: their contents are. Of a method that trains nothing, schedule and
+    seed are none either, but for the context length, to which its text tower is cut.
+    """
+    train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
+    if trains:
+        schedule = {"train": train, "seed": run["cell"]["seed"]}
+    else:
+        schedule = {"context_length": length} if (length := train.get("context_length")) else {}
+    return {"method": run["cell"]["method"].partition(".")[0], "config": run["method"], **schedule}
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     """Compute the key and the folder of any run, in the grid or not.
 
@@ -159,12 +193,9 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     from compclip.config.grid import first_views
     from compclip.config.training_code import hash_training_code
     from compclip.interface.method import load_method
-    from compclip.runs.run_key import compute_key
 
-    method, needs_neighbours = (
-        load_method(run.method_name),
-        first_views(run.method_name, run.method).neighbours > 0,
-    )
+    method = load_method(run.method_name)
+    needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
     fingerprints = hash_inputs(Inputs(root, run.cell), method.reads(run.method), needs_neighbours)
     key = compute_key(run.plain, method.TRAINS, fingerprints.all, hash_training_code(run.method_name))
     return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
@@ -179,12 +210,14 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
-    planned, keys_by_cell = read_mapping(plan), read_mapping(keys)
-    try:
-        runs = [(Cell(**run["cell"]), run, keys_by_cell[name]) for name, run in planned["cells"].items()]
-        return [StoredRun(cell, k["key"], run, k["data"], find_folder(k["key"], root), root) for cell, run, k in runs]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"{plan}, {keys}: not as their stages wrote them ({error!r}); run `dvc repro keys`") from error
+    cells, keys_by_cell, runs = read_mapping(plan)["cells"], read_mapping(keys), []
+    if absent := cells.keys() - keys_by_cell.keys():
+        raise UserError(f"{keys}: has no key of {min(absent)}, which {plan} has; run `dvc repro keys`")
+    for name, run in cells.items():
+        key = keys_by_cell[name]["key"]
+        folder = find_folder(key, root)
+        runs.append(StoredRun(Cell(**run["cell"]), key, run, keys_by_cell[name]["data"], folder, root))
+    return runs
 
 
 def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
@@ -201,8 +234,6 @@ def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Pat
 
 def compute_keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
     """Compute each cell's run key and the fingerprint of its data from a method's plan."""
-    from compclip.runs.run_key import compute_key
-
     keys = {}
     for name, run in plan["cells"].items():
         reads, needs_neighbours = plan.get("reads", {}).get(name, {}), name in plan["near"]

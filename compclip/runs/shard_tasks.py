@@ -1,6 +1,8 @@
-"""Tasks: some shards of a stage that one job of a cluster makes, one after the other.
+"""Shards that the stages over data sets were asked for, and tasks: some of them that one job of a cluster makes.
 
-.work/shards/<stage>/<data>/jobs/<task>/task.json         the shards, with the keys that they had when it was sent
+.work/shards/<stage>/<data>/work.json                     the shards that are wanted, each with the key of its content
+.work/shards/<stage>/<data>/<key>.json                    of a shard that is made
+.work/shards/<stage>/<data>/jobs/<task>/task.json         a task's shards, with the keys that they had when it was sent
 .work/shards/<stage>/<data>/jobs/<task>/job.json job.log  as of a run, see runs/run_folder.py
 """
 
@@ -16,10 +18,27 @@ from pathlib import Path
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping, write_json
 from compclip.base.safe_names import SafeName
-from compclip.runs import requested_shards
 from compclip.runs.run_folder import RunFolder
 
+FOLDER = Path(".work/shards")
+RECAPTION, REWRITE, ANNOTATE = "recaption", "rewrite", "annotate"
+STAGES = (RECAPTION, REWRITE, ANNOTATE)
+LIST = "work.json"
 FILE, JOBS = "task.json", "jobs"
+
+
+def list_requests(root: Path = Path()) -> list[Path]:
+    """Return the folders of all stages with requests, in the order of the pipeline."""
+    folders = [path.parent for path in (root / FOLDER).glob(f"*/*/{LIST}") if path.parent.parent.name in STAGES]
+    return sorted(folders, key=lambda folder: (folder.name, STAGES.index(folder.parent.name)))
+
+
+def read_request(folder: Path) -> dict[str, str]:
+    """Return the shards that a stage was asked for, by name, with their keys. Raises UserError where it is damaged."""
+    try:
+        return {item["name"]: item["key"] for item in read_mapping(folder / LIST)["items"]}
+    except (LookupError, TypeError) as error:
+        raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again") from error
 
 
 @dataclass(frozen=True)
@@ -66,23 +85,23 @@ def is_key(key: str) -> bool:
 def folder(key: str, root: Path = Path()) -> RunFolder:
     """Return a task's folder by its key. Raises UserError for a key that is none."""
     stage, data, task = (key.split("/") + ["", "", ""])[:3]
-    if stage not in requested_shards.STAGES or key.count("/") != 2:
+    if stage not in STAGES or key.count("/") != 2:
         raise unknown("task of shards", key, ())
     return RunFolder(work(stage, SafeName(data, "data"), root) / JOBS / SafeName(task, "task"))
 
 
 def work(stage: str, data: SafeName, root: Path = Path()) -> Path:
     """Return the folder where a stage's shards of a data set are made."""
-    return root / requested_shards.FOLDER / stage / data
+    return root / FOLDER / stage / data
 
 
 def read_task(at: RunFolder) -> Task:
     """Read the task of a folder. Raises UserError where there is none, or a damaged one."""
-    path, folder = at.path / FILE, at.path.parents[1]
-    raw = read_mapping(path).get("shards")
-    if not isinstance(raw, dict) or not raw:
-        raise UserError(f"{path}: damaged; remove {at.path} and launch the stage again")
-    return Task(folder.parent.name, folder.name, raw, folder.parents[3])
+    folder, file = at.path.parents[1], at.path / FILE
+    shards = read_mapping(file).get("shards")
+    if not shards:
+        raise UserError(f"{file}: damaged; remove {at.path} and launch the stage again")
+    return Task(folder.parent.name, folder.name, shards, folder.parents[3])
 
 
 def list_sent_tasks(folder: Path) -> list[Task]:

@@ -4,17 +4,20 @@ State, step, loss, samples/s, time left, job and last error, all read from files
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
 (goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
 (trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
-failed. Above them stand the data stages that are under way, see runs/data_stages.py.
+failed. Above them stand the data stages that are under way: shards made, captions a second, time left, jobs.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import functools
+import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,10 @@ from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import data_stages, device_time, grid_keys, jobs, lock, run_store
-from compclip.runs.progress import Progress, read_progress
+from compclip.runs import jobs, keys, lock, progress, run_store, shard_tasks
+from compclip.runs.jobs import Job
+from compclip.runs.progress import Progress
 from compclip.runs.run_folder import Published, RunFolder
-from compclip.runs.text_table import align_columns, format_duration
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
@@ -34,6 +37,8 @@ FRAME = 5  # lines of the watch that are no row
 SCORING, STOPPED, STALE, PUBLISHED, DAMAGED = "scoring", "stopped", "stale", "published", "damaged"
 URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, DAMAGED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
 HEADER = ("run", "state", "step", "loss", "samples/s", "left", "GPU-h", "job", "last error")
+STAGE_HEADER = ("stage", "state", "shards", "captions/s", "left", "job", "last error")
+NEWEST = 16  # shards that tell how fast a stage goes
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,11 @@ class ListedRun:
 
 def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun], int]:
     """List the grid's runs, the studies' trials and other live runs; also count the older ones left out."""
-    runs_by_key = {
-        e.folder.key if e.folder else e.name: e for e in (*_list_grid_runs(params_path, root), *_list_trials(root))
-    }
+    runs = []
+    for cell in keys.list_cells(params_path, root):
+        folder = run_store.find_folder(cell.key, root) if cell.key else None
+        runs.append(ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error))
+    runs_by_key = {run.folder.key if run.folder else run.name: run for run in (*runs, *_list_trials(root))}
     older = 0
     for folder in run_store.list_folders(root):
         if folder.key in runs_by_key:
@@ -93,24 +100,16 @@ def _is_idle(folder: RunFolder) -> bool:
         return False
 
 
-def _list_grid_runs(params_path: str, root: Path) -> Iterable[ListedRun]:
-    for cell in grid_keys.list_cells(params_path, root):
-        folder = run_store.find_folder(cell.key, root) if cell.key else None
-        yield ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error)
-
-
-def _list_trials(root: Path) -> Iterable[ListedRun]:
+def _list_trials(root: Path) -> Iterator[ListedRun]:
     """Yield the trials of sweeps that have a run; a study that cannot be read is a row as well."""
     for path in sorted((root / "studies").glob("*/trials.json")):
         try:
-            trials = [t for t in read_mapping(path)["trials"] if t["run_key"]]
-            folders = [run_store.find_folder(str(trial["run_key"]), root) for trial in trials]
-            names = [f"{path.parent.name}#{trial['number']}" for trial in trials]
-            yield from [ListedRun(n, f, error=str(t["reason"])) for n, f, t in zip(names, folders, trials, strict=True)]
+            for trial in read_mapping(path)["trials"]:
+                if trial["run_key"]:
+                    folder = run_store.find_folder(trial["run_key"], root)
+                    yield ListedRun(f"{path.parent.name}#{trial['number']}", folder, error=str(trial["reason"]))
         except UserError as error:
             yield ListedRun(path.parent.name, None, error=str(error))
-        except (KeyError, TypeError) as error:
-            yield ListedRun(path.parent.name, None, error=f"{path}: not a study's trials ({error!r})")
 
 
 def make_row(run: ListedRun) -> StatusRow:
@@ -124,58 +123,127 @@ def make_row(run: ListedRun) -> StatusRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
-    job, progress, spent = jobs.find_job(folder), _find_progress(run, folder), device_time.read_device_seconds(folder)
+    job = jobs.find_job(folder)
     state = job.state() if job else ""
-    if job and state in jobs.LIVE:
-        return StatusRow(
-            _find_name(run, folder), _refine_state(state, folder), progress, job.label(), device_seconds=spent
-        )
-    if who := lock.describe_holder(folder):
-        return StatusRow(
-            _find_name(run, folder), _refine_state(jobs.RUNNING, folder), progress, who, device_seconds=spent
-        )
-    if finished_state := _finished_state(run, folder):
-        return StatusRow(run.name, finished_state, progress, device_seconds=spent)
-    if job:
-        return StatusRow(run.name, jobs.FAILED, progress, job.label(), one_line(job.reason()), spent)
-    return StatusRow(run.name, STOPPED if progress else STALE, progress, error=run.error, device_seconds=spent)
-
-
-def _find_progress(run: ListedRun, folder: RunFolder) -> Progress | None:
-    log = folder.progress
-    if log is None:
-        return None
-    schedule = run.schedule or _read_sent_run(folder).get("train")
-    return read_progress(log, schedule) if schedule else None
-
-
-def _find_name(run: ListedRun, folder: RunFolder) -> str:
-    """Return the run's name; of one in neither grid nor study, the name that it was sent with."""
-    cell = _read_sent_run(folder).get("cell") if run.name == folder.key else None
-    return parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
-
-
-def _read_sent_run(folder: RunFolder) -> Mapping[str, Any]:
-    """Read the resolved run as it was sent; empty where there is no such file."""
+    # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
-    return read.read_values(path, ()) if path else {}
-
-
-def _refine_state(state: str, folder: RunFolder) -> str:
-    """Return `scoring` for a live run whose training is finished, else `state`."""
-    return SCORING if state == jobs.RUNNING and folder.finished else state
-
-
-def _finished_state(run: ListedRun, folder: RunFolder) -> str:
-    """Return published, done, or empty."""
+    sent_run = read.read_values(path, ()) if path and not run.schedule else {}
+    schedule = run.schedule or sent_run.get("train")
+    steps = progress.read_progress(folder.progress, schedule) if folder.progress and schedule else None
+    spent = progress.read_device_seconds(folder)
+    who = job.label() if job and state in jobs.LIVE else lock.describe_holder(folder)
+    if who:
+        state = state if state in jobs.LIVE else jobs.RUNNING
+        state = SCORING if state == jobs.RUNNING and folder.finished else state
+        cell = sent_run.get("cell") if run.name == folder.key else None
+        name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
+        return StatusRow(name, state, steps, who, device_seconds=spent)
     if run.published and run.published.trained.run_key == folder.key:
-        return PUBLISHED
-    return jobs.DONE if folder.scored.is_file() else ""
+        return StatusRow(run.name, PUBLISHED, steps, device_seconds=spent)
+    if folder.scored.is_file():
+        return StatusRow(run.name, jobs.DONE, steps, device_seconds=spent)
+    if job:
+        return StatusRow(run.name, jobs.FAILED, steps, job.label(), one_line(job.reason()), spent)
+    return StatusRow(run.name, STOPPED if steps else STALE, steps, error=run.error, device_seconds=spent)
 
 
-def format_table(rows: list[StatusRow], width: int) -> str:
-    """Format the rows as a table."""
-    return align_columns(HEADER, [r.cells() for r in rows], width)
+@dataclass(frozen=True)
+class StageRow:
+    """What is known of a data stage; 0 where nothing is."""
+
+    name: str
+    state: str
+    shards_made: int = 0
+    shards_total: int = 0
+    captions_per_second: float = 0.0
+    left_s: float = 0.0
+    job: str = ""
+    error: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of the columns, in the order of STAGE_HEADER."""
+        speed = f"{self.captions_per_second:.0f}" if self.captions_per_second else ""
+        time_left = format_duration(self.left_s) if self.left_s else ""
+        shards = f"{self.shards_made}/{self.shards_total}" if self.shards_total else ""
+        return (self.name, self.state, shards, speed, time_left, self.job, self.error)
+
+
+def list_stages(root: Path = Path()) -> Iterator[StageRow]:
+    """Yield a row for each data stage that was begun and is not finished."""
+    for folder in shard_tasks.list_requests(root):
+        name = f"{folder.parent.name}@{folder.name}"
+        try:
+            row = _make_stage_row(name, folder)
+        except UserError as error:
+            row = StageRow(name, DAMAGED, error=one_line(str(error)))
+        if row:
+            yield row
+
+
+def _make_stage_row(name: str, folder: Path) -> StageRow | None:
+    """Read the state of a stage by one listing of its folder; None where all is made, or nothing was begun."""
+    shard_keys = set(shard_tasks.read_request(folder).values())
+    entries = {entry.name: entry for entry in os.scandir(folder)}
+    finished = [entries[f"{key}.json"] for key in shard_keys if f"{key}.json" in entries]
+    if len(finished) == len(shard_keys):
+        return None
+    locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
+    working_here = sum(_is_held(entries[lock].path) for lock in locks if lock in entries)
+    sent_jobs = [jobs.find_job(task.folder) for task in shard_tasks.list_sent_tasks(folder)]
+    jobs_by_state: dict[str, list[Job]] = defaultdict(list)
+    for job in sorted(filter(None, sent_jobs), key=lambda job: job.label()):
+        jobs_by_state[job.state()].append(job)
+    running, pending, failed = (jobs_by_state[state] for state in (jobs.RUNNING, jobs.PENDING, jobs.FAILED))
+    working = max(len(running), working_here)
+    state = jobs.RUNNING if working else jobs.PENDING if pending else jobs.FAILED if failed else STOPPED
+    if state == STOPPED and not finished:
+        return None
+    speed, seconds_left = _estimate_speed(finished, working, len(shard_keys) - len(finished))
+    who = f"{working_here} processes" if working_here else ""
+    if named := running + pending or failed:
+        who = named[0].label() + (f" and {len(named) - 1} more" if named[1:] else "")
+    error = one_line(failed[0].reason()) if failed else ""
+    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error)
+
+
+def _is_held(path: str) -> bool:
+    """Return whether a process holds this lock of a shard."""
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
+    """Estimate captions a second of all workers, and the seconds for what is missing, from the newest shards."""
+    newest = sorted(shard_entries, key=lambda entry: -entry.stat().st_mtime)[:NEWEST]
+    shards = [read_mapping(entry.path) for entry in newest]
+    captions, seconds = sum(s["shard"]["captions"] for s in shards), sum(s["seconds"] for s in shards)
+    if not (working and captions and seconds > 0):
+        return 0.0, 0.0
+    speed = working * captions / seconds
+    return speed, missing * captions / len(shards) / speed
+
+
+def align_columns(header: Sequence[str], rows: Sequence[StatusRow | StageRow], width: int) -> str:
+    """Align columns and cut lines at `width`; of the third and later ones those without any value are left out."""
+    lines = [header, *(row.cells() for row in rows)]
+    columns = [i for i in range(len(header)) if i < 2 or any(line[i] for line in lines[1:])]
+    sizes = {i: max(len(line[i]) for line in lines) for i in columns}
+    text = ("  ".join(line[i].ljust(sizes[i]) for i in columns).rstrip() for line in lines)
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration, as 45s, 3m20s or 5h07m."""
+    total = round(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    return f"{total // 3600}h{total % 3600 // 60:02d}m"
 
 
 def select_rows(rows: list[StatusRow], most: int) -> list[StatusRow]:
@@ -184,23 +252,18 @@ def select_rows(rows: list[StatusRow], most: int) -> list[StatusRow]:
     return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
-def format_page(params_path: str, width: int, root: Path = Path(".")) -> str:
-    """Return the page of a params file, with all its rows."""
-    return format_runs(*list_runs(params_path, root), width, root)
-
-
-def format_runs(runs: Sequence[ListedRun], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
+def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
     """Return the data stages under way; all rows, or at most so many, and how many there are of each state."""
-    data = list(data_stages.list_rows(root))
-    above = f"{data_stages.format_table(data, width)}\n\n" if data else ""
+    stages = list(list_stages(root))
+    above = f"{align_columns(STAGE_HEADER, stages, width)}\n\n" if stages else ""
     rows = [make_row(run) for run in runs]
-    counts = {state: sum(r.state == state for r in rows) for state in dict.fromkeys(r.state for r in rows)}
-    summary = ", ".join(f"{n} {state}" for state, n in counts.items())
+    summary = ", ".join(f"{count} {state}" for state, count in Counter(row.state for row in rows).items())
     left_out = f"; {older} older runs of the store not shown" if older else ""
     visible = select_rows(rows, most - above.count("\n")) if most else rows
     cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
     hours = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
-    return f"{above}{format_table(visible, width)}\n\n{len(rows)} runs: {summary}{cut}{left_out}{hours}"
+    table = align_columns(HEADER, visible, width)
+    return f"{above}{table}\n\n{len(rows)} runs: {summary}{cut}{left_out}{hours}"
 
 
 def _format_screen(params_path: str) -> str:
@@ -209,7 +272,7 @@ def _format_screen(params_path: str) -> str:
     changed_ns = params.stat().st_mtime_ns if params.is_file() else 0
     try:
         runs, older = _list_recently(params_path, changed_ns, int(time.monotonic() // LISTING_S))
-        return format_runs(runs, older, size.columns, most=size.lines - FRAME)
+        return format_page(runs, older, size.columns, most=size.lines - FRAME)
     except UserError as error:
         return f"error: {one_line(str(error))}"
 
@@ -225,9 +288,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
     parser.add_argument("--params", default=read.DEFAULT)
     args = parser.parse_args(argv)
-    wide = 10_000 if not sys.stdout.isatty() else shutil.get_terminal_size().columns
     if not args.watch:
-        print(format_page(args.params, wide))
+        width = 10_000 if not sys.stdout.isatty() else shutil.get_terminal_size().columns
+        print(format_page(*list_runs(args.params), width))
         return 0
     try:
         while True:

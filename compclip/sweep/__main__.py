@@ -50,7 +50,7 @@ from compclip.report.run_collection import collect_runs
 from compclip.runs import jobs, notify, run_store
 from compclip.runs.notify import News
 from compclip.runs.run_folder import Inputs
-from compclip.sweep import confirmation, study_page, study_results
+from compclip.sweep import confirmation, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
@@ -114,7 +114,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
             driver.write()
         else:
             drive_and_notify(driver, profile.notify, lambda: driver.drive(args.trials or study.trials))
-        print(f"studies/{study.name}/index.html: {study_page.format_counts(driver.document())}", flush=True)
+        print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
         if not args.page:
             record_in_mlflow(study.name, args.params)
 

@@ -15,7 +15,7 @@
     sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (conditional ones and any number of
                                 # objectives together as well), random, nsga2 …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
-    pruner: none                # or median, of one objective; or dominated, of any number (compclip/sweep/pruning.py)
+    pruner: none                # or median, of one objective; or dominated, of any number (sampling_and_pruning.py)
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
     objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ import sqlalchemy
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from compclip.base import json_text, urls
+from compclip.base import urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
@@ -27,10 +28,9 @@ from compclip.report.tables import Column
 from compclip.runs import jobs, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
 from compclip.runs.run_store import StoredRun
-from compclip.sweep import objectives, pruning, study_results
+from compclip.sweep import objectives, study_results
 from compclip.sweep import study_declaration as studies
-from compclip.sweep.pruning import NOTED
-from compclip.sweep.seeded_sampler import make_pruner, make_sampler
+from compclip.sweep.sampling_and_pruning import NOTED, make_pruner, make_sampler, should_stop
 from compclip.sweep.study_declaration import Study
 
 STATES = {
@@ -163,7 +163,8 @@ class StudyDriver:
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
-        self._enqueue()
+        for values in self.study.paper:
+            self.opened.enqueue_trial(dict(values), skip_if_exists=True)
         self._score_pretrained()
         interrupted = [optuna.Trial(self.opened, t._trial_id) for t in self._in_state(TrialState.RUNNING)]
         running = [started for trial in interrupted if (started := self._start_trial(trial))]
@@ -200,10 +201,6 @@ class StudyDriver:
         begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
         return len(begun) - len({t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs})
 
-    def _enqueue(self) -> None:
-        for values in self.study.paper:
-            self.opened.enqueue_trial(dict(values), skip_if_exists=True)
-
     def retry_failed(self) -> int:
         """Enqueue failed trials that were not tried again yet; how many."""
         trials = self.opened.get_trials(deepcopy=False)
@@ -218,7 +215,7 @@ class StudyDriver:
         loaded = read.load_params(self.params)
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
-            job = self.sender.attach(pretrained) or self._send(pretrained)
+            job = self.sender.attach(pretrained) or self.sender.submit(pretrained, self.params)
             if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
         self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
@@ -236,9 +233,6 @@ class StudyDriver:
             raise UserError(f"{folder.path}: no results; start again with --retry-failed")
         return folder.results
 
-    def _send(self, stored_run: StoredRun) -> Job:
-        return self.sender.submit(stored_run, self.params)
-
     def _start_trial(self, trial: optuna.Trial) -> RunningTrial | None:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw_values(trial, self.study)
@@ -253,19 +247,16 @@ class StudyDriver:
             return RunningTrial(trial, stored_run.key, None)
         live = self.sender.attach(stored_run)
         if live is None:
-            self._ask_rungs(stored_run)
+            if self.study.pruner != "none":
+                request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
+                write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
-        return RunningTrial(trial, stored_run.key, live or self._send(stored_run))
+        return RunningTrial(trial, stored_run.key, live or self.sender.submit(stored_run, self.params))
 
     @functools.cached_property
     def _methods(self) -> dict[str, Any]:
         """The methods' sections; the file does not change while a driver lives."""
         return read.load_params(self.params).methods
-
-    def _ask_rungs(self, stored_run: StoredRun) -> None:
-        if self.study.pruner != "none":
-            request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
-            write_json(stored_run.folder.rungs, request)
 
     def _finish_trial(self, running: RunningTrial) -> bool:
         """Tell the study what became of a trial; whether it is over."""
@@ -311,9 +302,11 @@ class StudyDriver:
             return False
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
         for line in lines[running.rungs :]:
-            step, values = _parse_rung(line, path, self.columns)
+            rung = json.loads(line)
             running.rungs += 1
-            if self._note_and_judge(running.trial, step, values):
+            if self._note_and_judge(
+                running.trial, rung["step"], objectives.column_values(self.columns, rung["metrics"])
+            ):
                 return True
         return False
 
@@ -325,7 +318,7 @@ class StudyDriver:
         trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), str(step): values})
         ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
         earlier_values = [noted[str(step)] for t in ended if str(step) in (noted := t.user_attrs.get(NOTED, {}))]
-        return pruning.should_stop(self.study, values, earlier_values)
+        return should_stop(self.study, values, earlier_values)
 
     def _fail(self, trial: optuna.Trial, reason: str) -> None:
         reason = one_line(reason)
@@ -356,16 +349,6 @@ class StudyDriver:
     def write(self) -> None:
         """Write the files of studies/<name>/."""
         study_results.write_files(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
-
-
-def _parse_rung(line: str, path: Path, columns: Sequence[Column]) -> tuple[int, list[float]]:
-    """Parse the step of a rung and the objectives' values there."""
-    fix = "remove the run, then start again with --retry-failed"
-    scored = json_text.parse_json(line, str(path), fix)
-    try:
-        return int(scored["step"]), objectives.column_values(columns, scored["metrics"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{path}: not a rung's scores ({error!r}); {fix}") from error
 
 
 def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:

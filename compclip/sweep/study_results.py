@@ -1,23 +1,54 @@
-"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it."""
+"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it.
+
+The page is one self-contained HTML file made from what trials.json holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
+from compclip.report.statistics import BOTH, NEITHER
+from compclip.report.svg_figures import (
+    Axis,
+    category_axis,
+    draw_axes,
+    draw_line,
+    draw_text,
+    format_tick,
+    linear_axis,
+    logarithmic_axis,
+    wrap_svg,
+)
 from compclip.runs import run_store
-from compclip.sweep import study_page
-from compclip.sweep.pruning import NOTED
+from compclip.sweep.confirmation import VERDICTS
+from compclip.sweep.sampling_and_pruning import NOTED
 from compclip.sweep.study_declaration import Study, trial_overrides
 
 CONFIRMED = "confirmation.json"
+TEMPLATE = Path(__file__).with_name("page.html.j2")
+SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
+WIDTH, HEIGHT = 410, 290
+LEFT, RIGHT, TOP, BOTTOM = 62, WIDTH - 16, 16, HEIGHT - 44
+ORDER = ("complete", "pruned", "failed", "running", "waiting")
+
+
+def lock_study(name: str, root: Path) -> AbstractContextManager[None]:
+    """Hold the study. Raises UserError where another process drives it."""
+    busy = f"study {name}: process {{}} drives it already; wait for it, or stop it and start again"
+    return hold_exclusively(root / ".work" / "studies" / f"{name}.lock", busy)
 
 
 def shown_folder(key: str, root: Path) -> str:
@@ -32,24 +63,19 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
     `values` only of a finished one, in the order of the objectives.
     """
     key, params = trial.user_attrs.get("run_key"), trial.params or trial.system_attrs.get("fixed_params", {})
+    rungs = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
+    started, ended = (
+        moment and moment.isoformat(timespec="seconds") for moment in (trial.datetime_start, trial.datetime_complete)
+    )
     return {
         "number": trial.number, "state": state, "params": params,
         "values": list(trial.values) if state == "complete" else None,
         "run_key": key, "folder": shown_folder(key, root) if key else None,
-        "started": _time(trial.datetime_start), "ended": _time(trial.datetime_complete),
+        "started": started, "ended": ended,
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
-        "retry_of": trial.user_attrs.get("retry_of"), "intermediate": rung_values(trial),
+        "retry_of": trial.user_attrs.get("retry_of"),
+        "intermediate": {str(step): list(values) for step, values in rungs.items()},
     }  # fmt: skip
-
-
-def rung_values(trial: Any) -> dict[str, list[float]]:
-    """Return the objectives' values at each rung that a trial was looked at, by step."""
-    noted = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
-    return {str(step): list(values) for step, values in noted.items()}
-
-
-def _time(moment: Any) -> str | None:
-    return moment and moment.isoformat(timespec="seconds")
 
 
 def study_to_json(study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any]) -> dict:
@@ -76,7 +102,7 @@ def write_files(study_json: dict, study: Study, params: Path, folder: Path) -> N
 def write_page(study_json: Mapping[str, Any], folder: Path) -> None:
     """Write the page, with what the front's confirmation said where that is there."""
     confirmed = read_mapping(folder / CONFIRMED) if (folder / CONFIRMED).is_file() else None
-    write_atomic(folder / "index.html", study_page.study_page(study_json, confirmed))
+    write_atomic(folder / "index.html", format_page(study_json, confirmed))
 
 
 def best_trial(study: Study, trials: list[dict], reference: list[float] | None) -> dict | None:
@@ -122,7 +148,221 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     )
 
 
-def lock_study(name: str, root: Path) -> AbstractContextManager[None]:
-    """Hold the study. Raises UserError where another process drives it."""
-    busy = f"study {name}: process {{}} drives it already; wait for it, or stop it and start again"
-    return hold_exclusively(root / ".work" / "studies" / f"{name}.lock", busy)
+def format_page(study: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
+    """Return the HTML of a study; `study` as in trials.json, `confirmed` as in confirmation.json."""
+    complete = [t for t in study["trials"] if t["state"] == "complete"]
+    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        study=study, facts=list_facts(study), rows=list_rows(study), dimensions=[d["name"] for d in study["space"]],
+        best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
+        confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
+        verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
+        pareto=Markup(draw_pareto(study, complete)) if len(study["objectives"]) == 2 and complete else "",
+        history=[Markup(draw_history(study, complete, i)) for i in range(len(study["objectives"])) if complete],
+        importance=[(k, Markup(draw_bars(list(v.items()), f"Importance for {k}")))
+                    for k, v in study["importance"].items()],
+        slices=[Markup(s) for i in range(len(study["objectives"])) for d in study["space"]
+                if (s := draw_slice(study, complete, d, i))],
+    )  # fmt: skip
+
+
+def format_counts(study: Mapping[str, Any]) -> str:
+    """Count the trials by state, as text."""
+    states = [t["state"] for t in study["trials"]]
+    return ", ".join(f"{states.count(s)} {s}" for s in ORDER if s in states) or "none yet"
+
+
+def list_facts(study: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List the lines at the top of the page."""
+    fact_rows = [
+        ("method", f"{study['method']} on {study['backbone']}, data {study['data']}, seed {study['seed']}"),
+        ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in study["objectives"])),
+        ("space", "; ".join(map(_describe_dimension, study["space"]))),
+        ("sampler", f"{study['sampler']}, the first {study['startup_trials']} at random"),
+        ("pruner", _describe_pruner(study)),
+        ("trials", f"{format_counts(study)}; budget {study['budget']}"),
+    ]
+    if study["overrides"]:
+        fact_rows.append(("overrides", ", ".join(study["overrides"])))
+    return fact_rows
+
+
+def _describe_pruner(study: Mapping[str, Any]) -> str:
+    if study["pruner"] == "none":
+        return "none"
+    where = ", ".join(f"{100 * rung:g} %" for rung in study["rungs"])
+    beaten = f" by {100 * study['dominated_share']:g} % of the trials" if study["pruner"] == "dominated" else ""
+    return f"{study['pruner']}{beaten}, at {where} of the steps"
+
+
+def _describe_dimension(d: Mapping[str, Any]) -> str:
+    values = " | ".join(map(str, d["choices"])) if d["choices"] else f"{d['low']:g} to {d['high']:g}"
+    when = " and ".join(f"{k} in {'|'.join(map(str, v))}" for k, v in (d["when"] or {}).items())
+    return f"{d['name']}: {values}{', log' * d['log']}{f' when {when}' if when else ''}"
+
+
+def list_judged_pairs(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the pairs of a confirmation: verdict, each objective's difference with its interval, what stands aside."""
+    return [{**p, "shown": [_format_difference(o) for o in p["objectives"]],
+             "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
+                                 for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
+            for p in confirmed["pairs"]]  # fmt: skip
+
+
+def list_verdicts(confirmed: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """List the trials of the front, and a line for each method: what each trial is to it."""
+    methods_by_verdict: dict[str, list[str]] = {}
+    for pair in confirmed["pairs"]:
+        methods_by_verdict.setdefault(pair["method"], []).append(pair["verdict"])
+    return list(dict.fromkeys(pair["trial"] for pair in confirmed["pairs"])), list(methods_by_verdict.items())
+
+
+def _format_difference(evidence: Mapping[str, Any]) -> str:
+    """Format, in points, the difference ± its deviation over seeds, its interval, and notes on that."""
+    if evidence["difference"] is None:
+        return evidence["why"]
+    spread = "" if evidence["std"] is None else f" ± {100 * evidence['std']:.1f}"
+    ends = evidence["interval"]
+    span = f" [{100 * ends['low']:+.1f}, {100 * ends['high']:+.1f}]" if ends else ""
+    alone = f"over {evidence['over']}" if evidence["over"] not in (BOTH, NEITHER) else ""
+    notes = "; ".join(filter(None, (alone, evidence["why"])))
+    return f"{100 * evidence['difference']:+.1f}{spread}{span}{f' ({notes})' if notes else ''}"
+
+
+def list_rows(study: Mapping[str, Any]) -> list[dict]:
+    """List the rows of the table: each trial with its values as texts, its marks, and what went wrong."""
+    names = [dimension["name"] for dimension in study["space"]]
+    return [{**t, "marks": _list_marks(study, t), "shown": [_format_value(t["params"].get(name)) for name in names],
+             "scores": [f"{v:.4f}" for v in t["values"] or ()] or [""] * len(study["objectives"])}
+            for t in study["trials"]]  # fmt: skip
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return "·"
+    return format_tick(value) if isinstance(value, float) else str(value)
+
+
+def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+    marks = ["best"] * (t["number"] == study["best"]) + ["the paper's values"] * t["paper"]
+    several = len(study["objectives"]) > 1
+    marks += ["front"] * (several and t["number"] in study["front"])
+    return ", ".join(marks)
+
+
+def _choose_kind(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+    is_best = t["number"] in study["front"] if len(study["objectives"]) > 1 else t["number"] == study["best"]
+    return "paper" if t["paper"] else "best" if is_best else "trial"
+
+
+def _describe_trial(t: Mapping[str, Any]) -> str:
+    params = ", ".join(f"{k} {_format_value(v)}" for k, v in t["params"].items())
+    return f"trial {t['number']}: {params}: {', '.join(f'{v:.4f}' for v in t['values'])}"
+
+
+def _make_objective_axis(study: Mapping[str, Any], complete: list[dict], i: int, start: float, stop: float) -> Axis:
+    """Make the axis of an objective, the pretrained model's value on it too."""
+    return linear_axis([*(t["values"][i] for t in complete), *_reference_values(study, i)], start, stop)
+
+
+def _reference_values(study: Mapping[str, Any], i: int) -> list[float]:
+    return [study["reference"]["values"][i]] if study["reference"] else []
+
+
+def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> str:
+    """Draw an objective against the trial's number, with the best so far."""
+    objective = study["objectives"][i]
+    x = linear_axis([0, max(t["number"] for t in complete) or 1], LEFT, RIGHT)
+    x = replace(x, ticks=tuple(tick for tick in x.ticks if tick == int(tick)))
+    y = _make_objective_axis(study, complete, i, BOTTOM, TOP)
+    pick = max if objective["direction"] == "maximize" else min
+    best: list[tuple[int, float]] = []
+    for t in sorted(complete, key=lambda t: t["number"]):
+        best.append((t["number"], pick([t["values"][i], *(b for _, b in best[-1:])])))
+    extra = draw_steps(best, x, y) + "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
+    dots = [Dot(t["number"], t["values"][i], _choose_kind(study, t), _describe_trial(t)) for t in complete]
+    return draw_scatter(dots, x, y, ("trial", objective["metric"]), extra, f"History of {objective['metric']}")
+
+
+def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> str:
+    """Draw an objective against one parameter, over the trials that drew it."""
+    name, trials = d["name"], [t for t in complete if d["name"] in t["params"]]
+    if not trials:
+        return ""
+    position: Any = (lambda v: float([repr(c) for c in d["choices"]].index(repr(v)))) if d["choices"] else float
+    if d["choices"]:
+        x = category_axis([str(c) for c in d["choices"]], LEFT, RIGHT)
+    else:
+        x = (logarithmic_axis if d["log"] else linear_axis)([d["low"], d["high"]], LEFT, RIGHT)
+    y, metric = _make_objective_axis(study, complete, i, BOTTOM, TOP), study["objectives"][i]["metric"]
+    extra = "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
+    dots = [
+        Dot(position(t["params"][name]), t["values"][i], _choose_kind(study, t), _describe_trial(t)) for t in trials
+    ]
+    return draw_scatter(dots, x, y, (name, metric), extra, f"{metric} against {name}")
+
+
+def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> str:
+    """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
+    x, y = _make_objective_axis(study, complete, 1, LEFT, RIGHT), _make_objective_axis(study, complete, 0, BOTTOM, TOP)
+    dots = [Dot(t["values"][1], t["values"][0], _choose_kind(study, t), _describe_trial(t)) for t in complete]
+    extra = ""
+    if study["reference"]:
+        first, second = study["reference"]["values"]
+        extra = draw_line(x(second), TOP, x(second), BOTTOM, "guide") + draw_level(first, y, "pretrained")
+    corners = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
+    extra += '<path class="line c3" d="M' + "L".join(f"{x(a)} {y(b)}" for a, b in corners) + '"/>'
+    labels = study["objectives"][1]["metric"], study["objectives"][0]["metric"]
+    return draw_scatter(dots, x, y, labels, extra, "Pareto front")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A trial in a figure; `kind`: trial, paper or best."""
+
+    x: float
+    y: float
+    kind: str
+    title: str
+
+
+def draw_scatter(
+    dots: Sequence[Dot], x: Axis, y: Axis, labels: tuple[str, str], extra: str = "", title: str = ""
+) -> str:
+    """Draw dots over a frame; `extra` is drawn below them. Paper and best come last, on top."""
+    marks = []
+    for d in sorted(dots, key=lambda d: ("trial", "paper", "best").index(d.kind)):
+        x_px, y_px, title_text = x(d.x), y(d.y), f"<title>{escape(d.title)}</title>"
+        radius = 6.5 if d.kind == "best" else 4.5
+        if d.kind == "paper":
+            marks.append(f'<path class="paper" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title_text}</path>')
+        else:
+            marks.append(f'<circle class="{d.kind}" cx="{x_px}" cy="{y_px}" r="{radius}">{title_text}</circle>')
+    return wrap_svg(draw_axes(x, y, *labels) + extra + "".join(marks), WIDTH, HEIGHT, title)
+
+
+def draw_level(value: float, y: Axis, text: str) -> str:
+    """Draw a dashed line across the frame, with its name."""
+    top = y(value)
+    return draw_line(LEFT, top, RIGHT, top, "guide") + draw_text(RIGHT, top - 4, text, "tick end")
+
+
+def draw_steps(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
+    """Draw a line that keeps each value until the next point."""
+    path = "".join(
+        f"{'M' if i == 0 else 'H'}{x(a)}" + (f" {y(b)}" if i == 0 else f"V{y(b)}") for i, (a, b) in enumerate(points)
+    )
+    return f'<path class="line c3" d="{path}"/>' if points else ""
+
+
+def draw_bars(shares: Sequence[tuple[str, float]], title: str) -> str:
+    """Draw one horizontal bar for each name, as a share of 1."""
+    height, x_px = 20 + 26 * len(shares), 130
+    rows = []
+    for i, (name, share) in enumerate(shares):
+        top, width = 12 + 26 * i, share * (WIDTH - x_px - 60)
+        rows.append(draw_text(x_px - 8, top + 13, name, "name end"))
+        rows.append(f'<rect class="f1" x="{x_px}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
+        rows.append(draw_text(x_px + width + 6, top + 13, f"{100 * share:.0f} %", "tick"))
+    return wrap_svg("".join(rows), WIDTH, height, title)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import jobs, local_runs, machine
+from compclip.runs import jobs, local_runs
 from compclip.runs.local_runs import DriverStopped, LocalRunDriver
 from compclip.runs.run_store import StoredRun
 
@@ -22,7 +22,13 @@ def train_runs(
     runs_to_train = [run for run in todo if run.cell.name not in given_up]
     threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in runs_to_train), default=1)
     driver = LocalRunDriver(
-        runs_to_train, params, machine.list_slots(threads), jobs.TRAINS, on_finished, _report_lost_job, _orphan_check()
+        runs_to_train,
+        params,
+        local_runs.list_slots(threads),
+        jobs.TRAINS,
+        on_finished,
+        _report_lost_job,
+        _orphan_check(),
     )
     signal.signal(signal.SIGTERM, local_runs.raise_stopped)
     try:

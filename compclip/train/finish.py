@@ -10,7 +10,7 @@ from compclip.base import links
 from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.interface.method import load_method
 from compclip.model import lora
-from compclip.runs import device_time
+from compclip.runs import progress
 from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, environment, fine_tuning, optimiser, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
@@ -60,6 +60,6 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
         "data_fingerprint": run.data_fingerprint,
         "weights_fingerprint": fingerprint(final.checkpoint),
     }
-    write_json(final.environment, {**identity, **facts, "device_seconds": device_time.sum_device_seconds(folder)})
+    write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from compclip.base.errors import UserError
-from compclip.runs import machine
+from compclip.runs import local_runs
 from compclip.train.distributed import Process
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def session() -> Iterator[Process]:
 
     Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
     """
-    if not torch.cuda.is_available() and (why := machine.explain_gpu()):
+    if not torch.cuda.is_available() and (why := local_runs.explain_gpu()):
         raise UserError(
-            f"{why}, and torch sees none: {_explain_missing_gpu()}; mend that, or set {machine.GPU_VARIABLE}= to train "
-            "on the CPU"
+            f"{why}, and torch sees none: {_explain_missing_gpu()}; mend that, or set {local_runs.GPU_VARIABLE}= to "
+            "train on the CPU"
         )
     here = read_process()
     if here.world == 1 or dist.is_initialized():

@@ -131,16 +131,6 @@ def test_results_keep_the_units(tmp_path, dump):
     assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
 
 
-@pytest.mark.parametrize(
-    "damaged", [[0, 0], [0, 0, "1"], [0, 0, True], [0, 0, 1.5], [0, 0, -1], [0, 0, 10**400], 7, {"a": 1}]
-)
-def test_units_that_are_none_are_refused(damaged, tmp_path, dump):
-    raw = document(tmp_path, dump)["sugarcrepe"] | {"units": {"swap_att": damaged}}
-    (tmp_path / "r.json").write_text(json.dumps(raw))
-    with pytest.raises(UserError, match=r"r.json: not a results file .*evaluate the run again"):
-        result_files.read_result(tmp_path / "r.json")
-
-
 def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
     """Their items would count as independent."""
     raw = document(tmp_path, dump)["sugarcrepe"]

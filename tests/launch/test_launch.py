@@ -19,7 +19,7 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid_runs, profiles, slurm
+from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
 from compclip.runs import cluster, run_store
 from compclip.runs import jobs as runs_jobs
@@ -40,12 +40,12 @@ BROKEN = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
 def stale(name: str) -> bool:
     """Whether launch would send a cell."""
     params = read.load_params("params.yaml")
-    return name in [stored_run.cell.name for stored_run in grid_runs.list_stale(runs(), params)]
+    return name in [stored_run.cell.name for stored_run in launch_command.list_stale(runs(), params)]
 
 
 def runs() -> list[StoredRun]:
     """The runs of the current folder's grid."""
-    return list(grid_runs.locate_runs(read.load_params("params.yaml"), Path(".")).values())
+    return launch_command.locate_runs(read.load_params("params.yaml"), Path("."))
 
 
 def edit(old: str, new: str) -> str:
@@ -177,7 +177,7 @@ def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, dvc_error):
     Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + dvc_error!r})")
     monkeypatch.setenv("PYTHONPATH", "other")
     with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        grid_runs.prepare_inputs(read.load_params("params.yaml"), Path("."))
+        launch_command.main([LOCAL])
     assert dvc_error in capsys.readouterr().err
 
 
@@ -278,7 +278,7 @@ def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
     sizes = []
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
     monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
-    slurm.Slurm(profiles.Profile()).submit_all(runs(), "params.yaml")
+    slurm.Slurm(profiles.Profile()).send(runs())
     assert sizes == [2, 1]
 
 

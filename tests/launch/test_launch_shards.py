@@ -19,12 +19,11 @@ from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid_runs, profiles, slurm
+from compclip.launch import profiles, slurm
 from compclip.launch import shard_jobs as stage_command
-from compclip.launch import shard_sender as sending
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, data_stages, jobs, requested_shards, shard_tasks, status
+from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests.conftest import ROOT
 
@@ -228,16 +227,16 @@ def test_what_stages_need_first(project, fake_cluster):
     with pytest.raises(UserError, match="data/d/samples/manifest.json: not there; run `dvc repro recaption` first"):
         launch("--stage", "annotate")
     params = read.load_params("params.yaml")
-    assert sending.list_prerequisites("recaption", ["d"], params) == ["look"]
-    assert sending.list_prerequisites("rewrite", ["d", "d"], params) == ["recaption@d"]
+    assert stage_command.list_prerequisites("recaption", ["d"], params) == ["look"]
+    assert stage_command.list_prerequisites("rewrite", ["d", "d"], params) == ["recaption@d"]
     params.data["d"] = Data(**DATA, exclude=["valse"])
-    assert sending.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
+    assert stage_command.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
 
 
 def test_dvc_is_asked_first(project, fake_cluster, monkeypatch):
     """But for a dry run."""
     asked_for = []
-    monkeypatch.setattr(grid_runs, "run_dvc_repro", lambda targets, root: asked_for.append(targets))
+    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda targets, root: asked_for.append(targets))
     for words in (["--dry-run"], []):
         launch("--stage", "recaption", *words)
     assert asked_for == [["look"]]
@@ -276,12 +275,12 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
     write_json("params.yaml", PARAMS | {"data": {"d": section}})
     cfg = read.load_params("params.yaml").data["d"]
     items = tuple(shard_work.ShardTask(f"{n:05d}", f"{n:032x}", {}) for n in range(7))
-    missing_shards = sending.MissingShards(
+    missing_shards = stage_command.MissingShards(
         "d", shard_work.ShardWork(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key])
     )
-    assert sending.is_costly(missing_shards.work) is costly
+    assert stage_command.is_costly(missing_shards.work) is costly
     profile = profiles.load_profile("slurm.yaml")
-    tasks = sending.ShardSender(profile).cut(missing_shards, costly)
+    tasks = missing_shards.cut(profile)
     assert [len(task.shards) for task in tasks] == ([3, 3] if costly else [1] * 6)
     assert [n for task in tasks for n in task.shards] == [i.name for i in items if i.name != "00003"]
     options = slurm.submitit_options(profile.of_shards(costly), tasks, Path("code"), Path("."))
@@ -329,7 +328,7 @@ def test_a_damaged_task_is_one_line(project, fake_cluster, task_text):
         with pytest.raises(UserError, match=r"task\.json"):
             look()
     fake_cluster.live.clear()
-    [row] = data_stages.list_rows()
+    [row] = status.list_stages()
     assert row.state == "damaged" and "task.json" in row.error
 
 
@@ -340,9 +339,9 @@ def test_a_damaged_task_is_one_line(project, fake_cluster, task_text):
 def half(tmp_path, monkeypatch) -> Path:
     """A stage of five shards, two of them made: 40 captions in 10 seconds."""
     monkeypatch.chdir(tmp_path)
-    folder = requested_shards.FOLDER / "annotate" / "d"
+    folder = shard_tasks.FOLDER / "annotate" / "d"
     items = [{"name": f"{n:05d}", "key": f"{n:08x}", "given": {}} for n in range(5)]
-    write_json(folder / requested_shards.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
+    write_json(folder / shard_tasks.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
     for name, captions in (("00000000", 10), ("00000001", 30)):
         write_json(folder / f"{name}.json", {"shard": {"captions": captions}, "seconds": 5.0, "begun": 1.0})
     return folder
@@ -350,13 +349,13 @@ def half(tmp_path, monkeypatch) -> Path:
 
 def test_a_stage_under_way(half, fake_cluster):
     """By hand: two at work at 4 captions a second each, and three shards of 20 captions to make."""
-    assert [row.state for row in data_stages.list_rows()] == ["stopped"]
+    assert [row.state for row in status.list_stages()] == ["stopped"]
     with contextlib.ExitStack() as locks:
         for n in (2, 3):
             fcntl.flock(locks.enter_context(open(half / f"{n:08x}.lock", "w")), fcntl.LOCK_EX)
-        [row] = data_stages.list_rows()
-    assert row == data_stages.StageRow("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
-    text = data_stages.format_table([row], 100)
+        [row] = status.list_stages()
+    assert row == status.StageRow("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
+    text = status.align_columns(status.STAGE_HEADER, [row], 100)
     assert text.splitlines()[1].split() == ["annotate@d", "running", "2/5", "8", "8s", "2", "processes"]
 
 
@@ -366,28 +365,28 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     task.save()
     write_json(task.folder.job, {"kind": "slurm", "module": jobs.SHARDS, "id": "7_0", "log": "", "sent": 1.0})
     fake_cluster.live.add("7_0")
-    [row] = data_stages.list_rows()
+    [row] = status.list_stages()
     assert (row.state, row.captions_per_second, row.job) == ("running", 4.0, "job 7_0")
     fake_cluster.live.clear()
-    [row] = data_stages.list_rows()
+    [row] = status.list_stages()
     assert (row.state, row.left_s, row.job) == ("failed", 0.0, "job 7_0")
     assert row.error.startswith("its node failed (on n7): nothing logged")
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
-    assert list(data_stages.list_rows()) == []
+    assert list(status.list_stages()) == []
 
 
 def test_a_list_that_is_damaged(half):
     """Is a row, and the others are there."""
-    (half / requested_shards.LIST).write_text(json.dumps({"items": [{"name": "00000"}]}))
-    [row] = data_stages.list_rows()
+    (half / shard_tasks.LIST).write_text(json.dumps({"items": [{"name": "00000"}]}))
+    [row] = status.list_stages()
     assert row.state == "damaged" and "work.json: damaged; run the stage with `dvc repro` again" in row.error
 
 
 def test_the_page_has_both_tables(project, fake_cluster):
     """Stages above runs."""
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    text = status.format_page("params.yaml", 200)
+    text = status.format_page(*status.list_runs("params.yaml"), 200)
     assert text.startswith("stage        state    shards  job\nrecaption@d  running  0/5     job 7_0\n\nrun ")
     assert text.endswith("1 runs: 1 stale; 0.00 GPU-hours (of CPU runs, process-hours)")
 

@@ -18,7 +18,7 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid_runs, profiles, slurm
+from compclip.launch import profiles, slurm
 from compclip.runs import cluster, jobs
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
@@ -87,9 +87,7 @@ def ran_twice(stored_run: StoredRun) -> bool:
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
     assert launch_command.main([str(profile())]) == 0
-    run_of_cell = {
-        p.run.cell.name: p for p in grid_runs.locate_runs(read.load_params("params.yaml"), Path(".")).values()
-    }
+    run_of_cell = {p.run.cell.name: p for p in launch_command.locate_runs(read.load_params("params.yaml"), Path("."))}
     ids = [jobs.find_job(p.folder).id for p in run_of_cell.values()]
     assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
     assert len({i.partition("_")[0] for i in ids}) == 1

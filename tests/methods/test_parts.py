@@ -11,7 +11,7 @@ from compclip.base import ablation_parts, plugins
 from compclip.config.sections import Train
 from compclip.config.validation import load_section
 from compclip.interface.method import load_method
-from compclip.runs.run_key import compute_key
+from compclip.runs.run_store import compute_key
 from tests.methods.conftest import drawn
 
 METHODS = {name: load_method(name) for name in plugins.list_plugins(plugins.METHODS)}

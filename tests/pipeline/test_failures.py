@@ -20,7 +20,6 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import grid_runs
 from compclip.runs import jobs, lock
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.train import __main__ as train_command
@@ -250,16 +249,24 @@ def test_launch_beside_a_training_scores_what_that_made(here):
 
 
 def test_what_was_sent_meanwhile_is_attached_to(here, capsys):
-    """A run whose turn comes late may have a job by then; it is not started beside that."""
+    """A run whose turn comes late may have a job by then; it is not started beside that.
+
+    The job waits in its third step until the driver has attached: one that is over before the driver looks is none to
+    attach to.
+    """
     waiting, sent_jobs = at(NAME), list[jobs.LocalJob]()
     first = jobs.Local(jobs.TRAINS).submit(at(OTHER), "params.yaml")
 
     def send() -> bool:
         """Somebody else's command, between two looks of the driver; it tells nobody to go."""
-        sent_jobs[:] = sent_jobs or [jobs.Local(jobs.TRAINS).submit(waiting, "params.yaml")]
+        if not sent_jobs:
+            sent_jobs.append(jobs.Local("tests.held_job").submit(waiting, "params.yaml"))
+        if NAME in driver.live:
+            Path("go").touch()
         return False
 
-    assert LocalRunDriver([at(OTHER), waiting], "params.yaml", [{}], jobs.TRAINS, should_stop=send).drive() == {}
+    driver = LocalRunDriver([at(OTHER), waiting], "params.yaml", [{}], jobs.TRAINS, should_stop=send)
+    assert driver.drive() == {}
     assert f"{NAME}: attached to {sent_jobs[0].label()}" in capsys.readouterr().out
     assert first.child.wait() == sent_jobs[0].child.wait() == 0
     assert waiting.folder.finished
@@ -294,7 +301,7 @@ def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
     for process in both:
         output = process.communicate(timeout=300)[0]
         assert process.returncode == 0 or any(
-            words in output for words in (*grid_runs.LOCKED, "another dvc is at work")
+            words in output for words in (*launch_command.LOCKED, "another dvc is at work")
         ), output
     assert launch() == 0
     again = dvc("repro")

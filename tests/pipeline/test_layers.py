@@ -36,7 +36,7 @@ HEAVY = {
     "mlflow": {"track.tracking_store", "track.mlflow_runs", "track.mlflow_models", "track.store_writer"},
     "spacy": {"text.spacy_parser"},
     "dvc": set(),
-    "optuna": {"sweep.seeded_sampler", "sweep.samplers", "sweep.study_driver", "sweep.__main__"},
+    "optuna": {"sweep.sampling_and_pruning", "sweep.samplers", "sweep.study_driver", "sweep.__main__"},
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet_files"},

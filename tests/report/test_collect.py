@@ -67,7 +67,6 @@ def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
         ({"items": {"swap_att": {"ids": ["a", "b"], "outcomes": [1, 0]}}}, "swap_att=0.9 but its items give 0.5"),
         ({"means": {"swap": ["swap_att"]}}, "swap=0.75 but its items give 0.9"),
         ({"metrics": None}, "not a results file"),
-        ({"kind": "composing"}, "kind 'composing' is none of composition, classification, retrieval"),
     ],
 )
 def test_a_result_that_contradicts_itself_is_refused(runs, change, message):

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from compclip.runs import lease
-from compclip.runs.lease import Lease
+from compclip.runs import lock
+from compclip.runs.lock import Lease
 from compclip.runs.run_folder import RunFolder
 
 # What a lease asks the file system for, a step each.
@@ -95,6 +95,6 @@ def stepped(order: list[int], actors: int) -> Iterator[Stepped]:
     """Leases whose calls take turns."""
     steps, leases = Stepped(order, actors), RunFolder.leases
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lease, "os", steps.os())
+        patch.setattr(lock, "os", steps.os())
         patch.setattr(RunFolder, "leases", lambda self: (steps.step(), leases(self))[1])
         yield steps

@@ -18,7 +18,7 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import result_store
 from compclip.runs import __main__ as command
-from compclip.runs import device_time, inventory, jobs, lock, run_store, status
+from compclip.runs import inventory, jobs, lock, progress, run_store, status
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
@@ -111,7 +111,7 @@ def test_the_lists_name_it(grid, victim, capsys, name):
     lines = {row.split()[0]: row for row in rows}
     assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
-    page = status.format_page("params.yaml", 10_000)
+    page = status.format_page(*status.list_runs("params.yaml"), 10_000)
     assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
     assert state(victim) == original_state
 
@@ -145,13 +145,13 @@ def test_a_training_refuses_it(here, tmp_path, monkeypatch):
     run.final.path.symlink_to(victim)
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     run.final.path.unlink()
-    monkeypatch.setattr(device_time, "begin_life", _begin_and_link(run, victim))
+    monkeypatch.setattr(progress, "begin_life", _begin_and_link(run, victim))
     assert "final: is a link" in refuse(lambda: train_command.main(["--cell", cell("finetune")]))
     assert not list(victim.iterdir()) and stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
 def _begin_and_link(run: RunFolder, victim: Path):
-    begin = device_time.begin_life
+    begin = progress.begin_life
 
     def begun(folder: RunFolder, devices: int) -> Path:
         run.final.path.symlink_to(victim)
@@ -211,7 +211,7 @@ def test_a_deep_tree_ends_no_command(deep, capsys):
     assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert err.count("more than 32 deep") == 2 and f"removed {deep[1].key}" in out
-    assert "more than 32 deep" in status.format_page("params.yaml", 10_000)
+    assert "more than 32 deep" in status.format_page(*status.list_runs("params.yaml"), 10_000)
     assert "more than 32 deep" in refuse(lambda: work(deep[0].folder))
 
 
@@ -240,7 +240,7 @@ def test_links_that_dvc_made_are_taken_in_as_files(grid, tmp_path):
 def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
     """Its file's name is known to everybody who shares the store while it runs."""
     run = RunFolder(tmp_path / "key")
-    path = device_time.begin_life(run, 1)
+    path = progress.begin_life(run, 1)
     path.with_suffix(".new").symlink_to(victim / "notes.txt")
-    device_time.end_life(path)
+    progress.end_life(path)
     assert (victim / "notes.txt").read_text() == "precious"

@@ -162,7 +162,7 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
     stored_run = find_run("finetune")
-    jobs.write_inputs(stored_run._replace(folder=run_store.find_folder("0123456789abcdef")), "params.yaml")
+    jobs.write_inputs(replace(stored_run, folder=run_store.find_folder("0123456789abcdef")), "params.yaml")
     for module in (launch_job, train_job):
         with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {stored_run.key}\)"):
             module.main(["0123456789abcdef"])

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.runs import lease, lock
-from compclip.runs.lease import DEAD_S, LONG_S, STILL_S, Lease
+from compclip.runs import lock
+from compclip.runs.lock import DEAD_S, LONG_S, STILL_S, Lease
 from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import Clock, claim, silent_for, stepped
 
@@ -24,7 +24,7 @@ def test_one_of_two_machines(run):
     first, second = claim(run, "a"), claim(run, "b")
     assert first.take() and not second.take() and not second.take(locked=False)
     assert first.beat()
-    first.drop()
+    first.close()
     assert second.take() and second.beat() and not first.beat()
     assert run.leases() == [2]
 
@@ -87,7 +87,7 @@ def test_a_holder_that_stood_still(run):
     silent_for(run, LONG_S + 1)
     assert successor.take()
     assert not paused.beat()
-    paused.drop()
+    paused.close()
     assert successor.beat() and not claim(run, "c").take()
 
 
@@ -96,7 +96,7 @@ def test_a_holder_that_died_while_it_wrote(run, lease_text):
     """Half a lease is somebody's until it was silent for long; nothing breaks over it."""
     run.lease(1).write_text(lease_text)
     assert not claim(run, "a").take()
-    assert lease.describe_holder(run) in ("another process", "")
+    assert lock._describe_lease_holder(run) in ("another process", "")
     silent_for(run, LONG_S + 1)
     assert claim(run, "a").take()
 
@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_nobody_behind(run, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lease.json, "dumps", full)
+        patch.setattr(lock.json, "dumps", full)
         with pytest.raises(UserError, match="No space left on device; free space"), lock.hold(run):
             pass
     assert claim(run, "b").take()
@@ -161,7 +161,7 @@ def contend(run: RunFolder, order: list[int], machines: list[str], rounds: int) 
                     steps.step()
                     assert own_lease.beat()
                     holding.remove(machine)
-                    own_lease.drop()
+                    own_lease.close()
 
         steps.drive([functools.partial(actor, machine) for machine in machines])
     return together
@@ -175,7 +175,7 @@ def _leave_lease(run: RunFolder, earlier_state: str) -> None:
         earlier = claim(run, "dead")
         assert earlier.take()
         if earlier_state == "given back":
-            earlier.drop()
+            earlier.close()
             return
     if earlier_state in ("dead", "half"):
         silent_for(run, LONG_S + 1)
@@ -186,7 +186,7 @@ def test_two_holders_would_be_seen(tmp_path, monkeypatch, rng):
     make, holder_counts = Lease._make, []
 
     def careless(self: Lease, number: int) -> bool:
-        lease._unlink(self.folder.lease(number))
+        lock._unlink(self.folder.lease(number))
         return make(self, number)
 
     monkeypatch.setattr(Lease, "_make", careless)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base.files import read_json, write_json
-from compclip.runs import device_time, lock
+from compclip.runs import lock, progress
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import job, process_group
@@ -25,7 +25,7 @@ def run(tmp_path) -> RunFolder:
 
 def lived(run: RunFolder, seconds: float, devices: int = 1) -> Path:
     """A life that was touched last so long after its beginning, by a process of another machine."""
-    path = device_time.begin_life(run, devices)
+    path = progress.begin_life(run, devices)
     life = {**read_json(path), "host": "elsewhere"}
     write_json(path, life)
     os.utime(path, (0, life["started"] + seconds))
@@ -34,27 +34,27 @@ def lived(run: RunFolder, seconds: float, devices: int = 1) -> Path:
 
 def test_all_lives_count(run):
     """Seconds x devices; a requeued run has as many lives as it was started."""
-    assert device_time.sum_device_seconds(run) == 0
+    assert progress.sum_device_seconds(run) == 0
     lived(run, 100)
     lived(run, 50.5, devices=4)
-    assert device_time.sum_device_seconds(run) == pytest.approx(100 + 4 * 50.5, abs=0.01)
+    assert progress.sum_device_seconds(run) == pytest.approx(100 + 4 * 50.5, abs=0.01)
 
 
 def test_a_killed_process_counts_up_to_its_last_beat(run):
     """Its file stays as it was touched last, and so does the sum."""
     killed = lived(run, 45)
-    assert [device_time.sum_device_seconds(run) for _ in range(2)] == [pytest.approx(45, abs=0.01)] * 2
-    device_time.touch_life(killed)
-    assert device_time.sum_device_seconds(run) < 30  # the clock of the file system is the only one
+    assert [progress.sum_device_seconds(run) for _ in range(2)] == [pytest.approx(45, abs=0.01)] * 2
+    progress.touch_life(killed)
+    assert progress.sum_device_seconds(run) < 30  # the clock of the file system is the only one
 
 
 def test_the_own_life_counts_up_to_now(run):
     """environment.json is written before the life ends, and long after its last beat."""
-    life_path = device_time.begin_life(run, 2)
+    life_path = progress.begin_life(run, 2)
     life = read_json(life_path)
     write_json(life_path, {**life, "started": life["started"] - 20})
     os.utime(life_path, (0, life["started"] - 20))
-    assert device_time.sum_device_seconds(run) >= 40
+    assert progress.sum_device_seconds(run) >= 40
 
 
 def test_an_end_is_written_down(run, tmp_path):
@@ -62,10 +62,10 @@ def test_an_end_is_written_down(run, tmp_path):
     path = lived(run, 30)
     life = read_json(path)
     write_json(path, {**life, "started": life["started"] - 30})
-    device_time.end_life(path)
+    progress.end_life(path)
     assert read_json(path)["seconds"] == pytest.approx(30, abs=20)
     shutil.copytree(run.path, tmp_path / "copy")
-    assert device_time.sum_device_seconds(RunFolder(tmp_path / "copy")) == device_time.sum_device_seconds(run)
+    assert progress.sum_device_seconds(RunFolder(tmp_path / "copy")) == progress.sum_device_seconds(run)
     assert [p.name for p in run.lives.iterdir()] == [path.name]
 
 
@@ -74,7 +74,7 @@ def test_half_a_life_is_passed_over(run):
     lived(run, 10)
     for name, text in (("a", ""), ("b", "{"), ("c", "{}")):
         (run.lives / f"{name}.json").write_text(text)
-    assert device_time.sum_device_seconds(run) == pytest.approx(10, abs=0.01)
+    assert progress.sum_device_seconds(run) == pytest.approx(10, abs=0.01)
 
 
 def test_who_holds_a_run_lives(run):
@@ -90,13 +90,13 @@ def test_who_holds_a_run_lives(run):
 
 def test_a_run_that_was_taken_over_finished(run):
     """It was trained elsewhere: its own file says what it cost."""
-    assert device_time.read_device_seconds(run) == 0
+    assert progress.read_device_seconds(run) == 0
     write_json(run.final.environment, {"run_key": "key", "device_seconds": 12.5})
-    assert device_time.read_device_seconds(run) == 12.5
+    assert progress.read_device_seconds(run) == 12.5
     write_json(run.final.environment, {"run_key": "key"})
-    assert device_time.read_device_seconds(run) == 0
+    assert progress.read_device_seconds(run) == 0
     lived(run, 40)
-    assert device_time.read_device_seconds(run) == pytest.approx(40, abs=0.01)
+    assert progress.read_device_seconds(run) == pytest.approx(40, abs=0.01)
 
 
 def test_a_finished_run_says_what_it_cost(here):
@@ -106,7 +106,7 @@ def test_a_finished_run_says_what_it_cost(here):
     assert train_command.main(["--cell", cell("fsc_clip")]) == 0
     facts = json.loads(stored_run.folder.final.environment.read_text())
     assert facts["device_seconds"] >= 200 + facts["seconds"] - 0.1
-    assert device_time.sum_device_seconds(stored_run.folder) >= facts["device_seconds"]
+    assert progress.sum_device_seconds(stored_run.folder) >= facts["device_seconds"]
 
 
 def test_processes_of_one_run_are_devices(here, monkeypatch):
@@ -116,12 +116,12 @@ def test_processes_of_one_run_are_devices(here, monkeypatch):
     monkeypatch.setattr(
         job.finish,
         "complete_run",
-        lambda completed_run: device_seconds.append(device_time.sum_device_seconds(completed_run.folder)),
+        lambda completed_run: device_seconds.append(progress.sum_device_seconds(completed_run.folder)),
     )
     job.hold_and_complete(stored_run)
     life = read_json(next(stored_run.folder.lives.glob("*.json")))
     assert (len(device_seconds), life["devices"]) == (1, 4)
-    assert device_time.sum_device_seconds(stored_run.folder) == pytest.approx(4 * life["seconds"], abs=0.001)
+    assert progress.sum_device_seconds(stored_run.folder) == pytest.approx(4 * life["seconds"], abs=0.001)
 
 
 class _Session:

@@ -14,7 +14,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import lock, status
-from compclip.runs.lease import LONG_S
+from compclip.runs.lock import LONG_S
 from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import claim, silent_for
 from tests.tiny_project import at, cell, environment, wait_for
@@ -48,7 +48,7 @@ def test_where_no_lock_reaches(run, monkeypatch):
     assert lock.describe_holder(run) == f"process {os.getpid()} on node7"
     with lock.hold_at_once(run) as got:
         assert not got
-    waits = iter((lambda: None, foreign_lease.drop))
+    waits = iter((lambda: None, foreign_lease.close))
     with lock.hold(run, lambda: next(waits)()):
         assert lock.describe_holder(run) == f"process {os.getpid()}"
 

@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.launch import results_job as launch_job
-from compclip.runs import device_time, jobs, lock, progress, run_store, status, text_table
+from compclip.runs import jobs, lock, progress, run_store, status
 from compclip.train import __main__ as train_command
 from compclip.train import loop
 from tests.tiny_project import at, cell, wait_for
@@ -38,9 +38,9 @@ def test_a_run_from_nothing_to_published(here):
     assert rows()[name].state == "done"
     train_command.main(["--cell", name])
     assert rows()[name].state == "published"
-    page = status.format_page("params.yaml", 200)
+    page = status.format_page(*status.list_runs("params.yaml"), 200)
     assert "10/10" in page and "3 runs: 2 stale, 1 published" in page
-    assert f"{device_time.sum_device_seconds(stored_run.folder) / 3600:.2f} GPU-hours" in page
+    assert f"{progress.sum_device_seconds(stored_run.folder) / 3600:.2f} GPU-hours" in page
 
 
 def test_a_run_that_dvc_trains_is_shown(here):
@@ -121,16 +121,20 @@ def test_the_table():
     """Aligned; empty columns left out; cut at the terminal's width."""
     finished = progress.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
     going = progress.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
-    text = status.format_table(
-        [status.StatusRow("a", "done", finished), status.StatusRow("bcd", "running", going, "job 5_1")], 200
+    text = status.align_columns(
+        status.HEADER,
+        [status.StatusRow("a", "done", finished), status.StatusRow("bcd", "running", going, "job 5_1")],
+        200,
     )
     assert text.splitlines() == [
         "run  state    step   loss    samples/s  left   job",
         "a    done     10/10  1.5000",
         "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
     ]
-    assert max(map(len, status.format_table([status.StatusRow("a" * 50, "done")], 20).splitlines())) == 20
-    assert [text_table.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
+    assert (
+        max(map(len, status.align_columns(status.HEADER, [status.StatusRow("a" * 50, "done")], 20).splitlines())) == 20
+    )
+    assert [status.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
 
 def test_a_trained_run_is_being_scored(here_finished):

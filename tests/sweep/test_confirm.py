@@ -21,7 +21,7 @@ from compclip.report.statistics import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirmation, objectives, study_declaration, study_page
+from compclip.sweep import confirmation, objectives, study_declaration, study_results
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -174,7 +174,7 @@ def judge_gaps(gaps, with_items=True) -> tuple[dict, str]:
     document = confirmation.judge_front(
         study(objectives=["sugarcrepe/swap"]), params, [r for pair in pairs for r in pair]
     )
-    (judged_pair,) = study_page.list_judged_pairs(document)
+    (judged_pair,) = study_results.list_judged_pairs(document)
     return document["pairs"][0]["objectives"][0], f"{judged_pair['verdict']}: {judged_pair['shown'][0]}"
 
 
@@ -258,8 +258,8 @@ def test_the_page_has_a_line_of_signs_for_each_method():
         for method, verdict in zip(("negclip", "clic"), two, strict=True)
     ]
     lines = [("negclip", ["dominates", "neither"]), ("clic", ["is dominated", "undecided"])]
-    assert study_page.list_verdicts({"pairs": pairs}) == (list(verdicts_of_trial), lines)
-    assert study_page.SIGNS.keys() == set(confirmation.VERDICTS)
+    assert study_results.list_verdicts({"pairs": pairs}) == (list(verdicts_of_trial), lines)
+    assert study_results.SIGNS.keys() == set(confirmation.VERDICTS)
 
 
 def rename(finished_run: FinishedRun, method: str) -> FinishedRun:

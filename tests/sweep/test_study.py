@@ -14,7 +14,7 @@ from compclip.config import grid, read
 from compclip.methods import hybrid
 from compclip.report.tables import Column
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import objectives, study_declaration, study_page, study_results
+from compclip.sweep import objectives, study_declaration, study_results
 from compclip.sweep.study_driver import draw_values
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
@@ -272,7 +272,7 @@ def test_page_is_self_contained():
     study = parse(objectives=TWO)
     reference = {"run_key": "r", "folder": "f", "values": [0.5, 0.5]}
     shares = {"sugarcrepe/swap": {"gamma": 0.8, "lambda_global": 0.2}}
-    text = study_page.study_page(study_results.study_to_json(study, POINTS, reference, shares))
+    text = study_results.format_page(study_results.study_to_json(study, POINTS, reference, shares))
     assert all(f"<code>k{n}</code>" in text for n in range(7)) and "the paper&#39;s values" in text
     assert text.count('aria-label="History') == 2 and 'aria-label="Pareto front"' in text
     assert 'aria-label="sugarcrepe/swap against gamma"' in text and "80 %" in text
@@ -282,11 +282,11 @@ def test_page_is_self_contained():
 
 def test_page_without_a_finished_trial():
     """Nothing to draw yet."""
-    text = study_page.study_page(study_results.study_to_json(parse(), [trial(0, state="running")], None, {}))
+    text = study_results.format_page(study_results.study_to_json(parse(), [trial(0, state="running")], None, {}))
     assert "1 running" in text and "<svg" not in text
 
 
 def test_page_escapes():
     """A failure's text is no markup."""
     failed = trial(0, state="failed") | {"reason": "<b>loss</b>"}
-    assert "<b>loss" not in study_page.study_page(study_results.study_to_json(parse(), [failed], None, {}))
+    assert "<b>loss" not in study_results.format_page(study_results.study_to_json(parse(), [failed], None, {}))

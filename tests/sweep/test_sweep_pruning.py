@@ -17,7 +17,7 @@ from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.runs import run_store
 from compclip.runs.run_folder import RunFolder
-from compclip.sweep import pruning, study_declaration
+from compclip.sweep import sampling_and_pruning, study_declaration
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
 
@@ -108,11 +108,11 @@ def test_a_running_trial_that_is_dominated_is_cancelled(folder, lossy):
 def test_too_few_others_stop_nothing():
     """`startup_trials` of them are needed, a share of exactly the declared one is enough, equals beat nobody."""
     declaration = study(**DOMINATED)
-    assert not pruning.should_stop(declaration, [0.0, 1.0], [[1.0, 0.0]])
-    assert pruning.should_stop(declaration, [0.0, 1.0], [[1.0, 0.0], [0.5, 2.0]])
-    assert not pruning.should_stop(declaration, [0.5, 0.5], [[0.5, 0.5]] * 5)
-    assert pruning.should_stop(declaration, [0.5, 0.5], [[0.5, 0.4]] * 2)
-    assert not pruning.should_stop(declaration, [0.5, 0.5], [[0.6, 0.4], [0.6, 0.6], [0.4, 0.4]])
+    assert not sampling_and_pruning.should_stop(declaration, [0.0, 1.0], [[1.0, 0.0]])
+    assert sampling_and_pruning.should_stop(declaration, [0.0, 1.0], [[1.0, 0.0], [0.5, 2.0]])
+    assert not sampling_and_pruning.should_stop(declaration, [0.5, 0.5], [[0.5, 0.5]] * 5)
+    assert sampling_and_pruning.should_stop(declaration, [0.5, 0.5], [[0.5, 0.4]] * 2)
+    assert not sampling_and_pruning.should_stop(declaration, [0.5, 0.5], [[0.6, 0.4], [0.6, 0.6], [0.4, 0.4]])
 
 
 POINT = st.tuples(st.integers(0, 4), st.integers(0, 4))
@@ -123,11 +123,15 @@ def test_a_trial_of_the_front_is_never_stopped(point, other_points, better):
     """Nothing dominates it; another trial more changes no verdict by more than its own part; slow counting agrees."""
     declaration = study(**DOMINATED)
     ahead = [o for o in other_points if o != point and o[0] >= point[0] and o[1] <= point[1]]
-    assert pruning.should_stop(declaration, point, other_points) == (2 * len(ahead) >= len(other_points))
+    assert sampling_and_pruning.should_stop(declaration, point, other_points) == (2 * len(ahead) >= len(other_points))
     if not ahead:
-        assert not pruning.should_stop(declaration, point, other_points)
-    if better[0] > point[0] and better[1] < point[1] and pruning.should_stop(declaration, point, other_points):
-        assert pruning.should_stop(declaration, point, [*other_points, better])
+        assert not sampling_and_pruning.should_stop(declaration, point, other_points)
+    if (
+        better[0] > point[0]
+        and better[1] < point[1]
+        and sampling_and_pruning.should_stop(declaration, point, other_points)
+    ):
+        assert sampling_and_pruning.should_stop(declaration, point, [*other_points, better])
 
 
 @pytest.fixture

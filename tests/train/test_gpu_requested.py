@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
-from compclip.runs import machine
+from compclip.runs import local_runs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 
@@ -17,7 +17,7 @@ VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"
 def blind(monkeypatch, tmp_path):
     """torch sees no GPU, nothing asks for one, and the machine has no devices but those of a folder."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(machine, "DEVICES", tmp_path / "dev")
+    monkeypatch.setattr(local_runs, "DEVICES", tmp_path / "dev")
     (tmp_path / "dev").mkdir()
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
-from compclip.runs import cluster, jobs, lock, machine, run_store
+from compclip.runs import cluster, jobs, local_runs, lock, run_store
 from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
 from compclip.train import driver
@@ -92,7 +92,7 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
     seeds(0, 1)
     planned(SEEDS[1]).folder.lock.mkdir(parents=True)
     capsys.readouterr()
-    monkeypatch.setattr(machine, "list_slots", lambda threads: [{}, {}])
+    monkeypatch.setattr(local_runs, "list_slots", lambda threads: [{}, {}])
     assert bring("finetune") == 1
     out, err = capsys.readouterr()
     said = [line for line in out.splitlines() if "step" not in line]
@@ -232,7 +232,7 @@ def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsy
     folder.final.path.rename(folder.path / "aside")
     queue = type("Queue", (), {"state": staticmethod(slurm_job(name, ("PENDING", ""), ("RUNNING", ""), None))})
     monkeypatch.setattr(cluster, "queue", lambda: queue)
-    monkeypatch.setattr(machine, "list_slots", lambda threads: [])
+    monkeypatch.setattr(local_runs, "list_slots", lambda threads: [])
     assert bring("finetune") == 0
     assert f"{name}: attached to job 7_1\n" in capsys.readouterr().out
     assert (trained(here_finished, name) / "environment.json").is_file()

@@ -1,4 +1,4 @@
-"""Files of runs and of their store, and tables that reports are made with."""
+"""Files of a store that others write, and tables that reports are made with."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ import numpy as np
 
 from tests.fuzz.reader import Reader, copied
 
-HERE = Path()
-
 
 def readers() -> Iterator[Reader]:
-    """Runs, claims, published numbers, prepared captions."""
+    """Stores, embeddings, claims, published numbers."""
     yield from (*_runs(), *_tables())
 
 
 def _runs() -> Iterator[Reader]:
-    from tests import fake_runs
-
-    files = ("runs/**/*", "results/**/*")
-    yield Reader("runs:report", lambda folder: fake_runs.make(folder) and None, _collected, files)
     yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
     yield Reader("runs:embeddings", _embedded, _known, ("cache/*",))
-    yield Reader("runs:tasks", _sent, _looked, (".work/shards/**/*.json",))
-    yield Reader("runs:read", lambda folder: fake_runs.make(folder) and None, _read_runs, files)
 
 
 def _stored(folder: Path) -> None:
@@ -59,55 +51,13 @@ def _known(_: random.Random) -> None:
         assert np.isfinite(vector_D).all()
 
 
-def _sent(folder: Path) -> None:
-    """A stage of three shards: one is made, two are a task that a process of this machine was to make."""
-    from compclip.base.files import write_json
-    from compclip.runs import requested_shards
-    from compclip.runs.shard_tasks import Task
-
-    keys = {f"{n:05d}": f"{n:032x}" for n in range(3)}
-    place = folder / requested_shards.FOLDER / "annotate" / "d"
-    items = [{"name": name, "key": key, "given": {}} for name, key in keys.items()]
-    write_json(place / requested_shards.LIST, {"stage": "annotate", "section": {}, "items": items, "counts": {}})
-    write_json(place / f"{keys.pop('00000')}.json", {"shard": {"captions": 5}, "counts": {}, "seconds": 2.0})
-    task = Task("annotate", "d", keys, folder)
-    task.save()
-    write_json(task.folder.job, {"kind": "local", "host": "elsewhere", "pid": 7, "started": ""})
-
-
-def _looked(_: random.Random) -> None:
-    from compclip.launch import task
-    from compclip.runs import data_stages, shard_tasks
-
-    list(data_stages.list_rows())
-    for one in shard_tasks.find_tasks(["annotate"], ["d"]):
-        task.check_task(one)
-
-
 def _listed(_: random.Random) -> None:
     from compclip.runs import __main__ as runs_command
     from compclip.runs import status
 
-    status.format_page("params.yaml", 120)
+    status.format_page(*status.list_runs("params.yaml"), 120)
     runs_command.main(["list"])
     runs_command.main(["gc", "--keep-grids", "params.yaml", "--dry-run"])
-
-
-def _collected(_: random.Random) -> object:
-    from compclip.report import run_collection
-    from tests import fake_runs
-
-    return run_collection.collect_runs(fake_runs.cells(), list(fake_runs.BENCHMARKS), HERE)
-
-
-def _read_runs(_: random.Random) -> None:
-    from compclip.runs import result_files
-    from compclip.runs.run_folder import Published
-    from tests import fake_runs
-
-    for cell in fake_runs.cells():
-        place = Published(HERE, cell)
-        result_files.read_finished_run(place.trained, place.results)
 
 
 def _tables() -> Iterator[Reader]:
