@@ -20,7 +20,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from compclip.evaluate.benchmark import Record
 
 SUBSET = "all"
 PATTERNS = ("*.json", "captions.txt", "*_karpathy.txt", "Flickr8k.token.txt", "results_*.token")
-HEADER = ["image", "caption"]
+UNQUOTED = "_karpathy.txt"  # CLIP_benchmark's files
 FLAIR_FOLDER = "annotations"
 SENTENCE_ENDS = re.compile(r"[.\n]|</s>")  # FLAIR's rule: "1.5 m" is two pieces, "What? No!" is one
 Captioned = tuple[str, Path | str, list[str]]  # id, picture, captions
@@ -58,10 +58,14 @@ def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -
     """
     if file.suffix == ".json":
         return _json(file, pictures, split, lost)
-    if file.name.endswith("_karpathy.txt"):
-        return _unquoted(file, pictures, split, lost)
-    captions = _token_captions(file) if ".token" in file.suffixes else _quoted_captions(file)
-    return _by_file_name(file, captions, pictures, split, lost)
+    captions = _read_lines(file, lost)
+    if file.name.endswith(UNQUOTED):
+        _check_no_split(file, split, "CLIP_benchmark's files")
+        names: Collection[str] = captions.keys()
+    else:  # a split is a file that lists its pictures
+        names = set(read_text(file.parent / split).split()) if split else captions.keys()
+        lost["name_without_caption"] = len(set(names) - captions.keys())
+    return [(name, pictures / name, texts) for name, texts in captions.items() if name in names]
 
 
 def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
@@ -157,75 +161,54 @@ def _check_no_split(file: Path, split: str, what: str) -> None:
         raise UserError(f"{file}: split={split!r}: {what} have no splits; leave split out")
 
 
-def _unquoted(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterator[Captioned]:
-    """Read CLIP_benchmark's files without the first line, as it does; a caption there is counted."""
-    _check_no_split(file, split, "CLIP_benchmark's files")
-    captions: dict[str, list[str]] = {}
-    for number, line in _numbered_lines(file):
-        name, mark, caption = line.strip().partition(".jpg,")
-        if number == 1:
-            lost["caption_in_first_line"] = int(bool(mark))
-        elif mark:
-            captions.setdefault(f"{name}.jpg", []).append(caption)
-        elif name:
-            raise UserError(f"{file}: line {number}: expected name.jpg,caption; fetch the official file")
-    if not captions:
-        raise UserError(f"{file}: holds no captions; fetch the official file")
-    for name, picture_captions in captions.items():
-        yield name, pictures / name, picture_captions
+def _read_lines(file: Path, lost: Counter[str]) -> dict[str, list[str]]:
+    """Read a caption a line, those of each picture in the order of the file.
 
-
-def _numbered_lines(file: Path) -> Iterator[tuple[int, str]]:
-    return enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1)
-
-
-def _by_file_name(
-    file: Path, captions: Mapping[str, list[str]], pictures: Path, split: str, lost: Counter[str]
-) -> Iterator[Captioned]:
-    """Yield the pictures that the split's file lists, all without a split."""
-    split_names = set(read_text(file.parent / split).split()) if split else captions.keys()
-    lost["name_without_caption"] = len(split_names - captions.keys())
-    for name, picture_captions in captions.items():
-        if name in split_names:
-            yield name, pictures / name, picture_captions
-
-
-def _token_captions(file: Path) -> dict[str, list[str]]:
-    """Read the captions of each image, in the order of the file."""
-    captions: dict[str, list[str]] = {}
-    for number, line in _numbered_lines(file):
-        key, tab, caption = line.rstrip("\n").partition("\t")
-        name, _, index = key.rpartition("#")
-        if line.strip() and not (tab and name and index.isdecimal()):
-            raise UserError(f"{file}: line {number}: expected name.jpg#0, a tab and a caption; fetch the official file")
-        if line.strip():
-            captions.setdefault(name, []).append(caption)
-    if not captions:
-        raise UserError(f"{file}: holds no captions; fetch the official file")
-    return captions
-
-
-def _quoted_captions(file: Path) -> dict[str, list[str]]:
-    """Read the captions of each image, line by line: an open quote would swallow the lines after it.
-
-    Raises UserError for another header and a line that is no image and caption.
+    Line by line: an open quote would swallow the lines after it. CLIP_benchmark drops the first line of its files, and
+    so do we; a caption there is counted. Raises UserError for another header, and a line that is no name and caption.
     """
+    lines = enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1)
+    parse = _parse_token if ".token" in file.suffixes else _parse_quoted
+    if file.name.endswith(UNQUOTED):
+        parse = _parse_unquoted
+        lost["caption_in_first_line"] = int(".jpg," in next(lines, (1, ""))[1])
+    elif parse is _parse_quoted:
+        header = next((line.strip() for _, line in lines if line.strip()), "")
+        if next(csv.reader([header]), []) != ["image", "caption"]:
+            raise UserError(f"{file}: expected the header 'image,caption'; found {header!r}")
     captions: dict[str, list[str]] = {}
-    header: list[str] = []
-    for number, line in _numbered_lines(file):
+    for number, line in lines:
         try:
-            row = next(csv.reader([line], strict=True), [])
-        except csv.Error as error:
-            raise UserError(f"{file}: line {number}: {error}; close a caption's quotes on its line and double those "
-                            "within it") from error  # fmt: skip
-        if not header:
-            header = row
-            if row and row != HEADER:
-                break
-        elif row and len(row) != 2:
-            raise UserError(f"{file}: line {number}: expected image,caption; quote captions that hold a comma")
-        elif row:
-            captions.setdefault(row[0], []).append(row[1])
-    if header != HEADER:
-        raise UserError(f"{file}: expected the header 'image,caption'; found {','.join(header)!r}")
+            if line.strip():
+                name, caption = parse(line.rstrip("\n"))
+                captions.setdefault(name, []).append(caption)
+        except ValueError as error:
+            raise UserError(f"{file}: line {number}: {error}") from error
+    if not captions:
+        raise UserError(f"{file}: holds no captions; fetch the official file")
     return captions
+
+
+def _parse_unquoted(line: str) -> tuple[str, str]:
+    name, mark, caption = line.strip().partition(".jpg,")
+    if not mark:
+        raise ValueError("expected name.jpg,caption; fetch the official file")
+    return f"{name}.jpg", caption
+
+
+def _parse_token(line: str) -> tuple[str, str]:
+    key, tab, caption = line.partition("\t")
+    name, _, index = key.rpartition("#")
+    if not (tab and name and index.isdecimal()):
+        raise ValueError("expected name.jpg#0, a tab and a caption; fetch the official file")
+    return name, caption
+
+
+def _parse_quoted(line: str) -> tuple[str, str]:
+    try:
+        row = next(csv.reader([line], strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{error}; close a caption's quotes on its line and double those within it") from error
+    if len(row) != 2:
+        raise ValueError("expected image,caption; quote captions that hold a comma")
+    return row[0], row[1]
