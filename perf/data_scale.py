@@ -36,7 +36,7 @@ from compclip.config import read  # noqa: E402
 from compclip.data import noun_index, shard_files  # noqa: E402
 from compclip.data.prepared_dataset import PreparedDataset  # noqa: E402
 from compclip.data.sample import Sample  # noqa: E402
-from compclip.prepare import noun_index_writer, shard_stages  # noqa: E402
+from compclip.prepare import shard_stages, shard_writer  # noqa: E402
 from compclip.prepare.shard_work import ANNOTATE, ShardWork  # noqa: E402
 from perf import made_tars, process_memory  # noqa: E402
 from perf.cells import command  # noqa: E402
@@ -119,7 +119,7 @@ def joined(folder: str) -> dict[str, Any]:
     data = Path(folder)
     names = [shard.name for shard in shard_files.read_manifest(data / shard_files.MANIFEST, "annotate").shards]
     with process_memory.peak() as memory_peak, process_memory.spent() as times:
-        noun_index_writer.write_noun_index(
+        shard_writer.write_noun_index(
             data / noun_index.FILE, [data / shard_files.SHARDS / f"{name}.arrow" for name in names]
         )
     return {"cpu_s": times["cpu_s"], "peak_mib": memory_peak["mib"], "file_mib": _mib(data / noun_index.FILE)}

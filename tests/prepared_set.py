@@ -10,7 +10,7 @@ from compclip.data import noun_index, shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest
-from compclip.prepare import annotate_shards, noun_index_writer, shard_writer
+from compclip.prepare import annotate_shards, shard_writer
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationColumns
 
@@ -24,7 +24,7 @@ def prepared(
         listed.append(
             _shard(folder, shard_writer.shard_name(number), samples[low : low + size], annotations[low : low + size])
         )
-    noun_index_writer.write_noun_index(
+    shard_writer.write_noun_index(
         folder / noun_index.FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
     )
     shard_writer.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))

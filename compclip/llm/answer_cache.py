@@ -73,12 +73,13 @@ def open_shared_cache(path: str, shard_file: str) -> Iterator[sqlite3.Connection
         raise UserError(f"{path}: no usable cache of answers ({error}); remove it or give another path") from error
 
 
-def load_answer(cache: sqlite3.Connection, key: str) -> Answer | None:
-    """Return the answer to a key, None where there is none."""
-    row = cache.execute(
-        "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?", (key,)
-    ).fetchone()
-    return Answer(row[0], bool(row[1]), row[2], row[3]) if row else None
+def load_answer(key: str, *caches: sqlite3.Connection) -> Answer | None:
+    """Return the answer to a key of the first file that has one, None where none has."""
+    query = "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?"
+    for cache in caches:
+        if row := cache.execute(query, (key,)).fetchone():
+            return Answer(row[0], bool(row[1]), row[2], row[3])
+    return None
 
 
 def store_answer(cache: sqlite3.Connection, key: str, answer: Answer) -> None:

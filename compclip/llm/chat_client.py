@@ -3,24 +3,29 @@
     replies = ask_questions([Question("Describe this image.", image="a.jpg")], server)
 
 An attempt takes at most `timeout_s` and a wait between attempts at most `backoff_max_s`, whatever the server does, and
-Ctrl-C ends both. Answers are cached under a hash of all that decides them (model, prompt, picture's bytes, settings).
+Ctrl-C ends both. A reply has a size limit. No redirect is followed: a key goes only to its own address. Answers are
+cached under a hash of all that decides them (model, prompt, picture's bytes, settings).
 
-Not openai, nor httpx with tenacity: their time limits hold per read and not per reply, and replies have no size limit.
+Not openai, httpx with tenacity, requests or urllib3: their time limits hold per read and not per reply. A server that
+sends a byte of its headers now and then kept urllib3 busy for as long as it liked, with a limit of 0.3 s.
 """
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import http.client
 import json
 import queue
 import random
-import sqlite3
+import socket
+import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from compclip.base import environment_variables, json_text
 from compclip.base.errors import UserError, one_line
@@ -31,12 +36,13 @@ from compclip.data import images
 from compclip.llm import answer_cache, chat_question
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from compclip.llm.http_post import HttpReply, NoReply, Poster
 
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would get the same reply
 TICK_S = 0.2  # how long Ctrl-C may have to wait for the main thread
 MAX_TOKENS = 2**31
+MAX_REPLY_BYTES = 8 << 20
+CONNECT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,6 @@ class Replies:
 
     answers: tuple[Answer | None, ...]
     counts: Counter
-
-
-def watch_nothing() -> None:
-    """Do nothing while answers are awaited (default callback)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class _QuestionFailed(Exception):
 
 
 def ask_questions(
-    questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] = watch_nothing
+    questions: Sequence[Question], server: Server, cache: str = "", watch: Callable[[], None] | None = None
 ) -> Replies:
     """Ask what the cache lacks, `parallel` questions at a time; equal questions are asked once.
 
@@ -84,27 +86,18 @@ def ask_questions(
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
     with answer_cache.open_cache(cache, alone=cache != server.cache) as connection:
-        answers = _load_answers(different, connection, server.cache, cache)
+        with answer_cache.open_shared_cache(server.cache, cache) as shared:
+            caches = [connection, shared] if shared else [connection]
+            cached = {key: answer_cache.load_answer(key, *caches) for key in different}
+        answers = {key: answer for key, answer in cached.items() if answer}
         counts["cached"] = len(answers)
         missing = {key: question for key, question in different.items() if key not in answers}
         if missing:
-            with closing(_Pool(replace(server, cache=cache), watch)) as pool:
+            with contextlib.closing(_Pool(replace(server, cache=cache), watch)) as pool:
                 for key, answer in _fetch(missing, pool, len(different), counts):
                     answer_cache.store_answer(connection, key, answer)
                     answers[key] = answer
     return Replies(tuple(answers.get(key) for key in keys), counts)
-
-
-def _load_answers(keys: Iterable[str], connection: sqlite3.Connection, shared: str, cache: str) -> dict[str, Answer]:
-    with answer_cache.open_shared_cache(shared, cache) as older:
-        answers = {}
-        for key in keys:
-            answer = answer_cache.load_answer(connection, key)
-            if answer is None and older:
-                answer = answer_cache.load_answer(older, key)
-            if answer:
-                answers[key] = answer
-        return answers
 
 
 def _fetch(missing: dict[str, Question], pool: _Pool, total: int, counts: Counter) -> Iterator[tuple[str, Answer]]:
@@ -138,7 +131,7 @@ def _fetch(missing: dict[str, Question], pool: _Pool, total: int, counts: Counte
 class _Pool:
     """Threads that ask; closing it ends what is under way. They are daemons: a process that ends waits for none."""
 
-    def __init__(self, server: Server, watch: Callable[[], None]) -> None:
+    def __init__(self, server: Server, watch: Callable[[], None] | None) -> None:
         self.server, self.watch = server, watch
         key = _read_api_key(server)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -155,7 +148,8 @@ class _Pool:
             threading.Thread(target=self._work, args=(waiting, ended), daemon=True).start()
         remaining = len(missing)
         while remaining:
-            self.watch()
+            if self.watch:
+                self.watch()
             try:
                 key, outcome = ended.get(timeout=TICK_S)
             except queue.Empty:
@@ -188,7 +182,7 @@ class _Pool:
             raise _QuestionFailed(f"{error.reason}_picture", str(error)) from None
         retries = 0
         while True:
-            reply = self._send(body)
+            reply = self.poster.send(body, self.server.timeout_s)
             again = reply.reason != "oversized" if isinstance(reply, NoReply) else reply.status in RETRIED
             if not again or retries + 1 >= self.server.attempts:
                 break
@@ -196,16 +190,10 @@ class _Pool:
                 break
             retries += 1
         if isinstance(reply, NoReply):
-            raise _QuestionFailed(reply.reason, str(reply), retries)
+            raise _QuestionFailed(reply.reason, reply.detail, retries)
         if reply.status != 200:
             raise _refusal(reply, retries, self.server)
         return _parse(reply.body, retries, question)
-
-    def _send(self, body: bytes) -> HttpReply | NoReply:
-        try:
-            return self.poster.send(body, self.server.timeout_s)
-        except NoReply as error:
-            return error
 
 
 def _wait_s(reply: HttpReply | NoReply, retries: int, server: Server) -> float:
@@ -272,3 +260,85 @@ def _read_api_key(server: Server) -> str:
             f"api_key_env={server.api_key_env}: the variable holds more than ASCII; set it to the key alone"
         )
     return value
+
+
+# --- one POST ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoReply:
+    """No reply: `reason` is "timeout", "unreached" or "oversized"."""
+
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class HttpReply:
+    """A status, its headers and the whole body."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Poster:
+    """Post to one address, from any number of threads. Each POST has its own connection."""
+
+    def __init__(self, address: str, headers: Mapping[str, str]) -> None:
+        self._headers, self._parts = headers, urlsplit(address)
+        self._safe = ssl.create_default_context() if self._parts.scheme == "https" else None
+        self._open: set[socket.socket] = set()
+
+    def send(self, body: bytes, seconds: float) -> HttpReply | NoReply:
+        """Return the server's whole reply, whose last byte comes within so many seconds, or why there is none."""
+        end = time.monotonic() + seconds
+        host, port, timeout = self._parts.hostname or "", self._parts.port, min(seconds, CONNECT_TIMEOUT_S)
+        connection = (
+            http.client.HTTPSConnection(host, port, timeout=timeout, context=self._safe)
+            if self._safe
+            else http.client.HTTPConnection(host, port, timeout=timeout)
+        )
+        try:
+            connection.connect()
+            with self._until(connection.sock, end):
+                connection.request("POST", self._parts.path, body, dict(self._headers))
+                response = connection.getresponse()
+                raw = response.read(MAX_REPLY_BYTES + 1)
+            if len(raw) > MAX_REPLY_BYTES:
+                return NoReply("oversized", f"more than {MAX_REPLY_BYTES >> 20} MiB")
+            if time.monotonic() >= end:  # a body without a length ends where its socket is shut
+                return NoReply("timeout", "TimeoutError")
+            if response.length:
+                return NoReply("unreached", "IncompleteRead")
+            return HttpReply(response.status, response.headers, raw)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            is_late = isinstance(error, TimeoutError) or time.monotonic() >= end
+            return NoReply("timeout" if is_late else "unreached", type(error).__name__)
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """End all requests."""
+        for sock in tuple(self._open):
+            _shut(sock)
+
+    @contextlib.contextmanager
+    def _until(self, sock: socket.socket, end: float) -> Iterator[None]:
+        """Shut the socket at `end`: single bytes of a dripping reply come in time, and the whole never does."""
+        seconds_left = max(end - time.monotonic(), 0.001)
+        sock.settimeout(seconds_left)
+        clock = threading.Timer(seconds_left, _shut, [sock])
+        clock.daemon = True
+        clock.start()
+        self._open.add(sock)
+        try:
+            yield
+        finally:
+            clock.cancel()
+            self._open.discard(sock)
+
+
+def _shut(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)

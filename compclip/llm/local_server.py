@@ -137,11 +137,8 @@ def _status(port: int, path: str) -> int:
 
 def _tail(log: Path) -> str:
     """Return the last lines of a log that are not empty."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
-            raw = file.read(TAIL_BYTES)
-    except OSError:
-        return ""
+    with open(log, "rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        raw = file.read(TAIL_BYTES)
     lines = [one_line(line) for line in raw.decode("utf-8", "replace").splitlines()]
     return " | ".join([line for line in lines if line][-TAIL_LINES:])

@@ -1,24 +1,33 @@
-"""Analyse every caption of a shard and write the shard as training reads it: the stage `annotate`."""
+"""Analyse every caption of a shard and write the shard as training reads it: the stage `annotate`.
+
+Texts that others released (`data.<name>.texts`) are joined to the captions here.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.data.sample import Sample
+from compclip.base.json_text import replace_lone
+from compclip.config.released_lists import MemberText, Texts
+from compclip.data import images
+from compclip.data.sample import ImageLocation, Sample
 from compclip.data.shard_files import SAMPLES, Manifest
-from compclip.prepare import benchmark_overlap, negative_images, released_texts, rewrite_shards
+from compclip.prepare import benchmark_overlap, caption_join, file_listing, negative_images, rewrite_shards
 from compclip.prepare.shard_writer import SCHEMA, ShardResult, ShardTask, WriteShard, load_samples, write_batch
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
 
 # columns of a sample in a shard that training reads
 SAMPLE_COLUMNS = ("id", "image", "split", "width", "height", "offset", "length")
+MAX_BYTES = 1 << 16  # of a text in a tar
+TextSections = Mapping[str, Texts | MemberText]
+TextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
 def annotation_tasks(
@@ -27,7 +36,7 @@ def annotation_tasks(
     rewrites: Manifest,
     code: str,
     exclude: Sequence[str] = (),
-    texts: released_texts.TextSections | None = None,
+    texts: TextSections | None = None,
     relatives: bool = False,
 ) -> list[ShardTask]:
     """Return one task for each shard of `samples` in data/<name>/; `rewrites` lists the shards that a model rewrote.
@@ -44,7 +53,10 @@ def annotation_tasks(
     if excluded:
         decided_by["excluded"] = {name: benchmark_overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     if texts:
-        decided_by["texts"] = released_texts.describe_inputs(texts)
+        decided_by["texts"] = {
+            kind: [vars(section), list(file_listing.iterate_files(section.file)) if isinstance(section, Texts) else []]
+            for kind, section in texts.items()
+        }
     rewritten, tasks = {shard.name: shard.sha256 for shard in rewrites.shards}, []
     for shard in samples.shards:
         file = f"{shard.name}.arrow"
@@ -59,29 +71,26 @@ def annotation_tasks(
     return tasks
 
 
-@contextlib.contextmanager
-def open_annotator(texts: released_texts.TextSections | None = None) -> Iterator[WriteShard]:
-    """Give the function that analyses a shard's captions, each different one once, and joins the lists of `texts`."""
-    from compclip.text.spacy_parser import annotate_columns as analyse
+def open_annotator(texts: TextSections | None = None) -> WriteShard:
+    """Return the function that analyses a shard's captions, each different one once, and joins the lists of `texts`."""
+    from compclip.text.spacy_parser import annotate_columns
 
-    with released_texts.open_lists(texts or {}) as lists:
+    lists = open_lists(texts or {})
 
-        def write(task: ShardTask, path: Path) -> ShardResult:
-            excluded = {
-                name: benchmark_overlap.read_benchmark_images(Path(file))
-                for name, file in task.inputs["excluded"].items()
-            }
-            samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
-            rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
-            captions = [caption for sample in samples for caption in sample.captions]
-            annotations = analyse(captions, counts, _add_rewrites(rewrites), task.inputs["relatives"])
-            joined = released_texts.find_texts(lists, samples)
-            counts.update(joined.counts)
-            sizes = [len(sample.captions) for sample in samples]
-            write_batch(path, build_batch(samples, sizes, annotations, joined.texts, joined.metadata))
-            return ShardResult(len(samples), len(captions), dict(counts))
+    def write(task: ShardTask, path: Path) -> ShardResult:
+        benchmarks = task.inputs["excluded"].items()
+        excluded = {name: benchmark_overlap.read_benchmark_images(Path(file)) for name, file in benchmarks}
+        samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
+        rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
+        captions = [caption for sample in samples for caption in sample.captions]
+        annotations = annotate_columns(captions, counts, _add_rewrites(rewrites), task.inputs["relatives"])
+        joined, metadata, text_counts = find_texts(lists, samples)
+        counts.update(text_counts)
+        sizes = [len(sample.captions) for sample in samples]
+        write_batch(path, build_batch(samples, sizes, annotations, joined, metadata))
+        return ShardResult(len(samples), len(captions), dict(counts))
 
-        yield write
+    return write
 
 
 def _add_rewrites(rewrites: Mapping[str, rewrite_shards.Rewrites]) -> Callable[[Annotation], Annotation]:
@@ -117,3 +126,58 @@ def build_batch(
     batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | negative_images.build_column(samples))
     makers = {f"made by {name}": version for name, version in versions().items()}
     return batch.replace_schema_metadata(makers | dict(metadata or {}))
+
+
+# --- texts that others released --------------------------------------------------------------------------------
+
+
+def open_lists(cfg: TextSections) -> TextLists:
+    """Return the lists of a data set by kind. Raises UserError as `caption_join.open_list`."""
+    return {kind: caption_join.open_list(texts) if isinstance(texts, Texts) else texts for kind, texts in cfg.items()}
+
+
+def find_texts(
+    lists: TextLists, samples: Sequence[Sample]
+) -> tuple[dict[str, list[tuple[str, ...]]], dict[str, str], Counter]:
+    """Return the lists' texts by kind for every caption of the samples, metadata for the shard, and counts.
+
+    The metadata are the rows of the lists that were used. Captions with and without texts of a kind are counted.
+    """
+    texts, metadata, counts = {}, {}, Counter[str]()
+    for kind, source in lists.items():
+        if isinstance(source, MemberText):
+            member = source.member.lower()
+            texts[kind] = [_read_member(sample, member) for sample in samples for _ in sample.captions]
+        else:
+            matches = source.find_texts(samples)
+            texts[kind] = matches.texts
+            metadata.update(caption_join.pack_row_numbers(matches.rows, _metadata_key(kind)))
+        matched = sum(map(bool, texts[kind]))
+        counts.update({f"captions_with_{kind}": matched, f"captions_without_{kind}": len(texts[kind]) - matched})
+    return texts, metadata, counts
+
+
+def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
+    """Return the text of a member of a sample's tar; nothing where it is missing, empty, or cannot be read."""
+    location = next((ImageLocation(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
+    try:
+        content = images.read_bytes(location, MAX_BYTES) if location else b""
+    except images.ImageError:
+        return ()
+    text = " ".join(replace_lone(content.decode(errors="replace")).split())
+    return (text,) if text else ()
+
+
+def count_text_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
+    """Return what became of the rows of a data set's lists in all its shards: `negative_matched`, …"""
+    paths, counts = list(shards), Counter[str]()
+    for kind, section in cfg.items():
+        if isinstance(section, Texts):
+            key = _metadata_key(kind)
+            rows = caption_join.open_list(section).count_matches(caption_join.read_row_numbers(p, key) for p in paths)
+            counts.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
+    return counts
+
+
+def _metadata_key(kind: str) -> str:
+    return f"{caption_join.ROWS}: {kind}"

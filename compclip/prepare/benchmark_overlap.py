@@ -19,7 +19,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -194,26 +194,21 @@ def count_shared(
     counts: dict[str, Counter] = {name: Counter() for name in benchmarks}
     everything, excluded = _union(benchmarks.values()), _union(benchmarks[name] for name in exclude)
     for path in samples:
-        for image, negatives in _read_identities(read_batch(path, "recaption")):
+        batch = read_batch(path, "recaption")
+        rows = zip(*(batch[name].to_pylist() for name in IDENTITY_COLUMNS), strict=True)
+        negatives_of_row = batch[NEGATIVES].to_pylist() if NEGATIVES in batch.schema.names else itertools.repeat(())
+        for row, negatives in zip(rows, negatives_of_row, strict=False):
+            image = _identify(*row)
             if excluded.criterion(image):
                 continue
-            pictures = [image, *(negative for negative in negatives if not excluded.criterion(negative))]
+            identities = [_identify_negative(NegativeImage(**fields)) for fields in negatives if fields["image"]]
+            pictures = [image, *(negative for negative in identities if not excluded.criterion(negative))]
             if not any(map(everything.criterion, pictures)):  # most samples are in no benchmark
                 continue
             for name, benchmark in benchmarks.items():
                 if criterion := next(filter(None, map(benchmark.criterion, pictures)), ""):
                     counts[name].update(("pictures", criterion))
     return {name: dict(sorted(counter.items())) for name, counter in counts.items()}
-
-
-def _read_identities(batch: pa.RecordBatch) -> Iterator[tuple[ImageIdentity, list[ImageIdentity]]]:
-    """Give the identities of each sample's picture and of its negative images."""
-    columns = batch.select(IDENTITY_COLUMNS).to_pydict()
-    negatives = batch[NEGATIVES].to_pylist() if NEGATIVES in batch.schema.names else itertools.repeat(())
-    rows = zip(*(columns[name] for name in IDENTITY_COLUMNS), strict=True)
-    for row, images_of_row in zip(rows, negatives, strict=False):
-        images = (NegativeImage(**image) for image in images_of_row if image["image"])
-        yield _identify(*row), [_identify_negative(image) for image in images]
 
 
 def _union(benchmarks: Iterable[BenchmarkImages]) -> BenchmarkImages:

@@ -6,8 +6,10 @@ of the whole list is an error.
 
 from __future__ import annotations
 
+import ast
 import csv
 import itertools
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,12 +22,13 @@ from compclip.base import json_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
-from compclip.prepare import list_literals
 from compclip.text import sentences
 
 ListRow = tuple[str, Sequence[str]]  # the key that a row is joined by, and its texts, as the list has them
-LONGEST_LINE = 1 << 24  # characters; a longer line is read as several
+LONGEST_LINE = 1 << 24  # characters
 PARQUET_ROWS = 2048  # that are decoded at once
+LONGEST_LITERAL = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
+LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # documented for `literal_eval`
 
 
 def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -41,7 +44,9 @@ def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, 
                 key = sentences.clean(one_line(key))
             key = join_key(key, cfg.on)
             try:
-                captions = _clean_texts(list_literals.parse_all(texts) if cfg.lists else texts, cfg)
+                if cfg.lists:  # an empty text is an empty list
+                    texts = [text for written in texts if written.strip() for text in parse_texts(written)]
+                captions = _clean_texts(texts, cfg)
             except ValueError:
                 counts["captions_damaged"] += 1
                 continue
@@ -112,7 +117,7 @@ def _quote(names: Sequence[str]) -> str:
 def _read_separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     """Read csv or tsv with Python's reader: a stray quote costs it a few rows, and rows may differ in length."""
     with open(check_regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(_iterate_lines(file), delimiter="\t" if path.suffix == ".tsv" else ",")
+        reader = csv.reader(iterate_lines(file), delimiter="\t" if path.suffix == ".tsv" else ",")
         rows = _skip_damaged(reader, counts)
         first = next(rows, None)
         if first is None:
@@ -134,7 +139,8 @@ def _read_separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
                 yield row[position], [text for columns_of_name in slices for text in row[columns_of_name]]
 
 
-def _iterate_lines(file: IO[Any]) -> Iterator[Any]:
+def iterate_lines(file: IO[Any]) -> Iterator[Any]:
+    """Give the lines of a file; one of more than `LONGEST_LINE` characters comes as several."""
     while line := file.readline(LONGEST_LINE):
         yield line
 
@@ -159,7 +165,7 @@ def _skip_damaged(reader: Iterator[list[str]], counts: Counter) -> Iterator[list
 def _read_json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     columns: tuple[str, list[str]] | None = None
     with open(check_regular(path), "rb") as file:
-        for line in filter(bytes.strip, _iterate_lines(file)):
+        for line in filter(bytes.strip, iterate_lines(file)):
             counts["captions_rows"] += 1
             try:
                 record = json_text.parse_json(line.decode("utf-8"), str(path))
@@ -288,3 +294,32 @@ READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[ListRow]]] = {
 }
 NAMED_BY_KEY = (".txt", ".json")  # one file per key
 KINDS = ", ".join(READERS)
+
+
+# --- lists of texts that were written as one text --------------------------------------------------------------
+
+
+def parse_texts(text: str) -> list[str]:
+    """Return the texts of a list, written as JSON or as Python shows it.
+
+    Raises ValueError for what is no list of texts, or too long to parse as Python.
+    """
+    try:
+        texts = json_text.parse_json(text, "")
+    except UserError:
+        texts = parse_literal(text)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("no list of texts")
+    return [json_text.replace_lone(text) for text in texts]
+
+
+def parse_literal(text: str) -> Any:
+    """Return the value of a Python literal of bounded length; None for what is none."""
+    if len(text) > LONGEST_LITERAL:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a backslash that Python would double
+        try:
+            return ast.literal_eval(text.strip())
+        except LITERAL_ERRORS:
+            return None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compclip.base import links
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
@@ -126,10 +126,7 @@ def _hash_content(file: ListedFile, to_end: bool) -> bytes:
 
 def write_listings(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path = KNOWN_DIGESTS) -> None:
     """Write a file in `out` for each data set, given by name with its paths, and remove all others."""
-    try:
-        digests = dict(read_mapping(memory)) if memory.is_file() else {}
-    except UserError:  # it only saves time
-        digests = {}
+    digests = dict(read_mapping(memory)) if memory.is_file() else {}
     summaries = {name: summarize_files(paths, digests) for name, paths in sets.items()}
     for path in out.glob("*.json"):
         if path.stem not in summaries:

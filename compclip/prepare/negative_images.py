@@ -6,7 +6,6 @@ sake has an empty name, so that the others go on belonging to the texts that wer
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,38 +24,34 @@ from compclip.prepare import caption_join, file_listing, sample_cleaning
 JoinImages = Callable[[Sequence[Sample], Counter], list[Sample]]
 
 
-@contextlib.contextmanager
-def open_joiner(cfg: NegativeImages | None) -> Iterator[JoinImages]:
-    """Give the function that adds negative images to samples; it adds none without `cfg`.
+def open_joiner(cfg: NegativeImages | None) -> JoinImages:
+    """Return the function that adds negative images to samples; it adds none without `cfg`.
 
     Counted: samples with and without negative images, missing and unreadable pictures. Raises UserError for a list
     that is missing or unusable, and for a picture outside of `cfg.images`.
     """
     if cfg is None:
-        yield lambda samples, counts: list(samples)
-    elif cfg.member:
-        yield partial(_join, partial(_find_members, cfg.member.lower()))
-    else:
-        with caption_join.open_list(cfg.names) as image_list:
-            yield partial(_join, partial(_find_listed, cfg, image_list))
+        return lambda samples, counts: list(samples)
+    if cfg.member:
+        name = cfg.member.lower()
+        return partial(_join, lambda samples: [
+            [NegativeImage(s.image, m.offset, m.length) for m in s.members if m.name == name] for s in samples
+        ])  # fmt: skip
+    return partial(_join, partial(_find_listed, cfg, caption_join.open_list(cfg.names)))
 
 
 def count_rows(cfg: NegativeImages | None) -> Counter:
     """Return the number of a list's rows, and of the unusable ones by reason; nothing without a list."""
     if cfg is None or cfg.member:
         return Counter()
-    with caption_join.open_list(cfg.names) as image_list:
-        return Counter({name.replace("captions", "negative_images", 1): n for name, n in image_list.counts.items()})
+    counts = caption_join.open_list(cfg.names).counts
+    return Counter({name.replace("captions", "negative_images", 1): n for name, n in counts.items()})
 
 
 def iterate_inputs(cfg: NegativeImages | None) -> Iterator[str]:
     """Give all files that a sample's negative images depend on, besides those that hold its own picture."""
     for root in (cfg.file, cfg.images) if cfg and cfg.file else ():
         yield from (file.path for file in file_listing.iterate_files(root))
-
-
-def _find_members(name: str, samples: Sequence[Sample]) -> list[list[NegativeImage]]:
-    return [[NegativeImage(s.image, m.offset, m.length) for m in s.members if m.name == name] for s in samples]
 
 
 def _find_listed(
@@ -93,8 +88,6 @@ def _measure(image: NegativeImage) -> NegativeImage | str:
         return replace(image, head=sample_cleaning.read_image_header(image.picture)[2])
     except images.ImageError as error:
         return error.reason
-    except OSError:  # removed in the meantime
-        return "missing"
 
 
 def build_column(samples: Sequence[Sample]) -> dict[str, pa.Array]:

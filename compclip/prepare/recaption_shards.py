@@ -121,15 +121,10 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
 
     `captions` is a list whose captions replace the samples' before the captioner sees them.
     """
-    source, captioner = (
-        plugins.load_plugin(plugins.SOURCES, cfg.source),
-        plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner),
-    )
-    with (
-        captioner.opened(cfg, options) as caption,
-        caption_join.open_optional_list(captions) as caption_list,
-        negative_images.open_joiner(released_lists.negative_images_config(cfg)) as join_negatives,
-    ):
+    source = plugins.load_plugin(plugins.SOURCES, cfg.source)
+    caption_list = caption_join.open_list(captions) if captions else None
+    join_negatives = negative_images.open_joiner(released_lists.negative_images_config(cfg))
+    with plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner).opened(cfg, options) as caption:
 
         def write(task: ShardTask, path: Path) -> ShardResult:
             source_part, counts, metadata = SourcePart(**task.inputs), Counter[str](), {}

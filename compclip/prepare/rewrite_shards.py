@@ -1,6 +1,7 @@
 """Have language models rewrite captions: the stage `rewrite`.
 
-They write hard positives (Hard Positives, supplementary D), and a masked model replaces words. A shard of
+They write hard positives (Hard Positives, supplementary D), or wrote those that were released, and a masked model
+replaces words. A shard of
 data/<name>/rewrites/ has a row for each different caption of its samples, "" where there is no rewrite; `annotate` adds
 these to the caption. A data set without `rewriter`, `rewrites` and `masked` has no such shards.
 """
@@ -10,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.base.errors import one_line
+from compclip.base import json_text
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import check_regular, read_mapping
+from compclip.base.json_text import replace_lone
 from compclip.config.released_lists import MaskedSection, ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
@@ -24,7 +29,7 @@ from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from compclip.prepare import file_listing, mask_filling, released_hard_positives, shard_writer
+from compclip.prepare import caption_join, caption_lists, file_listing, mask_filling, shard_writer
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
@@ -51,6 +56,9 @@ PROMPTS = {
     "Input: {example} Output:",
 }
 _AND = re.compile(r"\band\b", re.IGNORECASE)
+PLACEHOLDER = "None"  # of the released files, for a caption that was not rewritten
+WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # of a kind, captions and their shard
+FindRewrites = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each its rewrites, by kind
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,7 @@ def rewrite_tasks(
     """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`."""
     decided_by: dict = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, ReleasedRewrites):
-        files = released_hard_positives.input_files(cfg)
-        decided_by["reads"] = [file for name in files for file in file_listing.iterate_files(name)]
+        decided_by["reads"] = [file for name in _released_files(cfg) for file in file_listing.iterate_files(name)]
     if masked:
         decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
     tasks = []
@@ -115,9 +122,6 @@ def open_rewriter(
         yield write
 
 
-WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # of a kind, captions and their shard
-
-
 @contextlib.contextmanager
 def _open_source(
     cfg: Rewriter | ReleasedRewrites | None, data: Data
@@ -127,9 +131,11 @@ def _open_source(
         yield (), lambda kind, captions, shard: ({}, Counter())
         return
     if isinstance(cfg, ReleasedRewrites):
-        kinds = tuple(kind for kind in KINDS if getattr(cfg, kind))
-        with released_hard_positives.open_rewrites(cfg) as find:
-            yield kinds, lambda kind, captions, shard: _find_released(kind, captions, find)
+        find = open_released(cfg)
+        yield (
+            tuple(kind for kind in KINDS if getattr(cfg, kind)),
+            lambda kind, captions, _: _check_released(kind, captions, find),
+        )
         return
     folder, rewriter = answer_cache.cache_folder(cfg.cache, data), cfg
     with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
@@ -150,20 +156,6 @@ def _open_source(
             return rewrites, counts
 
         yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write_kind
-
-
-def _find_released(
-    kind: str, captions: list[str], find: released_hard_positives.FindRewrites
-) -> tuple[dict[str, str], Counter]:
-    """Return usable rewrites by caption, of the released ones; they are checked as a model's answers are."""
-    rewrites, counts = {}, Counter[str]()
-    for caption, texts in zip(captions, find(captions), strict=True):
-        answer = Answer(texts.get(kind, ""))
-        text, fault = check_rewrite(kind, caption, answer) if kind in texts else ("", "not_released")
-        counts[fault or "usable"] += 1
-        if not fault:
-            rewrites[caption] = text
-    return rewrites, counts
 
 
 def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
@@ -209,3 +201,73 @@ def check_rewrite(kind: str, caption: str, answer: Answer) -> tuple[str, str]:
     if not text or "\n" in text or long or (kind == "swap" and not _AND.search(text)):
         return text, "chatter"
     return text, "unchanged" if word_edits.equal_ignoring_case(text.rstrip("."), caption.rstrip(".")) else ""
+
+
+# --- hard positives that were released: swap_hp.jsonl and replace_hp.jsonl, a line for each annotation of COCO's --
+
+
+def open_released(cfg: ReleasedRewrites, folder: Path = caption_join.FOLDER) -> FindRewrites:
+    """Return the function that finds the rewrites of captions, by kind; of a repeated caption the first ones.
+
+    Raises UserError for a missing file, and for one that has not a line for each caption.
+    """
+    index_path = caption_join.index_folder(_released_files(cfg), asdict(cfg), folder)
+    index = caption_join.open_index(index_path, lambda counts: _read_rows(cfg, counts))
+
+    def find(captions: Sequence[str]) -> list[dict[str, str]]:
+        # a row's texts are "kind:text"; reversed, so that the first of a kind stays
+        return [{kind: text for kind, _, text in (t.partition(":") for t in reversed(texts))}
+                for texts in index.find(captions).texts]  # fmt: skip
+
+    return find
+
+
+def _released_files(cfg: ReleasedRewrites) -> list[str]:
+    return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
+
+
+def _check_released(kind: str, captions: list[str], find: FindRewrites) -> tuple[dict[str, str], Counter]:
+    """Return usable rewrites by caption, of the released ones; they are checked as a model's answers are."""
+    rewrites, counts = {}, Counter[str]()
+    for caption, texts in zip(captions, find(captions), strict=True):
+        answer = Answer(texts.get(kind, ""))
+        text, fault = check_rewrite(kind, caption, answer) if kind in texts else ("", "not_released")
+        counts[fault or "usable"] += 1
+        if not fault:
+            rewrites[caption] = text
+    return rewrites, counts
+
+
+def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+    annotations = read_mapping(cfg.captions).get("annotations")
+    try:
+        captions = [replace_lone(one_line(annotation["caption"])) for annotation in annotations or ()]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{cfg.captions}: not COCO's captions: `annotations` with a `caption` each; fetch it again"
+        ) from error
+    files = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
+    lines = [_read_lines(file, counts) for file in files.values()]
+    for number, (caption, *texts) in enumerate(zip_longest(captions, *lines)):
+        if caption is None or None in texts:
+            raise UserError(
+                f"{', '.join(files.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "
+                f"they part at {number + 1}: use the captions that they were written for"
+            )
+        yield caption, [f"{kind}:{text}" for kind, text in zip(files, texts, strict=True) if text]
+
+
+def _read_lines(file: str, counts: Counter) -> Iterator[str]:
+    """Give the text of each line; "" for the placeholder and, counted, for a line that holds no text."""
+    try:
+        with open(check_regular(file), encoding="utf-8", errors="replace") as lines:
+            for line in caption_lists.iterate_lines(lines):
+                try:
+                    value = None if line.strip() == PLACEHOLDER else json_text.parse_json(line, file)
+                except UserError:
+                    value = 0
+                text = replace_lone(one_line(value)) if isinstance(value, str) else PLACEHOLDER
+                counts["damaged"] += not isinstance(value, (str, type(None)))
+                yield "" if text == PLACEHOLDER else text
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror or error}; give the path of an existing file") from error

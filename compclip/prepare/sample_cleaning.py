@@ -66,15 +66,13 @@ def _measure(sample: Sample) -> Sample | str:
         width, height, head = read_image_header(sample.picture)
     except images.ImageError as error:
         return f"{error.reason}_image"
-    except OSError:  # removed in the meantime
-        return "missing_image"
     if not sample.captions:
         return "no_caption"
     return replace(sample, width=width, height=height, head=head)
 
 
 def read_image_header(location: ImageLocation) -> tuple[int, int, int]:
-    """Return width, height and checksum of a picture. Raises ImageError, or OSError where it goes in the meantime."""
+    """Return width, height and checksum of a picture. Raises ImageError."""
     head = images.read_bytes(location, HEAD)
     width, height = images.read_size(location, head)
     return width, height, checksum(location.length or os.stat(location.path).st_size, head)

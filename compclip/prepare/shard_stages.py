@@ -31,9 +31,7 @@ from compclip.prepare import (
     benchmark_overlap,
     caption_join,
     negative_images,
-    noun_index_writer,
     recaption_shards,
-    released_texts,
     rewrite_shards,
     shard_writer,
 )
@@ -86,9 +84,10 @@ def publish(work: ShardWork, folder: Path) -> dict:
         if not manifest.samples:
             raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
         benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
-        counts.update(released_texts.count_rows(released_lists.texts_config(cfg), map(work.shard_path, work.items)))
+        written = map(work.shard_path, work.items)
+        counts.update(annotate_shards.count_text_rows(released_lists.texts_config(cfg), written))
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
-        noun_index_writer.write_noun_index(folder / noun_index.FILE, shards)
+        shard_writer.write_noun_index(folder / noun_index.FILE, shards)
         summary = dict(counts)
         manifest_path, counts_path = folder / MANIFEST, folder / "annotation_counts.json"
     shard_writer.write_manifest(manifest_path, manifest)

@@ -11,6 +11,7 @@ an array. Processes may share a folder: each shard has a lock, and the second pr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import functools
 import json
@@ -116,7 +117,7 @@ class ShardWork:
             return recaption_shards.open_captioner(cfg, captioner_config(cfg), captions_config(cfg))
         if self.stage == REWRITE:
             return rewrite_shards.open_rewriter(writer_config(cfg), cfg, masked_config(cfg))
-        return annotate_shards.open_annotator(texts_config(cfg))
+        return contextlib.nullcontext(annotate_shards.open_annotator(texts_config(cfg)))
 
     def can_share_machine(self) -> bool:
         """Return whether several processes of a machine may write shards."""

@@ -115,8 +115,6 @@ class StringColumn:
     """Texts of a column or of a dictionary, as UTF-8."""
 
     def __init__(self, array: pa.StringArray) -> None:
-        if array.type != pa.string():
-            raise TypeError(f"a column of {array.type}")
         _, offsets, data = array.buffers()
         all_offsets = np.frombuffer(offsets, np.int32) if offsets else np.zeros(1, np.int32)
         self.offsets = all_offsets[array.offset : array.offset + len(array) + 1]
@@ -143,8 +141,6 @@ class ListColumn:
 
     def __init__(self, column: pa.ListArray, *names: str) -> None:
         values = column.values
-        if values.offset:
-            raise ValueError("a part of a column")
         fields = [values.field(name) for name in names] or [values]
         names = names or ("",)
         self.offsets = to_numpy(column.offsets)

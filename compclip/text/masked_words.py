@@ -44,6 +44,6 @@ def _replace_one(a: Annotation, tokens: range | list[int], rng: np.random.Genera
         return None
     token, words = predictions[rng.integers(len(predictions))]
     span, word = a.chars((token, token + 1)), words[rng.integers(len(words))]
-    return word_edits.replace_span(
-        a.text, span, word[:1].upper() + word[1:] if word_edits.leads_sentence(a, span[0]) else word
-    )
+    if word_edits.leads_sentence(a, span[0]):
+        word = word_edits.capitalize_first(word)
+    return word_edits.replace_span(a.text, span, word)

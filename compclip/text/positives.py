@@ -77,7 +77,7 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
         return None
     span, entry = occurrences[rng.integers(len(occurrences))]
     start, end = annotation.chars(span)
-    new = entry.new[0].upper() + entry.new[1:] if annotation.text[start].isupper() else entry.new
+    new = word_edits.capitalize_first(entry.new) if annotation.text[start].isupper() else entry.new
     return _fix_article(annotation, span[0], word_edits.replace_span(annotation.text, (start, end), new), new)
 
 
@@ -97,7 +97,9 @@ def reorderings(annotation: Annotation) -> frozenset[str]:
         pairs += filter(None, [_find_conjuncts(annotation, conjunction)])
         phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
         for x, y in itertools.combinations(phrases, 2):
-            pairs += [(x, y), (_without_article(annotation, x), y)]  # "a sink, toilet and shower": one article for all
+            pairs.append((x, y))
+            if annotation.pos[x[0]] == "DET" and x[1] - x[0] > 1:  # "a sink, toilet and shower": one article for all
+                pairs.append(((x[0] + 1, x[1]), y))
     return frozenset(word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
 
 
@@ -242,10 +244,6 @@ def _member_phrase(a: Annotation, head: int) -> Span:
     while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _depends_on(a, end, head):
         end += 1
     return _first_modifier(a, head), end
-
-
-def _without_article(a: Annotation, span: Span) -> Span:
-    return (span[0] + 1, span[1]) if a.pos[span[0]] == "DET" and span[1] - span[0] > 1 else span
 
 
 def _first_modifier(a: Annotation, token: int) -> int:

@@ -47,18 +47,14 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
         order = [pairs[i] for i in rng.permutation(len(pairs))]
         if last:
             order.insert(int(rng.integers(len(pairs)) + rng.integers(2)), last)
-        changed = _join_tokens(annotation, [token for pair in order for token in pair])
+        words = [(annotation.word(token), annotation.pos[token]) for pair in order for token in pair]
+        changed = "".join([word if pos == "PUNCT" else f" {word}" for word, pos in words]).strip()
         if _inner_text(changed) != _inner_text(annotation.text):
             return changed
     return None
 
 
 RULES = {"words": bigram, "tokens": tokens}
-
-
-def _join_tokens(a: Annotation, order: list[int]) -> str:
-    """Join tokens with spaces, but none before the first and before marks."""
-    return "".join([a.word(t) if a.pos[t] == "PUNCT" else f" {a.word(t)}" for t in order]).strip()
 
 
 def _inner_text(text: str) -> str:

@@ -39,12 +39,9 @@ def _exchange_one(annotation: Annotation, rng: np.random.Generator, excluded: fr
         pair = _draw_two(annotation, spans, rng)
         text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
         if text.casefold() in excluded:
+            unchanged = {*excluded, annotation.text.casefold()}
             texts = [word_edits.exchange_spans(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
-            texts = [
-                t
-                for t in texts
-                if t.casefold() not in excluded and not word_edits.equal_ignoring_case(t, annotation.text)
-            ]
+            texts = [text for text in texts if text.casefold() not in unchanged]
             text = texts[rng.integers(len(texts))] if texts else annotation.text
         if not word_edits.equal_ignoring_case(text, annotation.text):
             return text
@@ -122,17 +119,14 @@ RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": singl
 
 def _exchangeable_spans(a: Annotation) -> list[list[Span]]:
     """Return the exchangeable token spans of each kind: noun chunks, verb phrases, NN, NNS, ADV, ADJ."""
-    kinds = [[s for s in a.chunks if s[1] - s[0] > 2 and _is_bounded(a, s)], [s for s in a.verbs if _is_bounded(a, s)]]
+    chunks = [span for span in a.chunks if span[1] - span[0] > 2]
+    kinds = [[s for s in spans if word_edits.is_bounded(a.text, *a.chars(s))] for spans in (chunks, a.verbs)]
     words: dict[str, list[Span]] = {"NN": [], "NNS": [], "ADV": [], "ADJ": []}
     for token, (tag, pos) in enumerate(zip(a.tag, a.pos, strict=True)):
         kind = words.get(tag, words.get(pos))
         if kind is not None and word_edits.is_word(a, token):
             kind.append((token, token + 1))
     return [*kinds, *words.values()]
-
-
-def _is_bounded(a: Annotation, span: Span) -> bool:
-    return word_edits.is_bounded(a.text, *a.chars(span))
 
 
 def _draw_two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:

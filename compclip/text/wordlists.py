@@ -24,7 +24,7 @@ from compclip.text.annotation import Annotation
 MAX_WORDS = 10_000  # words of a list
 MAX_LENGTH = 100  # characters of a word
 _WORD = re.compile(r"[^\W_][\w'’ -]*")
-DEFAULT_WORDS = {
+DEFAULT_WORDS = {  # single words up to the first semicolon, then phrases
     "color": """red blue green yellow orange purple pink brown black white gray grey beige tan gold silver teal maroon
         navy turquoise violet magenta crimson scarlet ivory cream olive lavender indigo cyan khaki burgundy amber
         multicolored""",
@@ -83,7 +83,11 @@ class WordLists:
 
     def replace_word(self, text: str, rng: np.random.Generator) -> str | None:
         """Exchange one word of a text as `rule` does; the text needs no annotation."""
-        kinds = [(words, spans) for kind, words in self.kinds.items() if (spans := self._find_spans(kind, text))]
+        kinds = []
+        for words in self.kinds.values():
+            spans = [match.span() for match in _pattern(words).finditer(text)]
+            if spans := [span for span in spans if word_edits.is_bounded(text, *span)]:
+                kinds.append((words, spans))
         if not kinds:
             return None
         words, places = kinds[rng.integers(len(kinds))]
@@ -93,12 +97,7 @@ class WordLists:
             return None
         span = places[rng.integers(len(places))]
         new = absent[rng.integers(len(absent))]
-        return word_edits.replace_span(text, span, new[0].upper() + new[1:] if text[span[0]].isupper() else new)
-
-    def _find_spans(self, kind: str, text: str) -> list[tuple[int, int]]:
-        """Find the spans of whole words of a kind."""
-        spans = (match.span() for match in _pattern(self.kinds[kind]).finditer(text))
-        return [span for span in spans if word_edits.is_bounded(text, *span)]
+        return word_edits.replace_span(text, span, word_edits.capitalize_first(new) if text[span[0]].isupper() else new)
 
 
 def _is_word(word: object) -> bool:
@@ -116,10 +115,8 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
 @functools.cache
 def default_lists() -> WordLists:
     """Return the lists that come with the package."""
-    return WordLists({kind: _parse_words(text) for kind, text in DEFAULT_WORDS.items()})
-
-
-def _parse_words(text: str) -> tuple[str, ...]:
-    """Parse single words up to the first semicolon, then phrases between semicolons."""
-    words, *phrases = text.split(";")
-    return (*words.split(), *(" ".join(phrase.split()) for phrase in phrases))
+    kinds: dict[str, tuple[str, ...]] = {}
+    for kind, text in DEFAULT_WORDS.items():
+        words, *phrases = text.split(";")
+        kinds[kind] = (*words.split(), *(" ".join(phrase.split()) for phrase in phrases))
+    return WordLists(kinds)

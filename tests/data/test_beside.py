@@ -26,7 +26,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import caption_lists, list_literals, released_texts, shard_stages
+from compclip.prepare import annotate_shards, caption_lists, shard_stages
 from compclip.text import masked_words, stored_texts
 from tests.conftest import ROOT
 
@@ -108,8 +108,8 @@ def test_a_folder_of_both_is_read_as_it_was(tmp_path):
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
 def test_lists_are_read_as_either_language_writes_them(texts_written):
     assert (
-        list_literals.parse_texts(repr(texts_written))
-        == list_literals.parse_texts(json.dumps(texts_written))
+        caption_lists.parse_texts(repr(texts_written))
+        == caption_lists.parse_texts(json.dumps(texts_written))
         == texts_written
     )
 
@@ -130,7 +130,7 @@ def test_lists_are_read_as_either_language_writes_them(texts_written):
         "[9**9]",
     ]
     + [
-        "['" + "a" * list_literals.LONGEST_LITERAL + "']",
+        "['" + "a" * caption_lists.LONGEST_LITERAL + "']",
         "[x for x in 'a']",
         "[" + "9" * 5000 + "]",
         "\0",
@@ -139,12 +139,13 @@ def test_lists_are_read_as_either_language_writes_them(texts_written):
 )
 def test_what_is_no_list_of_texts(literal):
     with pytest.raises(ValueError):
-        list_literals.parse_texts(literal)
+        caption_lists.parse_texts(literal)
 
 
 def test_halves_of_pairs_and_warnings(recwarn):
     """A backslash of a regular expression is Python's to warn of, and not ours."""
-    assert list_literals.parse_all(["", "['\\d', '\\ud800']", " [] "]) == ["\\d", "\ufffd"]
+    assert caption_lists.parse_texts("['\\d', '\\ud800']") == ["\\d", "\ufffd"]
+    assert caption_lists.parse_texts(" [] ") == []
     assert not list(recwarn)
 
 
@@ -238,11 +239,9 @@ def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
     lists = {"negative": texts(file, on="image", column="c")}
-    with (
-        released_texts.open_lists(lists) as opened_lists,
-        pytest.raises(UserError, match="pictures in a tar have keys"),
-    ):
-        released_texts.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
+    opened_lists = annotate_shards.open_lists(lists)
+    with pytest.raises(UserError, match="pictures in a tar have keys"):
+        annotate_shards.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare import caption_join, caption_lists, shard_stages, shard_writer, text_index
+from compclip.prepare import caption_join, caption_lists, shard_stages, shard_writer
 
 DREAMLIP = (
     "Image Path,raw_caption,shortIB_captions,longIB_captions\n"
@@ -103,13 +103,13 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
 def test_tsv_by_the_name_of_the_picture(tmp_path):
     """As NegCLIP's train_neg_clip.tsv: a row for each caption, of which a picture has several."""
     file = put(tmp_path / "t.tsv", "filepath\ttitle\ncoco/images/a.jpg\tone\ncoco/images/a.jpg\ttwo, three\n")
-    with caption_join.open_list(config(file, on="image", column="title"), tmp_path / "i") as captions:
-        assert captions.find(["a.jpg", "elsewhere/a.jpg", "b.jpg"]).texts == [
-            ("one", "two, three"),
-            ("one", "two, three"),
-            (),
-        ]
-        assert captions.counts["captions_duplicate"] == 1
+    captions = caption_join.open_list(config(file, on="image", column="title"), tmp_path / "i")
+    assert captions.find(["a.jpg", "elsewhere/a.jpg", "b.jpg"]).texts == [
+        ("one", "two, three"),
+        ("one", "two, three"),
+        (),
+    ]
+    assert captions.counts["captions_duplicate"] == 1
 
 
 def test_json_lines(tmp_path):
@@ -193,8 +193,8 @@ FAULTS = [
 @pytest.mark.parametrize("name,content,options,fault", FAULTS)
 def test_what_is_wrong_is_told(tmp_path, name, content, options, fault):
     file = put(tmp_path / name, content)
-    with pytest.raises(UserError, match=fault), caption_join.open_list(config(file, **options), tmp_path / "i"):
-        pass
+    with pytest.raises(UserError, match=fault):
+        caption_join.open_list(config(file, **options), tmp_path / "i")
     assert not [p for p in (tmp_path / "i").glob("*") if p.is_dir() and not p.name.startswith(".")] or "no row" in fault
 
 
@@ -211,44 +211,46 @@ def test_no_list(tmp_path):
 def test_joined_to_samples_and_counted_on_both_sides(tmp_path):
     file = put(tmp_path / "x.csv", "url,c\nu1,one\nu2,two\nu1,one\nu1,another\nu4,nobody\n")
     first = [picture("a", url="u1"), picture("b", url=" u2"), picture("c", url="u3"), picture("d")]
-    with caption_join.open_list(config(file, on="url", column="c"), tmp_path / "i") as captions:
-        samples, counts, rows = captions.replace_captions(first)
-        assert [(s.id, s.captions) for s in samples] == [("a", ("one", "another")), ("b", ("two",))]
-        assert counts == {"samples_matched": 2, "samples_unmatched": 2}
-        again = captions.replace_captions([picture("e", url="u2")])[2]
-        assert captions.count_matches([rows, again]) == {
-            "captions_rows": 5, "captions_duplicate": 2, "captions_matched": 4, "captions_unmatched": 1
-        }  # fmt: skip
-        assert captions.replace_captions([])[0] == []
+    captions = caption_join.open_list(config(file, on="url", column="c"), tmp_path / "i")
+    samples, counts, rows = captions.replace_captions(first)
+    assert [(s.id, s.captions) for s in samples] == [("a", ("one", "another")), ("b", ("two",))]
+    assert counts == {"samples_matched": 2, "samples_unmatched": 2}
+    again = captions.replace_captions([picture("e", url="u2")])[2]
+    assert captions.count_matches([rows, again]) == {
+        "captions_rows": 5, "captions_duplicate": 2, "captions_matched": 4, "captions_unmatched": 1
+    }  # fmt: skip
+    assert captions.replace_captions([])[0] == []
 
 
 def test_joined_by_key_and_by_picture(tmp_path):
     """A key is img2dataset's, whose id may have the shard's folder before it; a picture in a tar has no file."""
     file = put(tmp_path / "x.csv", "key,image,c\n000000001,a/000000001.jpg,one\n")
     folder = tmp_path / "i"
-    with caption_join.open_list(config(file, on="key", column="c"), folder) as captions:
-        assert captions.replace_captions([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
-    with caption_join.open_list(config(file, on="image", column="c"), folder) as captions:
-        assert captions.replace_captions([picture("00000/000000001")])[0][0].captions == ("one",)
-        with pytest.raises(UserError, match="join by key or url"):
-            captions.replace_captions([picture("00000/000000001", offset=512, length=9)])
+    captions = caption_join.open_list(config(file, on="key", column="c"), folder)
+    assert captions.replace_captions([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
+    captions = caption_join.open_list(config(file, on="image", column="c"), folder)
+    assert captions.replace_captions([picture("00000/000000001")])[0][0].captions == ("one",)
+    with pytest.raises(UserError, match="join by key or url"):
+        captions.replace_captions([picture("00000/000000001", offset=512, length=9)])
 
 
 def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, built = put(tmp_path / "x.csv", "url,c\nu,one\n"), []
     monkeypatch.setattr(
-        text_index, "_build", lambda folder, rows, build=text_index._build: [built.append(folder), build(folder, rows)]
+        caption_join,
+        "_build",
+        lambda folder, rows, build=caption_join._build: [built.append(folder), build(folder, rows)],
     )
     cfg = config(file, on="url", column="c")
     for _ in range(2):
-        with caption_join.open_list(cfg) as captions:
-            assert captions.find(["u"]).texts == [("one",)]
+        captions = caption_join.open_list(cfg)
+        assert captions.find(["u"]).texts == [("one",)]
     assert len(built) == 1
     put(file, "url,c\nu,two\n")
     os.utime(file, ns=(1, 1))
-    with caption_join.open_list(cfg) as captions:
-        assert captions.find(["u"]).texts == [("two",)]
+    captions = caption_join.open_list(cfg)
+    assert captions.find(["u"]).texts == [("two",)]
     assert len(set(built)) == 2
 
 
@@ -256,12 +258,11 @@ def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
 def test_a_damaged_index_is_told(tmp_path, name):
     file = put(tmp_path / "x.csv", "url,c\n" + "".join(f"u{n},caption {n}\n" for n in range(100)))
     cfg = config(file, on="url", column="c")
-    with caption_join.open_list(cfg, tmp_path / "i"):
-        pass
+    caption_join.open_list(cfg, tmp_path / "i")
     (path,) = (tmp_path / "i").glob(f"*/{name}")
     path.write_bytes(path.read_bytes()[: min(70, path.stat().st_size // 2)])
-    with pytest.raises(UserError, match="remove it"), caption_join.open_list(cfg, tmp_path / "i") as captions:
-        captions.find(["u1"])
+    with pytest.raises(UserError, match="remove it"):
+        caption_join.open_list(cfg, tmp_path / "i")
 
 
 KEYS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=3)
@@ -278,8 +279,8 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, keys):
         expected.setdefault(key, {}).update(dict.fromkeys(texts))
     keys += [key for key, _ in rows[:5]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_index, "BLOCK", 7)
-        index = text_index.open_index(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
+        patch.setattr(caption_join, "BLOCK", 7)
+        index = caption_join.open_index(tmp_path_factory.mktemp("index") / "x", lambda counts: rows)
         matches = index.find(keys)
     assert matches.texts == [tuple(expected.get(key, ())) for key in keys]
     assert list(matches.rows) == [n for n, (key, _) in enumerate(rows) if key in keys]
@@ -287,15 +288,15 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, keys):
 
 
 def test_keys_of_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_index, "_hash", lambda key: 5)
-    index = text_index.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
+    monkeypatch.setattr(caption_join, "_hash", lambda key: 5)
+    index = caption_join.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
     assert index.find(["b", "a", "c"]).texts == [("2",), ("1",), ()]
 
 
 def test_one_key_on_every_row_costs_little(tmp_path):
-    index = text_index.open_index(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
-    assert index.find(["k"]).texts == [tuple(str(n) for n in range(text_index.MAX_ROWS))]
-    assert np.array_equal(index.find(["k"]).rows, np.arange(text_index.MAX_ROWS))
+    index = caption_join.open_index(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
+    assert index.find(["k"]).texts == [tuple(str(n) for n in range(caption_join.MAX_ROWS))]
+    assert np.array_equal(index.find(["k"]).rows, np.arange(caption_join.MAX_ROWS))
 
 
 def archive(path: Path, samples: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
-from compclip.prepare import noun_index_writer
+from compclip.prepare import shard_writer
 from compclip.text import composite_captions, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite, ranked, view_maker
@@ -144,7 +144,7 @@ def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
     path.write_bytes(b"old")
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
-        noun_index_writer.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
+        shard_writer.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
 
 

@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
-from compclip.prepare import released_hard_positives, rewrite_shards, shard_stages
+from compclip.prepare import rewrite_shards, shard_stages
 
 CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 
@@ -29,42 +29,33 @@ def files(tmp_path) -> ReleasedRewrites:
 
 def test_joined_by_caption(files, tmp_path):
     """The first of two equal captions counts; a placeholder, an empty line and a damaged one are nothing."""
-    with released_hard_positives.open_rewrites(files, tmp_path / "i") as find_rewrites:
-        assert find_rewrites(["A cup.", "A bus.", "A dog and a cat.", "Another."]) == [
-            {},
-            {"replace": "A coach."},
-            {"swap": "A cat and a dog.", "replace": "A hound and a cat."},
-            {},
-        ]
+    find_rewrites = rewrite_shards.open_released(files, tmp_path / "i")
+    assert find_rewrites(["A cup.", "A bus.", "A dog and a cat.", "Another."]) == [
+        {},
+        {"replace": "A coach."},
+        {"swap": "A cat and a dog.", "replace": "A hound and a cat."},
+        {},
+    ]
 
 
 def test_one_file_alone(files, tmp_path):
-    with released_hard_positives.open_rewrites(
-        ReleasedRewrites(files.captions, replace=files.replace), tmp_path / "i"
-    ) as find_rewrites:
-        assert find_rewrites(["A dog and a cat."]) == [{"replace": "A hound and a cat."}]
+    only = ReleasedRewrites(files.captions, replace=files.replace)
+    assert rewrite_shards.open_released(only, tmp_path / "i")(["A dog and a cat."]) == [
+        {"replace": "A hound and a cat."}
+    ]
 
 
 def test_files_that_do_not_belong_together(files, tmp_path):
     for swap, line_number in (("None\n" * 3, 4), ("None\n" * 5, 5)):
         (tmp_path / "swap.jsonl").write_text(swap)
-        with (
-            pytest.raises(UserError, match=f"of 4 annotations of .*part at {line_number}"),
-            released_hard_positives.open_rewrites(files, tmp_path / "i"),
-        ):
-            pass
+        with pytest.raises(UserError, match=f"of 4 annotations of .*part at {line_number}"):
+            rewrite_shards.open_released(files, tmp_path / "i")
     gone = ReleasedRewrites(files.captions, swap=str(tmp_path / "gone.jsonl"))
-    with (
-        pytest.raises(UserError, match="gone.jsonl: No such file"),
-        released_hard_positives.open_rewrites(gone, tmp_path / "i"),
-    ):
-        pass
+    with pytest.raises(UserError, match="gone.jsonl: No such file"):
+        rewrite_shards.open_released(gone, tmp_path / "i")
     (tmp_path / "captions.json").write_text('{"annotations": [1]}')
-    with (
-        pytest.raises(UserError, match="not COCO's captions"),
-        released_hard_positives.open_rewrites(files, tmp_path / "i"),
-    ):
-        pass
+    with pytest.raises(UserError, match="not COCO's captions"):
+        rewrite_shards.open_released(files, tmp_path / "i")
     with pytest.raises(UserError, match="swap: names no file"):
         ReleasedRewrites(files.captions)
 

@@ -343,6 +343,5 @@ def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path
     shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
     item = shard_stages.plan_work("annotate", NAME, photographs, tmp_path).items[0]
     for name in "ab":
-        with annotate_shards.open_annotator() as make:
-            make(item, tmp_path / f"{name}.arrow")
+        annotate_shards.open_annotator()(item, tmp_path / f"{name}.arrow")
     assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()

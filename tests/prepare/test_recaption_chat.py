@@ -58,7 +58,7 @@ def test_answers_alone_in_their_order_whatever_the_batch_and_the_devices(samples
 def test_answers_are_greedy(samples, model):
     """The same as taking the likeliest word step by step with the plain forward pass of everything so far."""
     cfg = config(model)
-    processor, network = hf._load_model(cfg, "cpu")
+    processor, network = hf.load_model(cfg.model, "cpu")
     for sample in samples[:2]:
         with Image.open(sample.image) as picture:
             inputs = hf._build_inputs(processor, [picture.convert("RGB")], [PROMPT])
@@ -76,7 +76,7 @@ def test_answers_are_greedy(samples, model):
 
 def test_it_is_asked_clics_query(model):
     """Where no prompt is given: as many unknown words as the query has."""
-    processor, _ = hf._load_model(config(model), "cpu")
+    processor, _ = hf.load_model(config(model).model, "cpu")
     picture = Image.new("RGB", (16, 16))
     ids = hf._build_inputs(processor, [picture], [hf.choose_prompt(processor, config(model, prompt=""))])["input_ids"]
     assert (ids == 1).sum() == sum(word not in tiny_chat.WORDS for word in QUERY.split()) > 40

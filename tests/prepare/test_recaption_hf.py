@@ -61,7 +61,7 @@ def test_a_caption_for_each_picture_whatever_the_batch(samples, blip):
 
 def test_captions_are_greedy(samples, blip):
     """The same as taking the likeliest word step by step with the plain forward pass."""
-    processor, model = hf._load_model(hf.Config(model=str(blip)), "cpu")
+    processor, model = hf.load_model(str(blip), "cpu")
     for sample in samples[:3]:
         with Image.open(sample.image) as picture:
             pixels = processor(images=picture.convert("RGB"), return_tensors="pt")["pixel_values"]
@@ -135,15 +135,15 @@ def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
         own = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
         (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | own))
         with contextlib.suppress(UserError):  # classes of transformers' own may stand in
-            hf._load_model(hf.Config(model=str(folder)), "cpu")
+            hf.load_model(str(folder), "cpu")
     folder = shutil.copytree(blip, tmp_path / "pickle")
     (folder / "model.safetensors").unlink()
     torch.save({"a": Runs(str(ran))}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
-        hf._load_model(hf.Config(model=str(folder)), "cpu")
+        hf.load_model(str(folder), "cpu")
     (folder / "adapter_config.json").write_text("{}")
     with pytest.raises(UserError, match="pickle: an adapter, which names a model elsewhere"):
-        hf._load_model(hf.Config(model=str(folder)), "cpu")
+        hf.load_model(str(folder), "cpu")
     assert not ran.exists()
 
 
@@ -153,7 +153,7 @@ def test_damaged_weights_are_one_line(tmp_path, blip, damage):
     folder = shutil.copytree(blip, tmp_path / "m")
     (folder / "model.safetensors").write_bytes(damage((blip / "model.safetensors").read_bytes()))
     with pytest.raises(UserError, match="m: transformers cannot open it: "):
-        hf._load_model(hf.Config(model=str(folder)), "cpu")
+        hf.load_model(str(folder), "cpu")
 
 
 @pytest.mark.parametrize("key, value, bound", [("batch_size", 0, "> 0"), ("max_new_tokens", -1, ">= 0")])

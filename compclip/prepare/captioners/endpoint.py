@@ -44,7 +44,7 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
 
 
 def caption_samples(
-    samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] = chat_client.watch_nothing
+    samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] | None = None
 ) -> tuple[list[Sample], Counter]:
     """Return samples with the endpoint's captions; those without an answer are dropped and counted."""
     questions = [Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]

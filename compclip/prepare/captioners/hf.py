@@ -60,7 +60,7 @@ def reads(data: Data, cfg: Config) -> list[str]:
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """Give a captioner with its model loaded on each device. Raises UserError for no usable model of transformers."""
     replicas = [
-        functools.partial(_describe_batch, *_load_model(cfg, device), cfg)
+        functools.partial(_describe_batch, *load_model(cfg.model, device), cfg)
         for device in _device_replicas.parse_devices(cfg.device)
     ]
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
@@ -93,10 +93,14 @@ def describe_pictures(processor: Any, model: Any, pictures: list[Image.Image], c
     tokens_BL = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=choose_max_tokens(processor, cfg))
     if not uses_chat(processor):
         return [Answer(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
-    answers_BL = _cut_prompt(inputs["input_ids"], tokens_BL)
-    ends = torch.tensor(_end_tokens(model), dtype=torch.long, device=answers_BL.device)
-    whole_B = torch.isin(answers_BL, ends).any(1).tolist()
-    texts = processor.batch_decode(answers_BL, skip_special_tokens=True)
+    prompt_BL = inputs["input_ids"]
+    length = prompt_BL.shape[1]
+    if torch.equal(tokens_BL[:, :length], prompt_BL):  # so from a decoder, and not from an encoder-decoder
+        tokens_BL = tokens_BL[:, length:]
+    end = model.generation_config.eos_token_id
+    ends = [] if end is None else end if isinstance(end, list) else [end]
+    whole_B = torch.isin(tokens_BL, torch.tensor(ends, dtype=torch.long, device=tokens_BL.device)).any(1).tolist()
+    texts = processor.batch_decode(tokens_BL, skip_special_tokens=True)
     return [Answer(text, not is_complete) for text, is_complete in zip(texts, whole_B, strict=True)]
 
 
@@ -221,51 +225,34 @@ def _write_chat(processor: Any, prompt: str, dialogue: str) -> str:
     return str(processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True))
 
 
-def _cut_prompt(prompt_BL: Tensor, tokens_BL: Tensor) -> Tensor:
-    """Return the answers' tokens: a decoder repeats the prompt's before them, an encoder-decoder does not."""
-    length = prompt_BL.shape[1]
-    return tokens_BL[:, length:] if torch.equal(tokens_BL[:, :length], prompt_BL) else tokens_BL
-
-
-def _end_tokens(model: Any) -> list[int]:
-    """Return the tokens that end an answer."""
-    ends = model.generation_config.eos_token_id
-    return [] if ends is None else ends if isinstance(ends, list) else [ends]
-
-
 def load_model(folder: str, device: str) -> tuple[Any, Any]:
-    """Return processor and model of a folder, on a device. Raises UserError for no usable model of transformers."""
-    return _load_model(Config(model=folder), device)
-
-
-def _load_model(cfg: Config, device: str) -> tuple[Any, Any]:
-    """Return processor and model. Raises UserError saying what to install or to download."""
+    """Return processor and model of a folder, on a device. Raises UserError saying what to install or to download."""
     if importlib.util.find_spec("transformers") is None:
         raise UserError("captioner 'hf' needs the package transformers; run `pip install compclip[captioners]`")
-    if not (Path(cfg.model) / "config.json").is_file():
+    if not (Path(folder) / "config.json").is_file():
         raise UserError(
-            f"options.model={cfg.model}: no config.json there; download a model where there is a hub, as "
-            f"`hf download {EXAMPLE} --local-dir {cfg.model}`, and copy the folder to this place"
+            f"options.model={folder}: no config.json there; download a model where there is a hub, as "
+            f"`hf download {EXAMPLE} --local-dir {folder}`, and copy the folder to this place"
         )
-    if (Path(cfg.model) / "adapter_config.json").is_file():
-        raise UserError(f"options.model={cfg.model}: an adapter, which names a model elsewhere; merge it into that one")
-    if CLIP_T5 in str(read_mapping(Path(cfg.model) / "config.json").get("architectures")):
+    if (Path(folder) / "adapter_config.json").is_file():
+        raise UserError(f"options.model={folder}: an adapter, which names a model elsewhere; merge it into that one")
+    if CLIP_T5 in str(read_mapping(Path(folder) / "config.json").get("architectures")):
         raise UserError(
-            f"options.model={cfg.model}: CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP, or "
+            f"options.model={folder}: CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP, or "
             "its authors' program (github.com/linzhiqiu/t2v_metrics)"
         )
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     offline: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor code of the folder
     try:
-        processor = AutoProcessor.from_pretrained(cfg.model, **offline)
-        model = AutoModelForImageTextToText.from_pretrained(cfg.model, weights_only=True, dtype="auto", **offline)
+        processor = AutoProcessor.from_pretrained(folder, **offline)
+        model = AutoModelForImageTextToText.from_pretrained(folder, weights_only=True, dtype="auto", **offline)
         if uses_chat(processor):
             processor.tokenizer.padding_side = "left"  # answers begin where prompts end
             processor.tokenizer.pad_token = processor.tokenizer.pad_token or processor.tokenizer.eos_token
         return processor, model.eval().to(device)
     except Exception as error:  # a damaged file is met by whichever line of transformers reads it
         raise UserError(
-            f"options.model={cfg.model}: transformers cannot open it: {one_line(str(error))[:300]}; it "
+            f"options.model={folder}: transformers cannot open it: {one_line(str(error))[:300]}; it "
             "must be a whole image-to-text model"
         ) from error

@@ -47,8 +47,8 @@ def _joined(name: str) -> Callable[[random.Random], object]:
         from compclip.config.released_lists import Captions
         from compclip.prepare import caption_join
 
-        with caption_join.open_list(Captions(name, "url", ["c"]), Path("index")) as captions:
-            return captions.find([row["url"] for row in ROWS])
+        captions = caption_join.open_list(Captions(name, "url", ["c"]), Path("index"))
+        return captions.find([row["url"] for row in ROWS])
 
     return read
 
@@ -58,17 +58,15 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
         from compclip.config.released_lists import Texts
         from compclip.prepare import caption_join
 
-        with caption_join.open_list(Texts(name, on, [column], **more), Path("index")) as texts:
-            return texts.find(["one", "a", "b"])
+        texts = caption_join.open_list(Texts(name, on, [column], **more), Path("index"))
+        return texts.find(["one", "a", "b"])
 
     return read
 
 
 def _rewritten(_: random.Random) -> object:
     from compclip.config.released_lists import ReleasedRewrites
-    from compclip.prepare import released_hard_positives
+    from compclip.prepare import rewrite_shards
 
-    with released_hard_positives.open_rewrites(
-        ReleasedRewrites("files/captions.json", swap="files/s.jsonl"), Path("index")
-    ) as given:
-        return given(formats.TWO)
+    released = ReleasedRewrites("files/captions.json", swap="files/s.jsonl")
+    return rewrite_shards.open_released(released, Path("index"))(formats.TWO)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.llm import chat_client, http_post
+from compclip.llm import chat_client
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
 from tests.chat_server import Reply, prompt, said, serve
@@ -33,7 +33,7 @@ def test_busy_then_success(server):
 def wait(server, retries=0, **headers):
     """How long is waited before the next attempt."""
     return chat_client._wait_s(
-        http_post.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
+        chat_client.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
     )
 
 
@@ -42,7 +42,7 @@ def test_waits_double(server):
     config = server("http://x/v1", backoff_s=2.0)
     assert [2.0 * 2**n <= wait(config, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
     assert wait(config, 5000) == config.backoff_max_s == 60.0
-    assert 2.0 <= chat_client._wait_s(http_post.NoReply("timeout", ""), 0, config) <= 4.0
+    assert 2.0 <= chat_client._wait_s(chat_client.NoReply("timeout", ""), 0, config) <= 4.0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from compclip.base import environment_variables
 from compclip.base.errors import UserError
-from compclip.llm import chat_client, http_post
+from compclip.llm import chat_client
 from compclip.llm.chat_question import Question
 from tests.chat_server import Reply, Stream, prompt, said, serve
 from tests.llm.endpoint.asked import echo, questions
@@ -47,7 +47,7 @@ def test_an_answer_that_drips_is_late(server, head):
 @pytest.mark.parametrize("head", [HEAD + b"\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n"])
 def test_an_endless_answer_is_cut_and_not_asked_again(server, monkeypatch, head):
     """After 8 MiB; here after less."""
-    monkeypatch.setattr(http_post, "LIMIT", 1 << 16)
+    monkeypatch.setattr(chat_client, "MAX_REPLY_BYTES", 1 << 16)
 
     def answer(body):
         raise Stream(itertools.chain([head], itertools.repeat(b" " * 65536)))
