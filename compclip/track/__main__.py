@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     project = sync.load_project(
         args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri)
     )
-    counts = (sync.rebuild_store if args.rebuild else sync.update_store)(project, uri)
+    counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if counts["skipped"]:
         print(f"{counts['skipped']} values that are not finite numbers were left out")

@@ -9,13 +9,12 @@ import re
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_json
+from compclip.base.files import read_mapping
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.track import run_summaries, store_writer, sync, tracking_store
-from compclip.track.run_summaries import SummaryCache
+from compclip.track import descriptions, sync, tracked_files, tracking_store
+from compclip.track.tracked_files import SummaryCache
 
 PORTS = range(1, 65536)
 HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.ASCII)
@@ -27,7 +26,7 @@ def main(argv: list[str]) -> int:
     uri = tracking_store.store_uri(args.uri)
     warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
     if tracking_store.is_server(uri):
-        address = store_writer.view_address(mask_url(uri), default_experiment(uri))
+        address = descriptions.view_address(mask_url(uri), default_experiment(uri))
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port, args.allowed_hosts)
@@ -80,22 +79,14 @@ def startup_messages(uri: str, root: Path, host: str, port: int) -> list[str]:
         out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
     if newer := count_new_runs(uri, root):
         out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `python -m compclip.track`")
-    address = store_writer.view_address(f"http://{name}:{port}", default_experiment(uri))
+    address = descriptions.view_address(f"http://{name}:{port}", default_experiment(uri))
     return [*out, f"{address} over {mask_url(uri)}; Ctrl-C ends it"]
 
 
 def default_experiment(uri: str) -> str:
     """Return the experiment to open: the grid's, or none before the store was made."""
-    return str(_read_note(tracking_store.path_beside(uri, "view.json")).get("experiment", ""))
-
-
-def _read_note(file: Path) -> dict[str, Any]:
-    """Read a file that `track` left beside the store; empty where it is missing or damaged."""
-    try:
-        note = read_json(file)
-    except UserError:
-        return {}
-    return note if isinstance(note, dict) else {}
+    note = tracking_store.path_beside(uri, "view.json")
+    return str(read_mapping(note).get("experiment", "")) if note.is_file() else ""
 
 
 def is_local(host: str) -> bool:
@@ -108,11 +99,12 @@ def is_local(host: str) -> bool:
 
 def count_new_runs(uri: str, root: Path) -> int:
     """Count how many run directories are not in the store, or changed after they were logged."""
-    synced = _read_note(sync.synced_file(uri))
+    file = sync.synced_file(uri)
+    synced = read_mapping(file) if file.is_file() else {}
     summaries = SummaryCache(sync.summary_cache(uri))
     return sum(
-        synced.get(run_summaries.cell_name(run)) != summaries.content(run, scores)
-        for run, scores in run_summaries.list_published(root)
+        synced.get(tracked_files.cell_name(run)) != summaries.content(run, scores)
+        for run, scores in tracked_files.list_published(root)
     )
 
 

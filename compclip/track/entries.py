@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,13 +18,12 @@ from typing import Any, NamedTuple
 from compclip.base.files import fingerprint
 from compclip.report import tables
 from compclip.report.run_details import flatten_keys
-from compclip.report.tables import Column
+from compclip.report.tables import SUMMARY, Column
 from compclip.runs import result_files
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
-from compclip.track import descriptions, headline_scores
-from compclip.track.run_summaries import RunSummary
-from compclip.track.study_files import StudyFile, StudyTrial, best_trials
+from compclip.track import descriptions
+from compclip.track.tracked_files import RunSummary, StudyFile, StudyTrial, best_trials
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
 KEY, CONTENT, FILES, COMPLETE, PROJECT = (
@@ -37,6 +37,7 @@ CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 SCORE = "score/"
 MIB = 2**20
+ScoredRun = tuple[FinishedRun, Mapping[str, float]]  # a run and its scores
 
 
 class MetricPoint(NamedTuple):
@@ -125,43 +126,50 @@ class EntryOptions:
     checkpoint_mib: float = 64.0
 
 
+@dataclass(frozen=True)
+class TrackedProject:
+    """Everything that the store is made from; `is_complete`: the stamp of what it holds may be written."""
+
+    entries: tuple[MlflowEntry, ...]
+    cells: tuple[RunSummary, ...]
+    options: EntryOptions
+    methods: tuple[str, ...] = ()
+    is_complete: bool = True
+    grid: tuple[ScoredRun, ...] = ()
+
+
 def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
     """Make an entry for each run."""
     runs = [summary.run for summary in summaries]
-    pairs = dict.fromkeys((run.cell.backbone, run.cell.data) for run in runs)
-    references = {
-        backbone_data: descriptions.ReferenceMeans(tables.select_pretrained_runs(runs, *backbone_data))
-        for backbone_data in pairs
-    }
-    return [
-        _make_cell_entry(summary, references[summary.run.cell.backbone, summary.run.cell.data], options)
-        for summary in summaries
-    ]
-
-
-def _make_cell_entry(summary: RunSummary, reference: descriptions.ReferenceMeans, options: EntryOptions) -> MlflowEntry:
-    run, name = summary.run, summary.name
-    inside = run.cell.name in options.grid
-    tags = {"kind": "cell", **_cell_tags(run)} | _checkpoint_tags(run, options.checkpoint_mib)
-    checkpoint = run.checkpoint if tags["checkpoint_uploaded"] == "true" else None
-    return MlflowEntry(
-        key=f"cell/{name}",
-        name=name,
-        experiment=options.experiment if inside else name_experiment(options.project, [run]),
-        at_home=inside,
-        tags=tags,
-        note=descriptions.describe_cell(run, reference, options.columns),
-        params=flatten_config(run.config),
-        numbers=tuple(_result_points(run, options.columns)),
-        files=summary.files,
-        content_of_files=summary.content,
-        curve=run.trained,
-        datasets=tuple(_list_datasets(run)),
-        checkpoint=checkpoint,
-        start=run.start,
-        end=run.end,
-        project=options.project,
-    )
+    entries = []
+    for summary in summaries:
+        run = summary.run
+        pretrained = tables.select_pretrained_runs(runs, run.cell.backbone, run.cell.data)
+        inside, folder = run.cell.name in options.grid, run.checkpoint
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder else math.inf
+        uploaded = size <= options.checkpoint_mib * MIB
+        tags = {"kind": "cell", **_cell_tags(run)}
+        tags |= {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(uploaded).lower()}
+        entry = MlflowEntry(
+            key=f"cell/{summary.name}",
+            name=summary.name,
+            experiment=options.experiment if inside else name_experiment(options.project, [run]),
+            at_home=inside,
+            tags=tags,
+            note=descriptions.describe_cell(run, pretrained, options.columns),
+            params=flatten_config(run.config),
+            numbers=tuple(_result_points(run, options.columns)),
+            files=summary.files,
+            content_of_files=summary.content,
+            curve=run.trained,
+            datasets=tuple(_list_datasets(run)),
+            checkpoint=folder if uploaded else None,
+            start=run.start,
+            end=run.end,
+            project=options.project,
+        )
+        entries.append(entry)
+    return entries
 
 
 def name_experiment(
@@ -179,12 +187,6 @@ def _cell_tags(run: FinishedRun) -> dict[str, str]:
     tags |= {k: str(facts.get(k) or "") for k in ("run_key", "git_commit", "device")}
     commit = tags["git_commit"].rstrip("+")
     return tags | {"mlflow.source.name": "python -m compclip.train", "mlflow.source.git.commit": commit}
-
-
-def _checkpoint_tags(run: FinishedRun, limit: float) -> dict[str, str]:
-    folder = run.checkpoint
-    small = folder is not None and sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) <= limit * MIB
-    return {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(small).lower()}
 
 
 def flatten_config(config: dict[str, Any]) -> dict[str, str]:
@@ -210,24 +212,34 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
         for metric, value in result.metrics.items():
             name = f"{result.benchmark}/{metric}".replace("@", "_at_")  # MLflow refuses @
             yield MetricPoint(name, value, run.end, 0, result.benchmark)
-    for name, value in headline_scores.compute_means(run, columns).items():
-        yield MetricPoint(name, value, run.end)
-    for name, value in headline_scores.compute_headlines(run, columns).items():
-        yield MetricPoint(f"{SCORE}{name}", value, run.end)
-    for name, value in _system_facts(run).items():
-        yield MetricPoint(f"system/{name}", value, run.end)
-
-
-def _system_facts(run: FinishedRun) -> dict[str, float]:
-    facts = {
-        "peak_memory_mib": run.environment.get("peak_memory_mib"),
-        "threads": run.environment.get("threads"),
-        "train_seconds": run.environment.get("seconds"),
-        "device_hours": descriptions.device_hours(run),
+    numbers = {c.name: tables.column_value(run, c) for c in columns if c.members}  # which no result file has
+    numbers |= {f"{SCORE}{name}": value for name, value in compute_headlines(run, columns).items()}
+    numbers |= {
+        "system/peak_memory_mib": run.environment.get("peak_memory_mib"),
+        "system/threads": run.environment.get("threads"),
+        "system/train_seconds": run.environment.get("seconds"),
+        "system/device_hours": descriptions.device_hours(run),
+        # each result file has the seconds of the whole pass over all benchmarks
+        "system/evaluate_seconds": max((r.seconds for r in run.results.values()), default=None),
     }
-    # each result file has the seconds of the whole pass over all benchmarks
-    facts["evaluate_seconds"] = max((r.seconds for r in run.results.values()), default=None)
-    return {name: value for name, value in facts.items() if value is not None}
+    for name, number in numbers.items():
+        if number is not None:
+            yield MetricPoint(name, number, run.end)
+
+
+def compute_headlines(run: FinishedRun, columns: Sequence[Column]) -> dict[str, float]:
+    """Compute comp, zs, i2t and t2i of the report's summary, then one number for each benchmark by its name."""
+    summary = tables.summary_columns(columns, [run])
+    headlines = {c.metric.lower(): tables.column_value(run, c) for c in summary}
+    headlines |= {name: tables.column_value(run, _headline_column(name, run, summary)) for name in run.results}
+    return {name: value for name, value in headlines.items() if value is not None}
+
+
+def _headline_column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Column:
+    """Return the whole-benchmark column: the report's part of Comp or ZS, else the benchmark's headline."""
+    members = [column for c in summary if c.metric in ("Comp", "ZS") for column in c.members]
+    report_column = next((column for column in members if column.benchmark == benchmark), None)
+    return report_column or Column(SUMMARY, benchmark, tables.headline(benchmark, [run]))
 
 
 def _list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:
@@ -248,7 +260,13 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
     experiment = name_experiment(options.project, runs) if runs else f"{options.project}: studies"
     key, now = f"study/{study.name}", (study.path / "trials.json").stat().st_mtime
     trials = [_make_trial_entry(study, trial, experiment, options, now) for trial in study.trials]
-    tags = {"kind": "study", "study": study.name, "method": study.method, "mlflow.source.name": _sweep_command(study)}
+    numbers = {
+        f"best/{name}": trial.values[list(study.objectives).index(name)] for name, trial in best_trials(study).items()
+    }
+    states = Counter(trial.state for trial in study.trials)
+    numbers |= {f"study/{state}_trials": states[state] for state in sorted(states)}
+    command = f"python -m compclip.sweep --study {study.name}"
+    tags = {"kind": "study", "study": study.name, "method": study.method, "mlflow.source.name": command}
     files = {p.name: p for p in sorted(study.path.iterdir()) if p.suffix in (".json", ".yaml", ".html", ".csv")}
     start = min((t.start for t in trials), default=now)
     status = "RUNNING" if any(t.status == "RUNNING" for t in trials) else "FINISHED"
@@ -260,7 +278,7 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
         tags=tags,
         note=descriptions.describe_study(study),
         params={"method": study.method},
-        numbers=tuple(_study_points(study, now)),
+        numbers=tuple(MetricPoint(name, value, now) for name, value in numbers.items()),
         files=files,
         content_of_files=fingerprint(*files.values()),
         start=start,
@@ -271,17 +289,6 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
     return [parent, *trials]
 
 
-def _sweep_command(study: StudyFile) -> str:
-    return f"python -m compclip.sweep --study {study.name}"
-
-
-def _study_points(study: StudyFile, now: float) -> Iterator[MetricPoint]:
-    for name, trial in best_trials(study).items():
-        yield MetricPoint(f"best/{name}", trial.values[list(study.objectives).index(name)], now)
-    for state in sorted({t.state for t in study.trials}):
-        yield MetricPoint(f"study/{state}_trials", sum(t.state == state for t in study.trials), now)
-
-
 def _make_trial_entry(
     study: StudyFile, trial: StudyTrial, experiment: str, options: EntryOptions, now: float
 ) -> MlflowEntry:
@@ -289,7 +296,7 @@ def _make_trial_entry(
     run = summary.run if summary else None
     tags = {"kind": "trial", "study": study.name, "trial": str(trial.number), "trial_state": trial.state}
     tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(run) if run else {"method": study.method})
-    tags |= {"mlflow.source.name": _sweep_command(study)}
+    tags |= {"mlflow.source.name": f"python -m compclip.sweep --study {study.name}"}
     end = run.end if run else trial.ended or now
     start = run.start if run else trial.started or end
     steps = [
@@ -320,25 +327,19 @@ def _make_trial_entry(
     )
 
 
-# What in a store is one project's. In a store made before there were tags, what lies in an experiment of the project's
-# name and has the marks that only `track` makes is the project's; it gets the tag when it is next brought up to date.
+def select_columns(runs: Sequence[FinishedRun], column_names: Sequence[str]) -> tuple[Column, ...]:
+    """Select the report's columns that some run has; without `wanted`, every metric that is no detail of another."""
+    benchmarks = list(dict.fromkeys(b for run in runs for b in run.results))
+    every_column = {c.name: c for c in tables.list_columns(runs, benchmarks)}
+    available = [name for name in column_names if tables.resolve_column(name, every_column)]
+    return tables.select_columns(runs, available, benchmarks)
 
 
-def has_project_name(experiment: str, project: str) -> bool:
-    """Return whether an experiment has the project's name, letter by letter."""
-    return experiment.startswith(f"{project}: ")
-
-
-def owns_run(tags: Mapping[str, str], project: str) -> bool:
-    """Return whether a run of such an experiment is the project's; one that somebody logged there by hand is not."""
-    return tags.get(PROJECT, project) == project and bool(KEY in tags or "content" in tags)
-
-
-def owns_version(tags: Mapping[str, str], project: str) -> bool:
-    """Return whether a registered model's version, of a run of the project's, was made by it."""
-    return tags[PROJECT] == project if PROJECT in tags else tags.keys() >= VERSION_TAGS
-
-
-def owns_model(tags: Mapping[str, str], experiment: str) -> bool:
-    """Return whether a registered model is that of an experiment of the project's."""
-    return tags.get(MODEL_EXPERIMENT) == experiment
+def find_winners(scored: Sequence[ScoredRun]) -> dict[str, tuple[FinishedRun, float]]:
+    """Find the best run by each benchmark's one number, the first of equals; a benchmark without one has no winner."""
+    winners: dict[str, tuple[FinishedRun, float]] = {}
+    for run, values in scored:
+        for name in run.results:
+            if name in values and (name not in winners or values[name] > winners[name][1]):
+                winners[name] = (run, values[name])
+    return winners

@@ -7,8 +7,7 @@ import re
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -18,10 +17,9 @@ from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
-from compclip.track import headline_scores, run_summaries, study_files, tracking_store
-from compclip.track.entries import EntryOptions
-from compclip.track.run_summaries import SummaryCache
-from compclip.track.store_writer import StoreWriter, TrackedProject
+from compclip.track import tracked_files, tracking_store
+from compclip.track.entries import EntryOptions, TrackedProject
+from compclip.track.tracked_files import SummaryCache
 
 CHECKPOINT_MIB = 64.0
 PROJECT = "COMPCLIP_PROJECT"
@@ -69,8 +67,9 @@ def load_project(
     Raises UserError where there is neither a run nor a study.
     """
     params, summaries = read.load_params(params_path), SummaryCache(cache_file)
-    cells = [summaries.summary(*location) for location in run_summaries.list_published(root)]
-    sweeps = study_files.read_studies(studies_folder, summaries)
+    cells = [summaries.summary(*location) for location in tracked_files.list_published(root)]
+    study_files = sorted(studies_folder.glob("*/trials.json"))
+    sweeps = [tracked_files.read_study(file.parent, summaries) for file in study_files]
     summaries.save()
     if not cells and not sweeps:
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
@@ -79,7 +78,7 @@ def load_project(
     grid_runs = [b.run for b in cells if b.run.cell.name in names]
     all_runs = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
-    columns = headline_scores.select_columns(grid_runs or all_runs, params.report.columns)
+    columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     options = EntryOptions(experiment, names, project, columns, checkpoint_mib)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((b.run, e.scores) for b, e in zip(cells, entries, strict=True) if e.at_home)
@@ -91,13 +90,12 @@ def update_study(folder: Path, uri: str | None = None, params_path: str | Path =
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
     params, address = read.load_params(params_path), tracking_store.store_uri(uri)
     summaries = SummaryCache(summary_cache(address))
-    study = study_files.read_study(folder, summaries)
+    study = tracked_files.read_study(folder, summaries)
     summaries.save()
-    columns = headline_scores.select_columns([t.run.run for t in study.trials if t.run], params.report.columns)
+    columns = track_entries.select_columns([t.run.run for t in study.trials if t.run], params.report.columns)
     options = EntryOptions("", frozenset(), name_project("", folder.parent.parent), columns)
-    return update_store(
-        TrackedProject(tuple(track_entries.make_study_entries(study, options)), (), options, is_complete=False), address
-    )
+    entries = tuple(track_entries.make_study_entries(study, options))
+    return update_store(TrackedProject(entries, (), options, is_complete=False), address)
 
 
 def summary_cache(uri: str) -> Path:
@@ -111,32 +109,27 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
     `anew` logs every run again and removes what the project has there besides. What others have in the store stays,
     also what they log meanwhile: the database is never replaced, only rows that carry the project's tag are deleted.
     """
-    with _open_writer(uri, project, _artifact_folder(uri)) as writer:
-        if anew and (count := sum(map(len, writer.tracked_runs.values()))):
-            print(
-                f"{project.options.project} has {count} runs there; they are removed as their files are logged again",
-                flush=True,
-            )
-        counts = _update(writer, project, anew)
-        _write_synced(writer, project, uri)
-    return counts
-
-
-def rebuild_store(project: TrackedProject, uri: str) -> Counter[str]:
-    """Log all runs of the project again, from their files alone."""
-    return update_store(project, uri, anew=True)
-
-
-@contextmanager
-def _open_writer(uri: str, project: TrackedProject, artifacts: Path | None) -> Iterator[StoreWriter]:
     with tracking_store.open_client(uri) as client:
-        from compclip.track.mlflow_models import ModelTemplate
+        from compclip.track.mlflow_runs import ModelTemplate
+        from compclip.track.store_writer import StoreWriter
 
-        template = ModelTemplate(tracking_store.path_beside(uri, "template").absolute())
-        try:
-            yield StoreWriter(client, project.options.project, artifacts, template)
-        finally:
-            template.close()
+        with closing(ModelTemplate(tracking_store.path_beside(uri, "template").absolute())) as template:
+            writer = StoreWriter(client, project.options.project, _artifact_folder(uri), template)
+            if anew and (count := sum(map(len, writer.tracked_runs.values()))):
+                name = project.options.project
+                print(f"{name} has {count} runs there; they are removed as their files are logged again", flush=True)
+            for entry in project.entries:
+                writer.update_entry(entry, anew)
+            if anew:
+                writer.remove_stale()
+            if project.grid:
+                writer.finish(project)
+            if project.is_complete:
+                writer.drop_empty()
+                view = {"experiment": writer.experiment(project.options.experiment)}
+                write_json(tracking_store.path_beside(uri, "view.json"), view)
+                write_json(synced_file(uri), {summary.name: summary.content for summary in project.cells})
+        return writer.counts
 
 
 def _artifact_folder(uri: str) -> Path | None:
@@ -150,23 +143,3 @@ def _artifact_folder(uri: str) -> Path | None:
 def synced_file(uri: str) -> Path:
     """Return the file that names what the store holds: a run's name and the hash of its files."""
     return tracking_store.path_beside(uri, "synced.json")
-
-
-def _write_synced(writer: StoreWriter, project: TrackedProject, uri: str) -> None:
-    if project.is_complete:
-        write_json(
-            tracking_store.path_beside(uri, "view.json"), {"experiment": writer.experiment(project.options.experiment)}
-        )
-        write_json(synced_file(uri), {summary.name: summary.content for summary in project.cells})
-
-
-def _update(writer: StoreWriter, project: TrackedProject, anew: bool) -> Counter[str]:
-    for entry in project.entries:
-        writer.update_entry(entry, anew)
-    if anew:
-        writer.remove_stale()
-    if project.grid:
-        writer.finish(project)
-    if project.is_complete:
-        writer.drop_empty()
-    return writer.counts

@@ -33,7 +33,7 @@ ROOMS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {
-    "mlflow": {"track.tracking_store", "track.mlflow_runs", "track.mlflow_models", "track.store_writer"},
+    "mlflow": {"track.tracking_store", "track.mlflow_runs"},
     "spacy": {"text.spacy_parser"},
     "dvc": set(),
     "optuna": {"sweep.sampling_and_pruning", "sweep.samplers", "sweep.study_driver", "sweep.__main__"},

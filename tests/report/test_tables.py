@@ -13,7 +13,7 @@ from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
 from compclip.runs.result_files import Result
-from compclip.track import headline_scores
+from compclip.track import entries
 from tests import fake_runs
 
 
@@ -163,7 +163,7 @@ def test_one_number_a_benchmark_is_its_owner_s(runs):
         for name, (kind, values, headline) in metrics.items()
     }
     run, columns = dataclasses.replace(runs[0], results=results), (Column("a", "average"), Column("b", "average"))
-    headlines = headline_scores.compute_headlines(run, columns)
+    headlines = entries.compute_headlines(run, columns)
     assert headlines == pytest.approx({"comp": 0.4, "zs": 0.6, "a": 0.3, "b": 0.5, "c": 0.4, "d": 0.8})
 
 

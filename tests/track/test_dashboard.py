@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.track import dashboard, run_summaries, sync
-from compclip.track.run_summaries import SummaryCache
+from compclip.track import dashboard, sync, tracked_files
+from compclip.track.tracked_files import SummaryCache
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
@@ -88,13 +88,14 @@ def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, 
     assert "http://me:***@tracker:5000/#/experiments" in output.out
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"experiment": 1'])
-def test_damaged_notes_beside_the_store_are_none(tmp_path, text):
+def test_a_damaged_note_beside_the_store_is_named(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for file in (tmp_path / "view.json", sync.synced_file(uri)):
-        file.write_text(text)
-    assert dashboard.default_experiment(uri) == ""
-    assert dashboard.count_new_runs(uri, tmp_path) == 0
+        file.write_text("{")
+    with pytest.raises(UserError, match="view.json: not JSON"):
+        dashboard.default_experiment(uri)
+    with pytest.raises(UserError, match="synced.json: not JSON"):
+        dashboard.count_new_runs(uri, tmp_path)
 
 
 def test_it_opens_the_grid_s_comparison(tmp_path):
@@ -108,8 +109,8 @@ def test_it_opens_the_grid_s_comparison(tmp_path):
 def test_it_counts_runs_newer_than_the_store(tmp_path):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
     synced = {
-        run_summaries.cell_name(run): SummaryCache().content(run, scores)
-        for run, scores in run_summaries.list_published(root)
+        tracked_files.cell_name(run): SummaryCache().content(run, scores)
+        for run, scores in tracked_files.list_published(root)
     }
     assert sorted(synced) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
     write_json(sync.synced_file(uri), synced)

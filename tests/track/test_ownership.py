@@ -11,7 +11,7 @@ from mlflow.entities import ViewType
 
 from compclip.base.errors import UserError
 from compclip.track import __main__ as track_command
-from compclip.track import mlflow_models, sync, tracking_store
+from compclip.track import mlflow_runs, sync, tracking_store
 from compclip.track.entries import KEY, PROJECT
 from compclip.track.store_writer import StoreWriter
 from tests import fake_runs
@@ -41,7 +41,7 @@ def exclude_project(contents, project):
 @pytest.fixture
 def registered(runs, monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_models, "fill_model", lambda *_: None)
+    monkeypatch.setattr(mlflow_runs, "fill_model", lambda *_: None)
     for path in runs.glob("runs/*/*/checkpoint"):
         (path / "open_clip_model.safetensors").write_bytes(b"")
 
@@ -71,7 +71,7 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, share
 def test_a_project_made_anew_leaves_the_others(tmp_path, shared):
     """In a file that others use, too: no new file takes its place."""
     original = read_store(shared)
-    assert sync.rebuild_store(source(tmp_path, project="team_1"), shared)["added"] == 4
+    assert sync.update_store(source(tmp_path, project="team_1"), shared, anew=True)["added"] == 4
     rebuilt = read_store(shared)
     assert exclude_project(rebuilt, "team_1") == exclude_project(original, "team_1")
     assert set(rebuilt[0]) == set(original[0]) and rebuilt[1] == original[1]
@@ -102,7 +102,7 @@ def test_what_people_logged_by_hand_stays(tmp_path, runs, uri):
         unmarked_run = client.create_run(home, run_name="mine", tags={"kind": "cell"}).info.run_id
         theirs = client.create_run(home, run_name="theirs", tags={KEY: "cell/x", PROJECT: "other"}).info.run_id
         empty = client.create_experiment("compclip: my own tries")
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     update(tmp_path, uri)
     with tracking_store.open_client(uri) as client:
         assert (
@@ -170,7 +170,7 @@ def test_a_rebuild_of_a_store_of_our_own_keeps_the_file(tmp_path, runs, uri):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     inode = tracking_store.sqlite_file(uri).stat().st_ino
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     assert tracking_store.sqlite_file(uri).stat().st_ino == inode
     assert [path.read_text() for path in foreign_files] == ["mine"] * 4
 
@@ -190,7 +190,7 @@ def test_only_a_run_s_own_folder_is_removed(tmp_path, way):
         "scheme": f"s3://bucket{artifacts}/0001/id/artifacts",
         "other": f"file://{foreign_folder}/artifacts",
     }[way]
-    mlflow_models.remove_files(uri, artifacts, "id")
+    mlflow_runs.remove_files(uri, artifacts, "id")
     assert foreign_folder.is_dir() and (artifacts / "0001" / "id").is_dir()
-    mlflow_models.remove_files(f"file://{artifacts}/0001/id/artifacts", artifacts, "id")
+    mlflow_runs.remove_files(f"file://{artifacts}/0001/id/artifacts", artifacts, "id")
     assert not (artifacts / "0001" / "id").exists()

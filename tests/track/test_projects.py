@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from compclip.base.errors import UserError
-from compclip.track import mlflow_models, mlflow_runs, sync, tracking_store
+from compclip.track import mlflow_runs, sync, tracking_store
 from tests import fake_runs
 from tests.track.project import params, source, update
 
@@ -26,7 +26,7 @@ def without_name(monkeypatch):
 @pytest.fixture
 def registered(monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_models, "fill_model", lambda *_: None)
+    monkeypatch.setattr(mlflow_runs, "fill_model", lambda *_: None)
 
 
 def checkout(root):
@@ -47,7 +47,7 @@ def test_two_checkouts_of_one_name_are_two_projects(tmp_path, without_name, uri)
     update(first, uri)
     first_runs = runs_by_experiment(uri)
     assert update(second, uri)["added"] == 4
-    assert sync.rebuild_store(source(second), uri)["added"] == 4
+    assert sync.update_store(source(second), uri, anew=True)["added"] == 4
     assert set(first_runs) < set(runs_by_experiment(uri))
     assert update(first, uri) == {"unchanged": 4}
 
@@ -87,7 +87,7 @@ def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, m
         return real(*args, **kwargs)
 
     monkeypatch.setattr(mlflow_runs, "write_run", write)
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     with closing(
         sqlite3.connect(tracking_store.sqlite_file(uri))
     ) as database:  # the file, not the one that MLflow has open
@@ -98,7 +98,7 @@ def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, m
 def test_a_store_made_anew_says_what_it_removes(tmp_path, runs, uri, capsys):
     update(tmp_path, uri)
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 3
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
     assert "compclip has 4 runs there; they are removed as their files are logged again" in capsys.readouterr().out
     assert len(runs_by_experiment(uri)) == 3
 
@@ -111,7 +111,7 @@ def test_hidden_files_of_others_stay_beside_the_database(tmp_path, runs, uri):
     for path in paths:
         path.write_text("mine")
     update(tmp_path, uri)
-    sync.rebuild_store(source(tmp_path), uri)
+    sync.update_store(source(tmp_path), uri, anew=True)
     assert [path.read_text() for path in paths if path.exists()] == ["mine"] * 3
 
 
@@ -154,7 +154,7 @@ def test_versions_follow_a_run_into_another_experiment(tmp_path, registered, uri
         first_versions[1],
     )
     assert len(versions(uri, "compclip-vit+big-on-scenes")[0]) == 4
-    sync.rebuild_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri)
+    sync.update_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri, anew=True)
     assert versions(uri)[1] == first_versions[1]
 
 
@@ -162,5 +162,5 @@ def test_versions_go_with_their_run(tmp_path, registered, uri):
     checkout(tmp_path)
     update(tmp_path, uri)
     shutil.rmtree(fake_runs.trained(tmp_path, "clic-vit-scenes-0").path)
-    sync.rebuild_store(source(tmp_path), uri)
+    sync.update_store(source(tmp_path), uri, anew=True)
     assert "clic-vit-scenes-0" not in versions(uri)[0].values()

@@ -282,7 +282,7 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
     client, runs_by_name = tracked(server.uri)
     assert len(runs_by_name) == 4
     assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
-    assert sync.rebuild_store(source(tmp_path), server.uri)["added"] == 4
+    assert sync.update_store(source(tmp_path), server.uri, anew=True)["added"] == 4
     assert len(tracked(server.uri)[1]) == 4
     assert len(aliases(server.uri)[1]) == 4
     import mlflow.artifacts
@@ -330,7 +330,7 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
         client.get_experiment_by_name(HOME).artifact_location
         == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
     )
-    assert sync.rebuild_store(source(tmp_path), postgres)["added"] == 4
+    assert sync.update_store(source(tmp_path), postgres, anew=True)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 
 

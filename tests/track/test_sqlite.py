@@ -68,7 +68,7 @@ def test_a_rebuild_deletes_no_row_of_others(tmp_path, runs, uri, file, theirs):
     our_rows = set(rows(file))
     run(file, theirs)
     strangers = set(rows(file)) - our_rows
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 4
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     assert strangers <= set(rows(file)) and strangers
 
 
@@ -84,13 +84,13 @@ def test_a_file_that_is_no_database_is_kept(tmp_path, runs):
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes\n" * 100)
     with pytest.raises(UserError, match="notes.txt: .*not a database"):
-        sync.rebuild_store(source(tmp_path), f"sqlite:///{notes}")
+        sync.update_store(source(tmp_path), f"sqlite:///{notes}", anew=True)
     assert notes.read_text() == "my notes\n" * 100
 
 
 def test_another_program_s_database_is_kept(tmp_path, runs):
     file = tmp_path / "bookmarks.db"
     run(file, "CREATE TABLE bookmarks (url); INSERT INTO bookmarks VALUES ('x')")
-    sync.rebuild_store(source(tmp_path), f"sqlite:///{file}")
+    sync.update_store(source(tmp_path), f"sqlite:///{file}", anew=True)
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT url FROM bookmarks").fetchall() == [("x",)]

@@ -7,11 +7,10 @@ import shutil
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published, RunFolder
-from compclip.track import study_files, sync
-from compclip.track.run_summaries import SummaryCache
+from compclip.track import sync, tracked_files
+from compclip.track.tracked_files import SummaryCache
 from tests import fake_runs
 from tests.track.project import HOME, params, steps, tracked, update
 
@@ -87,16 +86,9 @@ def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
     assert sync.update_study(sweep, uri, params(tmp_path))["unchanged"] == 5
 
 
-def test_a_trial_that_stands_twice_is_refused(sweep):
-    raw = json.loads((sweep / "trials.json").read_text())
-    write_json(sweep / "trials.json", raw | {"trials": raw["trials"][:1] * 2})
-    with pytest.raises(UserError, match="trial 0 stands twice"):
-        study_files.read_study(sweep, SummaryCache())
-
-
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
     assert {
-        name: t.number for name, t in study_files.best_trials(study_files.read_study(sweep, SummaryCache())).items()
+        name: t.number for name, t in tracked_files.best_trials(tracked_files.read_study(sweep, SummaryCache())).items()
     } == {"loss": 0}

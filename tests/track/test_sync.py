@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.runs.run_folder import Published
 from compclip.track import __main__ as track_command
 from compclip.track import mlflow_runs, sync, tracking_store
-from compclip.track.mlflow_models import ModelTemplate
+from compclip.track.mlflow_runs import ModelTemplate
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -167,7 +167,7 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.rebuild_store(source(tmp_path), uri)["added"] == 3
+    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "copy.db"
     copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())

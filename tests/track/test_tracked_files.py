@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import result_files
-from compclip.track import run_summaries
-from compclip.track.run_summaries import SummaryCache
+from compclip.track import tracked_files
+from compclip.track.tracked_files import SummaryCache
 from tests import fake_runs
 
 NAME = "clic-vit-scenes-0"
@@ -35,7 +35,7 @@ def aged(path):
 def briefs(root):
     """All runs, as a call of the command reads them."""
     memory = SummaryCache(root / "read.jsonl")
-    summaries = [memory.summary(*paths) for paths in run_summaries.list_published(root)]
+    summaries = [memory.summary(*paths) for paths in tracked_files.list_published(root)]
     memory.save()
     return summaries
 
@@ -46,7 +46,7 @@ def parsed(monkeypatch):
     real, names = result_files.read_finished_run, []
 
     def counted(trained, scores):
-        names.append(run_summaries.cell_name(trained))
+        names.append(tracked_files.cell_name(trained))
         return real(trained, scores)
 
     monkeypatch.setattr(result_files, "read_finished_run", counted)
