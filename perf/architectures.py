@@ -54,7 +54,7 @@ MODELS = (*WHOLE, *(name + SHORT for name in SHORTENED))
 # CLIPS' config is in its repository: towers as CLIPA's, longer texts (the length is from memory, not from the file).
 CLIPS = ("ViT-L-14-CLIPA", {"context_length": 80, "tokenizer_mode": "clips", "tokenizer_kwargs": None})
 OPTIONS: dict[str, Any] = {"clic": {"train": {"trainable": "text"}}, "ce_clip": {"words": "wordnet"}}
-PRELOADED = ["timm", "open_clip", "compclip.train.finish", "compclip.evaluate.score", "compclip.evaluate.result_store"]
+PRELOADED = ["timm", "open_clip", "compclip.train.job", "compclip.evaluate.score", "compclip.evaluate.result_store"]
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"
 BESIDE = "beside.jsonl"

@@ -33,8 +33,8 @@ from compclip.base.errors import entry  # noqa: E402
 from compclip.base.files import write_json  # noqa: E402
 from compclip.base.safe_names import SafeName  # noqa: E402
 from compclip.config import read  # noqa: E402
-from compclip.data import noun_index, shard_files  # noqa: E402
-from compclip.data.prepared_dataset import PreparedDataset  # noqa: E402
+from compclip.data import shard_files  # noqa: E402
+from compclip.data.prepared_dataset import NOUNS_FILE, PreparedDataset  # noqa: E402
 from compclip.data.sample import Sample  # noqa: E402
 from compclip.prepare import shard_stages, shard_writer  # noqa: E402
 from compclip.prepare.shard_work import ANNOTATE, ShardWork  # noqa: E402
@@ -120,9 +120,9 @@ def joined(folder: str) -> dict[str, Any]:
     names = [shard.name for shard in shard_files.read_manifest(data / shard_files.MANIFEST, "annotate").shards]
     with process_memory.peak() as memory_peak, process_memory.spent() as times:
         shard_writer.write_noun_index(
-            data / noun_index.FILE, [data / shard_files.SHARDS / f"{name}.arrow" for name in names]
+            data / NOUNS_FILE, [data / shard_files.SHARDS / f"{name}.arrow" for name in names]
         )
-    return {"cpu_s": times["cpu_s"], "peak_mib": memory_peak["mib"], "file_mib": _mib(data / noun_index.FILE)}
+    return {"cpu_s": times["cpu_s"], "peak_mib": memory_peak["mib"], "file_mib": _mib(data / NOUNS_FILE)}
 
 
 def _mib(path: Path) -> float:
@@ -145,7 +145,8 @@ def broken(figures: dict[str, Any]) -> Iterator[str]:
 
 def started(data: str, kind: str, workers: int, pictures: bool) -> dict[str, Any]:
     """Seconds from an opened model to the first batch, then memory above the model over some batches."""
-    from compclip.train.view_maker import EpochSampler, ViewMaker
+    from compclip.train.loader import EpochSampler
+    from compclip.train.view_maker import ViewMaker
 
     os.chdir(Path(data).parent.parent)  # pictures are named from the project's root
     model, views = _model(), _views(kind)

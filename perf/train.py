@@ -27,7 +27,7 @@ from compclip.interface.method import load_method
 from compclip.model import backbone
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, fine_tuning, loop, recorder
+from compclip.train import distributed, fine_tuning, recorder
 
 WARM = 2
 OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoint_every_steps=1000000")
@@ -48,7 +48,7 @@ def measure(run: Run, steps: int) -> tuple[float, float]:
         with contextlib.redirect_stdout(io.StringIO()):  # its own progress
             method = load_method(run.method_name)
             with recorder.recording(run, Path(folder), note_time) as record:
-                loop.train(run, method, model, fine_tuning.build_sampler(run, method, model, inputs), record)
+                fine_tuning.train(run, method, model, fine_tuning.build_sampler(run, method, model, inputs), record)
         last_row = json.loads((Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     return steps * run.train.batch_size / (moments[WARM + steps] - moments[WARM]), last_row["data_wait"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compclip.data import noun_index, shard_files
-from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data import shard_files
+from compclip.data.prepared_dataset import NOUNS_FILE, PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest
 from compclip.prepare import annotate_shards, shard_writer
@@ -25,7 +25,7 @@ def prepared(
             _shard(folder, shard_writer.shard_name(number), samples[low : low + size], annotations[low : low + size])
         )
     shard_writer.write_noun_index(
-        folder / noun_index.FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
+        folder / NOUNS_FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
     )
     shard_writer.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))
     return PreparedDataset(folder)

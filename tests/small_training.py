@@ -8,7 +8,7 @@ from compclip.config import grid, read
 from compclip.interface.method import load_method
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
-from compclip.train import fine_tuning, loop, recorder
+from compclip.train import fine_tuning, recorder
 
 
 def train(root: Path, method: str, work: Path, on_step: recorder.OnStep = recorder.do_nothing, *overrides: str):
@@ -19,5 +19,5 @@ def train(root: Path, method: str, work: Path, on_step: recorder.OnStep = record
     declared = load_method(method)
     rows = fine_tuning.build_sampler(run, declared, model, Inputs(root, run.cell))
     with recorder.recording(run, work, on_step) as record:
-        loop.train(run, declared, model, rows, record)
+        fine_tuning.train(run, declared, model, rows, record)
     return model

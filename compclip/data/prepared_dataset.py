@@ -1,6 +1,11 @@
 """Read an annotated data set by sample number, from files that are mapped and never loaded.
 
-A process holds a few objects per shard and none per sample; a row becomes an `Annotation` when it is asked for.
+    data/<name>/shards/00017.arrow         its samples (`shard_files`)
+    data/<name>/nouns.arrow                one row a noun, sorted by UTF-8: the captions whose first sentence has it
+    data/neighbours/<name>/<backbone>.npy  the nearest pictures of each picture
+
+Captions are numbered in the order of the data set's samples and of each sample's captions. A process holds a few
+objects per shard and none per sample; a row becomes an `Annotation` when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,14 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data import noun_index
 from compclip.data.sample import ImageLocation, Sample
 from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
 from compclip.text.annotation import Annotation
-from compclip.text.annotation_rows import AnnotationRows, StringColumn, to_numpy
+from compclip.text.annotation_rows import AnnotationRows, ListColumn, StringColumn, to_numpy
 
-STAGE = "annotate"
-COLUMNS = {"id", "image", "split", "width", "height", "offset", "length", "captions"}
+STAGE, NEIGHBOURS_STAGE = "annotate", "neighbours"
+NOUNS_FILE = "nouns.arrow"
+SHAPES = ("tall", "wide")  # indexed by the boolean `wide`
+NOUNS_SCHEMA = pa.schema([("noun", pa.string()), *((shape, pa.large_list(pa.uint32())) for shape in SHAPES)])
 NEGATIVE_COLUMN = "negatives"  # in a shard where a data set names negative images
 NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
 
@@ -90,8 +96,8 @@ class PreparedDataset:
         return self._first_sample[number] + row, int(caption - self._first_caption[number] - starts[row])
 
     @cached_property
-    def _nouns(self) -> noun_index.NounIndex:
-        return noun_index.NounIndex(self.folder / noun_index.FILE)
+    def _nouns(self) -> _NounIndex:
+        return _NounIndex(read_batch(self.folder / NOUNS_FILE, STAGE, mapped=True))
 
     def _locate(self, index: int) -> tuple[_OpenShard, int]:
         number = bisect.bisect_right(self._first_sample, index) - 1
@@ -106,8 +112,7 @@ class PreparedDataset:
     def _read(self, shard: Shard) -> pa.RecordBatch:
         path = self.folder / SHARDS / f"{shard.name}.arrow"
         batch = read_batch(path, STAGE, mapped=True)
-        columns_present = set(batch.schema.names) >= COLUMNS
-        if path.stat().st_size != shard.bytes or batch.num_rows != shard.samples or not columns_present:
+        if batch.num_rows != shard.samples:
             raise UserError(f"{path}: not the shard that its manifest names; run `dvc repro {STAGE}` again")
         return batch
 
@@ -143,3 +148,32 @@ class NegativeImageColumn:
         names = self._images.take(np.arange(low, high))
         offsets, lengths = (column[low:high].tolist() for column in self._numbers)
         return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))
+
+
+class _NounIndex:
+    """The captions of each noun."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._nouns, self._count = StringColumn(batch["noun"]), len(batch)
+        self._captions = [ListColumn(batch[shape]) for shape in SHAPES]
+
+    def captions(self, noun: str, wide: bool) -> np.ndarray:
+        """Return the captions that have `noun`, of wide or of tall pictures, in ascending order."""
+        key = noun.encode()
+        row = bisect.bisect_left(range(self._count), key, key=self._nouns.__getitem__)
+        if row == self._count or self._nouns[row] != key:
+            return np.empty(0, np.uint32)
+        return self._captions[wide][row][0]
+
+
+def map_neighbours(path: Path) -> np.ndarray:
+    """Map each sample's nearest neighbours by number, nearest first: uint32 [samples, neighbours].
+
+    Raises UserError where the file is missing or damaged.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: not there; run `dvc repro {NEIGHBOURS_STAGE}` first")
+    try:
+        return np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({error}); remove it and run `dvc repro {NEIGHBOURS_STAGE}`") from error

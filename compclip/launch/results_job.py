@@ -17,9 +17,7 @@ from compclip.evaluate import result_store, rungs
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
-from compclip.train import finish as training
-from compclip.train import process_group
-from compclip.train.job import parse_key
+from compclip.train import job, process_group
 from compclip.train.recorder import do_nothing
 
 
@@ -31,10 +29,10 @@ def train_and_score(params: Params, run: StoredRun) -> None:
     on_step = rungs.Rungs.load(run.folder, params) if run.folder.rungs.is_file() else do_nothing
     with process_group.session() as here:
         if here.rank:
-            training.complete_run(run, on_step)
+            job.complete_run(run, on_step)
             return
         with lock.hold(run.folder, Follower(run), here.world):
-            training.complete_run(run, on_step)
+            job.complete_run(run, on_step)
             result_store.mark_scored(
                 run.folder, result_store.score_run(run.folder, result_store.task_from_params(params, run.root))
             )
@@ -42,7 +40,7 @@ def train_and_score(params: Params, run: StoredRun) -> None:
 
 def main(argv: list[str]) -> int:
     """Bring one run to its results."""
-    run = run_store.load_sent_run(parse_key(argv))
+    run = run_store.load_sent_run(job.parse_key(argv))
     train_and_score(read.load_params(run.folder.params), run)
     return 0
 

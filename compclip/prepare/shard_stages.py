@@ -24,7 +24,7 @@ from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists
 from compclip.config.sections import Data
-from compclip.data import noun_index
+from compclip.data.prepared_dataset import NOUNS_FILE
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_manifest
 from compclip.prepare import (
     annotate_shards,
@@ -87,7 +87,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
         written = map(work.shard_path, work.items)
         counts.update(annotate_shards.count_text_rows(released_lists.texts_config(cfg), written))
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
-        shard_writer.write_noun_index(folder / noun_index.FILE, shards)
+        shard_writer.write_noun_index(folder / NOUNS_FILE, shards)
         summary = dict(counts)
         manifest_path, counts_path = folder / MANIFEST, folder / "annotation_counts.json"
     shard_writer.write_manifest(manifest_path, manifest)

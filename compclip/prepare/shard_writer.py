@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import atomic, write_json
-from compclip.data import noun_index
+from compclip.data import prepared_dataset
 from compclip.data.sample import NegativeImage, Sample, SampleMember
 from compclip.data.shard_files import VERSION, Manifest, Shard, read_batch
 from compclip.text.annotation_rows import to_numpy
@@ -155,7 +155,7 @@ def write_noun_index(path: Path, shards: Sequence[Path]) -> None:
                 lists.add(mentions.codes[selection], mentions.captions[selection] + np.uint32(start))
             start += mentions.caption_count
         columns = [pa.array(nouns, pa.string()), tall.to_arrow(), wide_lists.to_arrow()]
-        write_batch(path, pa.RecordBatch.from_arrays(columns, schema=noun_index.SCHEMA))
+        write_batch(path, pa.RecordBatch.from_arrays(columns, schema=prepared_dataset.NOUNS_SCHEMA))
 
 
 class _Mentions(NamedTuple):
@@ -169,7 +169,7 @@ class _Mentions(NamedTuple):
 
 def _read_mentions(shard: Path, vocabulary: dict[str, int]) -> _Mentions:
     """Read the nouns of a shard; nouns that `vocabulary` lacks are added with the next codes."""
-    batch = read_batch(shard, noun_index.STAGE, mapped=True)
+    batch = read_batch(shard, prepared_dataset.STAGE, mapped=True)
     captions = batch["captions"]
     nouns = captions.values.field("nouns")
     wide = np.repeat(to_numpy(batch["width"]) >= to_numpy(batch["height"]), to_numpy(captions.value_lengths()))

@@ -1,10 +1,11 @@
-"""CLIC's composites: two pictures of one orientation in one square, and partners by a noun (CLIC Sec. 3.1, B.4).
+"""CLIC's composites: two pictures of one orientation in one square, and the partners of a caption (CLIC Sec. 3.1, B.4).
 
-H, W pixels.
+H, W pixels. Wide pictures are at least as wide as high, the others are tall.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,40 +20,54 @@ TRIES = 4 * SHARED
 Caption = tuple[int, int]  # a sample and which of its captions
 
 
-def orientation(width: int, height: int) -> str:
-    """Return `wide` where width >= height, else `tall`."""
-    return "wide" if width >= height else "tall"
-
-
 def join_pictures(a: Image.Image, b: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
     """Return a square of `side` pixels: wide pictures stacked, tall ones side by side, in random order, resized."""
     first, second = (a, b) if rng.random() < 0.5 else (b, a)
     half = side // 2
     square = Image.new("RGB", (side, side))
-    wide = orientation(*first.size) == "wide"
+    wide = first.width >= first.height
     square.paste(first.resize((side, half) if wide else (half, side), Image.Resampling.BICUBIC), (0, 0))
     second_size = (side, side - half) if wide else (side - half, side)
     square.paste(second.resize(second_size, Image.Resampling.BICUBIC), (0, half) if wide else (half, 0))
     return square
 
 
-class CommonNounPartners:
-    """Partners whose first sentence shares a noun with that of the sample (CLIC B.4).
-
-    The noun is shared as it is written, so that the negative can leave it out; the partner's picture is of the same
-    orientation.
-    """
+class Partners:
+    """The captions that may be a composite's second half, with pictures of the first one's orientation."""
 
     def __init__(self, data: PreparedDataset, seed: int) -> None:
         self.data, self.seed = data, seed
 
-    def draw(self, caption: Caption, rng: np.random.Generator) -> Caption | None:
-        """Return one of the caption's partners; None where it has none."""
-        partners = self.partners(caption)
-        return partners[rng.integers(len(partners))] if partners else None
+    @cached_property
+    def _by_orientation(self) -> tuple[np.ndarray, np.ndarray]:
+        """The samples with tall pictures and those with wide ones, ascending, computed at the first access."""
+        numbers = np.arange(len(self.data), dtype=np.uint32)
+        return numbers[~self.data.wide], numbers[self.data.wide]
 
-    def partners(self, caption: Caption) -> list[Caption]:
-        """Return up to `SHARED` captions of other samples, the same in every epoch, each by a random noun."""
+    def draw(self, caption: Caption, kind: str, rng: np.random.Generator) -> tuple[Caption, bool]:
+        """Draw a partner of a caption; return it and whether it is of the kind asked for: random or common_noun.
+
+        It is any other one where no other first sentence has a noun of this one's.
+        """
+        if kind == "common_noun" and (partners := self.find_by_noun(caption)):
+            return partners[rng.integers(len(partners))], True
+        index = self.draw_any(caption[0], rng)
+        return (index, int(rng.integers(self.data.captions(index)))), kind == "random"
+
+    def draw_any(self, index: int, rng: np.random.Generator) -> int:
+        """Draw another sample of the same orientation; the sample itself only where there is no other."""
+        same_orientation = self._by_orientation[int(self.data.wide[index])]
+        if len(same_orientation) == 1:
+            rng.integers(1)  # as many draws wherever a sample stands
+            return index
+        position = int(rng.integers(len(same_orientation) - 1))
+        return int(same_orientation[position + (position >= np.searchsorted(same_orientation, index))])
+
+    def find_by_noun(self, caption: Caption) -> list[Caption]:
+        """Return up to `SHARED` captions of other samples, the same in every epoch, each by a random noun (CLIC B.4).
+
+        Both first sentences have the noun as it is written, so that the negative can leave it out.
+        """
         rng, wide = np.random.default_rng((self.seed, *caption, SHARED)), bool(self.data.wide[caption[0]])
         pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*caption)]
         pools = [pool for pool in pools if len(pool) > 1]

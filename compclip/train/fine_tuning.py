@@ -1,37 +1,85 @@
-"""Fine-tune one run's model, from its backbone and data to the finished weights.
+"""Fine-tune one run's model, from its backbone and data to the finished weights: read top to bottom, plain torch.
 
-This module and what it imports, with the method's, decide a run's numbers, and `config.training_code` hashes them. What
-writes the run's files stands in `finish`.
+This module and what it imports, with the method's, decide a run's numbers, and `config.training_code` hashes them. It
+neither reports nor writes files: logging, checkpoints and signals are an `Observer`'s (`recorder`), finished files a
+`job`'s.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from compclip.base.files import read_json
-from compclip.data import neighbour_file
-from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
 from compclip.interface.method import Method, load_method
-from compclip.model import clip_model, lora
+from compclip.interface.views import Step, Views
+from compclip.model import clip_model, lora, towers
+from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, loop
-from compclip.train.crops import RandomResizedCrop
+from compclip.train import accumulate, distributed, extras, loader, optimiser
+from compclip.train.batch import Batch, View
 from compclip.train.distributed import Process
-from compclip.train.loop import Observer
-from compclip.train.view_maker import EpochSampler, ViewMaker
+from compclip.train.extras import Extras
+from compclip.train.loader import EpochSampler
+from compclip.train.view_maker import RandomResizedCrop, ViewMaker
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from compclip.config.grid import Run
     from compclip.config.sections import Train
-    from compclip.model.clip_model import ClipModel
+    from compclip.interface.features import Features
 
+Terms = dict[str, Tensor]
 SINGLE_PROCESS = Process()
+
+
+class InfiniteLoss(Exception):
+    """The loss of a step is no finite number. Arguments: the step, counted from 0, and the terms."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What changes while a run trains."""
+
+    model: ClipModel
+    frozen: frozenset[str]  # towers
+    adamw: torch.optim.AdamW
+    extras: Extras
+
+
+class Observer:
+    """Look on while a run trains. This one does nothing; none may change the model or torch's generators."""
+
+    def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
+        """Restore the newest checkpoint, if any; return how many of `steps` steps it has done."""
+        return 0
+
+    def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
+        """Return the terms of the method's loss; an observer may say more of an error in it."""
+        return method.loss(f, cfg, step)
+
+    def count_parts(self, rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
+        """Return counts to travel with a batch, whose first `samples` rows are its own (in a worker's process)."""
+        return {}
+
+    def before_batch(self, step: int) -> None:
+        """Look at the model before step `step`, whose batch is read next."""
+
+    def before_step(self, batch: Batch) -> None:
+        """Look at the batch that was read."""
+
+    def after_step(
+        self, step: int, batch: Batch, views: Views, terms: dict[str, Tensor], lr: float, norm: float
+    ) -> None:
+        """Record step `step` with its terms and the gradient's norm before clipping; end the run by an exception."""
 
 
 def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
@@ -45,7 +93,7 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     model = method.model(run, inputs.root, start_cfg, device) or _load_backbone(inputs.backbone, run.train, device)
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
-        loop.train(run, method, model, rows, observer)
+        train(run, method, model, rows, observer)
     return model
 
 
@@ -64,10 +112,73 @@ def build_sampler(
     data, cfg, views = PreparedDataset(inputs.data), run.train, method.views(run.method, 0)
     neighbours: Sequence[Sequence[int]] | np.ndarray = ()
     if views.neighbours:
-        neighbours = neighbour_file.map_neighbours(inputs.neighbours, len(data))[:, : views.nearest]
+        neighbours = map_neighbours(inputs.neighbours)[:, : views.nearest]
     crop = RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None
     maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours)
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
+
+
+def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, observer: Observer) -> None:
+    """Train `model` in place; every process of the run calls this with its own sampler.
+
+    Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it.
+    """
+    cfg, seed = run.train, run.cell.seed
+    steps, rank = total_steps(cfg, sampler.per_epoch), distributed.current_process().rank
+    if cfg.precision == "bf16_weights":
+        towers.cast_to_bfloat16(model.clip)
+    frozen = optimiser.freeze(model.clip, cfg, seed)
+    extra_parts = extras.create_extras(method, run.method, model, seed)
+    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
+    device = next(model.clip.parameters()).device
+
+    def autocast() -> AbstractContextManager:
+        return torch.autocast(device.type, torch.bfloat16, enabled=cfg.precision == "bf16")
+
+    def views_at(step: int) -> Views:
+        return method.views(run.method, Step(step, sampler.per_epoch))
+
+    gradient_computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    batches = loader.batches(sampler, views_at, model, range(first_step, steps), cfg.workers, observer.count_parts)
+    model.clip.train()
+    for step in range(first_step, steps):
+        observer.before_batch(step)
+        batch, views = next(batches), views_at(step)
+        observer.before_step(batch)
+        lr = optimiser.learning_rate(step, steps, cfg)
+        adamw.zero_grad(set_to_none=True)
+        seed_dropout(seed, step, rank)
+        loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
+        terms = gradient_computer.compute_gradients(batch, views, loss)
+        if not torch.isfinite(accumulate.sum_terms(terms)):
+            raise InfiniteLoss(step, terms)
+        norm = update(model, adamw, lr, cfg, extra_parts)
+        observer.after_step(step, batch, views, terms, lr, norm)
+    model.clip.float()
+
+
+def seed_dropout(seed: int, step: int, rank: int) -> None:
+    """Seed torch's generators, which patch dropout draws from, so that a resumed run draws the same."""
+    torch.manual_seed(int(np.random.default_rng((seed, step, rank)).integers(2**63)))
+
+
+def total_steps(cfg: Train, per_epoch: int) -> int:
+    """Return the optimiser steps of a run: whole batches of `epochs`, or `max_steps` where it is given."""
+    return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
+
+
+def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
+    """Take one optimiser step along the gradients that are there; return their norm before clipping."""
+    for group in adamw.param_groups:
+        group["lr"] = lr
+    parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
+    trained = [p for p in parameters if p.grad is not None]
+    norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
+    adamw.step()
+    optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
+    extra_parts.after_step(model.clip)
+    return norm.item()
 
 
 def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> None:

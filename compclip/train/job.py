@@ -1,4 +1,4 @@
-"""One run from its backbone to its checkpoint, in a process of its own: `python -m compclip.train.job KEY`.
+"""One run from its backbone to its finished files, in a process of its own: `python -m compclip.train.job KEY`.
 
 Reads run.yaml in the run's folder of the store, where whoever sent it wrote it. Killed, the same command goes on from
 the last complete checkpoint. The code is whatever `compclip` this process imports.
@@ -6,23 +6,115 @@ the last complete checkpoint. The code is whatever `compclip` this process impor
 
 from __future__ import annotations
 
+import filecmp
+import platform
+import resource
+import subprocess
 import sys
+import time
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from compclip.base import links
 from compclip.base.errors import UserError, entry
-from compclip.runs import lock, run_store
+from compclip.base.files import fingerprint, write_atomic, write_json
+from compclip.interface.method import load_method
+from compclip.model import lora
+from compclip.runs import lock, progress, run_store
 from compclip.runs.progress import Follower
+from compclip.runs.run_folder import Inputs
 from compclip.runs.run_store import StoredRun
-from compclip.train import finish, process_group
+from compclip.train import distributed, fine_tuning, optimiser, process_group, view_shares
+from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
+
+if TYPE_CHECKING:
+    from compclip.model.clip_model import ClipModel
+
+PACKAGES = ("torch", "open_clip_torch", "numpy", "pyarrow", "omegaconf")  # whose versions environment.json has
 
 
 def hold_and_complete(run: StoredRun) -> None:
     """Train a run unless it is finished; of several processes the first one holds the lock."""
     with process_group.session() as here:
         if here.rank:
-            finish.complete_run(run)
+            complete_run(run)
             return
         with lock.hold(run.folder, Follower(run), here.world):
-            finish.complete_run(run)
+            complete_run(run)
+
+
+def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
+    """Train and write the finished files, unless the run is finished; `on_step` looks at the model on the way.
+
+    Every process of the run calls this; the first one holds its lock.
+    """
+    process = distributed.current_process()
+    if distributed.broadcast_first(run.finished if process.rank == 0 else False):
+        return
+    started = time.time()
+    with recording(run.run, run.folder.path, on_step) as recorder:
+        model = fine_tuning.fine_tune(run.run, run.root, recorder)
+    counts = sum_over_processes(recorder.counts)
+    if process.rank == 0:
+        facts: dict[str, Any] = optimiser.count_parameters(model.clip)
+        if not load_method(run.run.method_name).TRAINS:
+            facts["trained_parameters"] = 0
+        facts |= describe_environment(distributed.process_device())
+        facts |= {"processes": process.world, "dropped": counts["dropped"], "seconds": round(time.time() - started, 3)}
+        _write_files(run, model, facts | {"view_shares": view_shares.shares(counts)})
+
+
+def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> None:
+    """Write the run's files; environment.json comes last and marks them complete."""
+    folder, final = run.folder, run.folder.final
+    folder.check()  # once more: training takes hours
+    if facts["trained_parameters"]:
+        fine_tuning.finish_weights(run.run, run.root, model, final.checkpoint / lora.FOLDER)
+    model.save(final.checkpoint)
+    backbone_folder = Inputs(run.root, run.cell).backbone
+    for file in final.checkpoint.iterdir():  # a file that equals the backbone's is stored once
+        backbone_file = backbone_folder / file.name
+        if backbone_file.is_file() and filecmp.cmp(backbone_file, file, shallow=False):
+            links.link_or_copy(backbone_file, file)
+    write_atomic(final.config, run.config_text())
+    write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
+    identity = {
+        "run_key": run.key,
+        "data_fingerprint": run.data_fingerprint,
+        "weights_fingerprint": fingerprint(final.checkpoint),
+    }
+    write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
+    for path in folder.checkpoints():
+        path.unlink()
+
+
+def describe_environment(device: str) -> dict[str, Any]:
+    """Return versions, device, threads, git commit and peak memory (MiB) of this process."""
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "device": torch.cuda.get_device_name(device) if device != "cpu" else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "git_commit": _describe_commit(),
+        "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    if device != "cpu":
+        facts["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
+    return facts
+
+
+def _describe_commit() -> str:
+    """Return the checked-out commit, with `+` where tracked files differ; "" outside a repository."""
+    try:
+        head, changes = (
+            subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + ("+" if changes else "")
 
 
 def parse_key(argv: list[str]) -> str:

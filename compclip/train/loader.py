@@ -1,29 +1,115 @@
-"""The batches of a run, step by step, made ahead by `train.workers` processes; with none, made here when needed.
+"""The batches of a run, step by step: which samples a step has, and their views as tensors.
 
-A batch depends on its step alone: the number of workers changes nothing but the time.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
+
+A batch depends on its step alone: `train.workers` processes that make batches ahead change nothing but the time.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from PIL import Image
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from compclip.base.errors import UserError
+from compclip.data.images import ImageError
 from compclip.interface.views import Views
+from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
+from compclip.train import composite
 from compclip.train.batch import Batch, View
-from compclip.train.collate import collate
-from compclip.train.view_maker import EpochSampler
+from compclip.train.view_maker import ViewMaker
 
+WINDOW = 16  # shards whose samples are mixed at a time
 AHEAD = 2  # batches that each worker has ready
-
 
 # Counts of parts of a batch's rows, of which the first so many are its own samples, no neighbours.
 CountParts = Callable[[list[View], Views, int], dict[str, dict[str, int]]]
+
+
+def full_order(size: int, seed: int, epoch: int) -> np.ndarray:
+    """Return the order of samples in an epoch: a function of (seed, epoch) alone."""
+    numbers = np.arange(size, dtype=np.uint32)
+    np.random.default_rng((seed, epoch, 1 << 40)).shuffle(numbers)  # as `permutation`, which makes a copy first
+    return numbers
+
+
+def windowed_order(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
+    """Return an order for disks that are slow to seek: shards in random order, samples mixed within `WINDOW` shards."""
+    rng = np.random.default_rng((seed, epoch, 1 << 41))
+    ends = np.cumsum(sizes)
+    shards = rng.permutation(len(sizes))
+    windows = [shards[i : i + WINDOW] for i in range(0, len(shards), WINDOW)]
+    windows_of_samples = [
+        np.concatenate([np.arange(ends[s] - sizes[s], ends[s], dtype=np.uint32) for s in w]) for w in windows
+    ]
+    return np.concatenate([rng.permutation(window) for window in windows_of_samples])
+
+
+class EpochSampler:
+    """The samples of an epoch in its order, batch by batch; unreadable pictures give way to the next sample.
+
+    Of `world` processes each makes the part of every batch that its `rank` stands for. Raises UserError where the data
+    is smaller than a batch, or a batch cannot be shared evenly.
+    """
+
+    def __init__(self, maker: ViewMaker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
+        if len(maker.data) < batch_size:
+            count = len(maker.data)
+            raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
+        if batch_size % world:
+            raise UserError(
+                f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
+                "change one of them"
+            )
+        self.maker, self.batch_size = maker, batch_size
+        self.per_epoch = len(maker.data) // batch_size
+        full = functools.partial(full_order, len(maker.data), maker.seed)
+        self._order = functools.lru_cache(2)(
+            full if shuffle == "full" else functools.partial(windowed_order, maker.data.sizes, maker.seed)
+        )
+        self.first, self.share = rank * batch_size // world, batch_size // world
+
+    def prepare_epoch(self, step: int) -> None:
+        """Make what a step's whole epoch needs."""
+        self._order(step // self.per_epoch)
+
+    def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
+        """Return the views of optimiser step `step` (counted from 0), and counts of replaced pictures by reason."""
+        epoch, step_in_epoch = divmod(step, self.per_epoch)
+        start = step_in_epoch * self.batch_size + self.first
+        dropped: Counter[str] = Counter()
+        samples = [self._readable(position, epoch, views, dropped) for position in range(start, start + self.share)]
+        rows = [row for _, row in samples]
+        for index, _ in samples if views.neighbours else ():
+            for neighbour in self.maker.neighbours(index, epoch, views.neighbours):
+                try:
+                    rows.append(self.maker.view(neighbour, epoch, views))
+                except ImageError as error:
+                    dropped[f"neighbour_{error.reason}"] += 1
+        if missing := sum(picture is None for row in rows for picture in row.negative_images):
+            dropped["negative_image_missing"] += missing
+        return rows, dropped
+
+    def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
+        """Return the first sample from a position on whose picture can be read, and its view."""
+        permuted = self._order(epoch)
+        for shift in range(len(permuted)):
+            index = int(permuted[(position + shift) % len(permuted)])
+            try:
+                return index, self.maker.view(index, epoch, views)
+            except ImageError as error:
+                dropped[error.reason] += 1
+        raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
 class _Steps(Dataset[Batch]):
@@ -71,3 +157,81 @@ def _set_up_worker(_worker: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
+
+
+# Views to tensors: the only place where texts become tokens
+
+
+def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str, int] | None = None) -> Batch:
+    """Return the batch of some views; texts that a rule could not make are masked."""
+    statistics = composite.IMAGENET if views.statistics == "imagenet" else None
+    image_B3HW = model.pixels([row.image for row in rows], statistics)
+    text_BL = model.tokenize([row.caption for row in rows])
+    length = text_BL.shape[1]
+    negative_BKL, mask_BK = _tokenize_texts([row.negatives for row in rows], model, length)
+    positive_BPL, positive_mask_BP = _tokenize_texts([row.positives for row in rows], model, length)
+    span_M2, concept_ML, owner_M = _locate_concepts(rows, views, model, length)
+    negative_image_BJ3HW, negative_image_mask_BJ = _stack_negative_images(rows, views, model)
+    return Batch(
+        image_B3HW,
+        text_BL,
+        negative_BKL,
+        mask_BK,
+        positive_BPL,
+        positive_mask_BP,
+        span_M2,
+        concept_ML,
+        owner_M,
+        dropped or {},
+        negative_image_BJ3HW,
+        negative_image_mask_BJ,
+        _tokenize_targets(rows, views, model),
+    )
+
+
+def _tokenize_targets(rows: list[View], views: Views, model: ClipModel) -> Tensor | None:
+    """Return the tokens of the target texts, padded with -1; None where no method asks for them."""
+    if not views.target:
+        return None
+    texts = [row.target for row in rows]
+    if views.target != "own":
+        return t5.tokenize_targets(views.target, texts, model.tokenize([""]).shape[1])
+    ids_BL, layout = model.tokenize(texts), model.tokenizer.layout
+    L = ids_BL.shape[1]
+    mask_BL = towers.mask_own_tokens(ids_BL, L, layout) | (torch.arange(L) < layout.starts)
+    return ids_BL.masked_fill(~mask_BL, -1)
+
+
+def _stack_negative_images(rows: list[View], views: Views, model: ClipModel) -> tuple[Tensor | None, Tensor | None]:
+    """Return each row's negative images, grey where one is missing, and their mask; None where no method asks."""
+    if not views.negative_images:
+        return None, None
+    there_BJ = torch.tensor([[picture is not None for picture in row.negative_images] for row in rows])
+    blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
+    pictures = [blank if picture is None else picture for row in rows for picture in row.negative_images]
+    return model.pixels(pictures).unflatten(0, tuple(there_BJ.shape)), there_BJ
+
+
+def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, length: int) -> tuple[Tensor, Tensor]:
+    mask_BK = torch.tensor([[t is not None for t in texts] for texts in texts_BK], dtype=torch.bool)
+    mask_BK = mask_BK.reshape(len(texts_BK), -1)
+    flat = [t or "" for texts in texts_BK for t in texts]
+    ids = model.tokenize(flat) if flat else torch.zeros(0, length, dtype=torch.long)
+    return ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK
+
+
+def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return token spans, texts and owners of all concepts, without those beyond the context length."""
+    spans, texts, owners = [], [], []
+    for owner, row in enumerate(rows):
+        for start, end in row.concepts:
+            # positions of the span's tokens, the last exclusive: no tokenizer joins tokens across words
+            first, last = (model.starts + model.count_tokens(row.caption[:character]) for character in (start, end))
+            if first < last < length:
+                spans.append((first, last))
+                texts.append(row.caption[start:end])
+                owners.append(owner)
+    span_M2 = torch.tensor(spans, dtype=torch.long).reshape(-1, 2)
+    is_encoded = texts and views.concepts == "encoded"
+    concept_ML = model.tokenize(texts) if is_encoded else torch.zeros(0, length, dtype=torch.long)
+    return span_M2, concept_ML, torch.tensor(owners, dtype=torch.long)

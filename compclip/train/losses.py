@@ -11,7 +11,7 @@ Half-precision inputs are widened and autocast is off inside, so that each term 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -266,15 +266,40 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
     import torch
     from torch.nn import functional as F
 
-    from compclip.train.squared_length import SquaredLength  # a class of torch's: importing it imports torch
-
     patch_BPD = F.normalize(patch_BPD, dim=-1)
     map_BPN = patch_BPD @ concept_ND.T
     attention_BPN = map_BPN.softmax(dim=1)
     dot_BN = (attention_BPN * map_BPN).sum(dim=1)
-    square_BN = SquaredLength.apply(patch_BPD, attention_BPN)
+    square_BN = _squared_length()(patch_BPD, attention_BPN)
     cosine_BN = dot_BN * square_BN.clamp_min(torch.finfo(dot_BN.dtype).eps).rsqrt()
     return _sigmoid_sum(scale * cosine_BN + bias, owner_N)
+
+
+@cache
+def _squared_length() -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the function ‖Vᵀa‖² = aᵀ(VVᵀ)a for each image and column a, whose slope needs half the products.
+
+    V Vᵀ is symmetric. The class is defined at its first use, so that importing this module imports no torch.
+    """
+    import torch
+
+    class SquaredLength(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, patch_BPD: Tensor, attention_BPN: Tensor) -> Tensor:
+            pulled_BPN = patch_BPD @ patch_BPD.mT @ attention_BPN
+            ctx.save_for_backward(patch_BPD, attention_BPN, pulled_BPN)
+            return (attention_BPN * pulled_BPN).sum(dim=1)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, slope_BN: Tensor) -> tuple[Tensor | None, Tensor]:
+            patch_BPD, attention_BPN, pulled_BPN = ctx.saved_tensors
+            slope_B1N = 2 * slope_BN[:, None]
+            if not ctx.needs_input_grad[0]:
+                return None, pulled_BPN * slope_B1N
+            return (attention_BPN * slope_B1N) @ attention_BPN.mT @ patch_BPD, pulled_BPN * slope_B1N
+
+    return SquaredLength.apply
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:

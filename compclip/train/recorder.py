@@ -1,19 +1,31 @@
-"""What a training run leaves behind: metrics.jsonl, checkpoints, counts of its samples, and its end by a signal."""
+"""What a training run leaves behind: metrics.jsonl, checkpoints, counts of its samples, and its end by a signal.
+
+A person sees its progress as a bar on a terminal, as plain lines elsewhere; a mistake in a method's loss is one line.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
+import json
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from compclip.base.errors import UserError
-from compclip.train import checkpoint, distributed, method_loss, view_shares
-from compclip.train.log import MetricsLog
-from compclip.train.loop import InfiniteLoss, Observer, Terms, TrainingState
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import read_text, write_atomic
+from compclip.base.shared_folders import open_plain
+from compclip.train import checkpoint, distributed, view_shares
+from compclip.train.fine_tuning import InfiniteLoss, Observer, Terms, TrainingState
 from compclip.train.throughput import Meter
 
 if TYPE_CHECKING:
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
     from compclip.train.batch import Batch
 
 OnStep = Callable[[int, int, "ClipModel"], None]  # optimiser steps done, of how many, and the model
-Counts = dict[str, dict[str, int]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
+Counts = dict[str, Counter[str]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -49,8 +61,9 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     except InfiniteLoss as error:
         step, terms = error.args
         total = sum(term.item() for term in terms.values())
+        named = [f"{name}={term.item()}" for name, term in terms.items() if not torch.isfinite(term)]
         raise UserError(
-            f"train: the loss is {total} at step {step + 1}: {method_loss.describe_infinite(terms)}; "
+            f"train: the loss is {total} at step {step + 1}: {', '.join(named) or 'the sum of finite terms'}; "
             f"lower train.lr={run.train.lr}, or mend that term"
         ) from None
     finally:
@@ -67,7 +80,7 @@ class Recorder(Observer):
         self.run, self.work, self.on_step = run, work, on_step
         self.is_first = distributed.current_process().rank == 0
         self.must_stop = False
-        self.counts: Counts = {kind: {} for kind in checkpoint.COUNTS}
+        self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
 
     def handle_signal(self, _number: int, _frame: object) -> None:
@@ -78,11 +91,10 @@ class Recorder(Observer):
         """Restore the newest checkpoint on every process; return its step."""
         self.state, self.steps, self.per_epoch, cfg = state, steps, per_epoch, self.run.train
         header = _restore(self.work, state)
-        # the counts of a checkpoint are those of all processes: the first goes on from them
-        self.counts = {kind: dict(header.get(kind, {})) if self.is_first else {} for kind in checkpoint.COUNTS}
         if self.is_first:
-            path = self.work / "metrics.jsonl"
-            self.log = MetricsLog(path, header["step"], steps, cfg.batch_size, per_epoch)
+            # the counts of a checkpoint are those of all processes: the first goes on from them
+            self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
+            self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
         dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
         self.meter = Meter(state.model.clip, state.frozen, dtype)
         return header["step"]
@@ -90,8 +102,18 @@ class Recorder(Observer):
     count_parts = staticmethod(view_shares.tally_parts)
 
     def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
-        """Return the terms; an error in the method's loss is one line with its place."""
-        return method_loss.compute_loss(method, cfg, step, f)
+        """Return the terms. Raises UserError, with the place, where the loss fails or gives something else."""
+        try:
+            terms = method.loss(f, cfg=cfg, step=step)
+        except (UserError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            place, why = _locate_error(error, method.module), one_line(f"{type(error).__name__}: {error}")
+            raise UserError(f"{place}: {why}; mend the loss of method {method.name!r}") from error
+        if fault := _find_fault(terms):
+            first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
+            raise UserError(f"{method.module.__file__}:{first_line}: {fault}; mend the loss of method {method.name!r}")
+        return terms
 
     def before_batch(self, step: int) -> None:
         """Call `on_step` in the first process, and begin to measure how long the batch is waited for."""
@@ -103,7 +125,7 @@ class Recorder(Observer):
         """Count the samples of a batch by part, and its replaced pictures by reason."""
         self.meter.end_wait()
         for kind, numbers in self.counts.items():
-            add_counts(getattr(batch, kind), numbers)
+            numbers.update(getattr(batch, kind))
 
     def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: float) -> None:
         """Log, check and save where due. Raises SystemExit after a signal, with all steps saved."""
@@ -139,16 +161,88 @@ def _restore(work: Path, state: TrainingState) -> dict:
     return header or {"step": 0}
 
 
-def add_counts(new: Mapping[str, int], total: dict[str, int]) -> None:
-    """Add counts by reason to `total`."""
-    for reason, number in new.items():
-        total[reason] = total.get(reason, 0) + number
-
-
 def sum_over_processes(counts: Counts) -> Counts:
     """Return the counts of all processes together."""
-    total: Counts = {kind: {} for kind in counts}
+    total: Counts = {kind: Counter() for kind in counts}
     for process_counts in distributed.gather_objects(counts):
         for kind, numbers in process_counts.items():
-            add_counts(numbers, total[kind])
+            total[kind].update(numbers)
     return total
+
+
+def _locate_error(error: Exception, method: ModuleType) -> str:
+    """Return file and line of the innermost call in the method's module or in others of its package."""
+    package = method.__name__.rpartition(".")[0] or method.__name__
+    location = str(method.__file__)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}."):
+            location = f"{frame.f_code.co_filename}:{line}"
+    return location
+
+
+def _find_fault(terms: Any) -> str:
+    """Return what is wrong with the terms; "" for a dict of single numbers."""
+    if not isinstance(terms, dict):
+        return f"gives a {type(terms).__name__}; it must be a dict of named terms"
+    for term, value in terms.items():
+        if not isinstance(value, Tensor):
+            return f"term {term!r} is a {type(value).__name__}; each is a tensor of one number"
+        if value.numel() != 1:
+            return f"term {term!r} has shape {list(value.shape)}; each is one number"
+    return "" if terms else "gives no term"
+
+
+class MetricsLog:
+    """Appends one line a logging step; after a resume, lines behind the checkpoint are cut off first."""
+
+    def __init__(self, path: Path, steps_done: int, steps: int, batch_size: int, per_epoch: int) -> None:
+        self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
+        self.first, self.started = steps_done, time.perf_counter()
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=steps, initial=steps_done, unit="step", dynamic_ncols=True)
+        text = read_text(path) if path.exists() else ""
+        complete_lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may cut the last one
+        try:
+            lines = [line for line in complete_lines if json.loads(line)["step"] <= steps_done]
+        except (ValueError, TypeError, LookupError) as error:
+            raise UserError(f"{path}: damaged; remove the run and train it again") from error
+        write_atomic(path, "".join(line + "\n" for line in lines))
+
+    def write(
+        self, step: int, terms: Terms, lr: float, scale: float, norm: float, shares: dict[str, float] | None = None
+    ) -> None:
+        """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed.
+
+        `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
+        """
+        values = {name: term.item() for name, term in terms.items()}
+        speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
+        row = {
+            "step": step,
+            "epoch": step / self.per_epoch,
+            "samples": step * self.batch_size,
+            "loss": sum(values.values()),
+            **values,
+            "lr": lr,
+            "logit_scale": scale,
+            "grad_norm": norm,
+            "samples_per_second": round(speed, 1),
+            **(shares or {}),
+            "time": round(time.time(), 3),
+        }
+        with open_plain(self.path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+        if self.bar:
+            self.bar.set_postfix_str(f"loss {row['loss']:.4f}, {speed:.0f} samples/s")
+            self.bar.update(step - self.bar.n)
+        else:
+            eta = f"{speed:.0f} samples/s  ETA {(self.steps - step) * self.batch_size / speed:.0f} s"
+            print(f"step {step}/{self.steps}  loss {row['loss']:.4f}  {eta}", flush=True)
+
+    def close(self) -> None:
+        """Close the progress bar."""
+        if self.bar:
+            self.bar.close()

@@ -25,15 +25,9 @@ def plain_annotations(*texts: str) -> tuple[Annotation, ...]:
     return tuple(Annotation(text=t, sentences=((0, len(t)),)) for t in texts)
 
 
-@pytest.mark.parametrize("size,expected", [((40, 40), "wide"), ((41, 40), "wide"), ((40, 41), "tall")])
-def test_orientation(size, expected):
-    """A square is wide."""
-    assert composite.orientation(*size) == expected
-
-
-@pytest.mark.parametrize("size,axis", [((50, 20), 0), ((20, 50), 1)])
+@pytest.mark.parametrize("size,axis", [((50, 20), 0), ((20, 50), 1), ((40, 40), 0), ((41, 40), 0), ((40, 41), 1)])
 def test_two_pictures_share_one_square(size, axis):
-    """Wide pictures are stacked, tall ones set side by side, each squashed to half, in both orders over seeds."""
+    """A square is wide. Wide pictures are stacked, tall ones set side by side, each squashed to half, in both orders over seeds."""
     a, b = (Image.new("RGB", size, colour) for colour in (RED, BLUE))
     orders = set()
     for seed in range(20):
@@ -121,8 +115,9 @@ def crowd(folder, annotations, tall=()):
 
 def test_partners_by_common_nouns(tmp_path):
     """Another sample of the same orientation with a noun of this one; none where no other has one."""
-    shared = composite.CommonNounPartners(crowd(tmp_path, CAPTIONS, tall=(5,)), seed=0)
-    met = {i: {shared.draw((i, 0), np.random.default_rng(k)) for k in range(50)} for i in range(6)}
+    shared = composite.Partners(crowd(tmp_path, CAPTIONS, tall=(5,)), seed=0)
+    drawn = {i: [shared.draw((i, 0), "common_noun", np.random.default_rng(k)) for k in range(50)] for i in range(6)}
+    met = {i: {partner if has_noun else None for partner, has_noun in draws} for i, draws in drawn.items()}
     assert met == {
         0: {(1, 0), (3, 0)},
         1: {(0, 0), (3, 0)},
@@ -136,9 +131,9 @@ def test_partners_by_common_nouns(tmp_path):
 def test_a_caption_has_at_most_five_partners_and_keeps_them(tmp_path):
     """CLIC B.4: up to five images, without repetition; others under another seed."""
     data = crowd(tmp_path, tagged(*["DOG runs"] * 40))
-    first, again, other_seed = (composite.CommonNounPartners(data, seed) for seed in (0, 0, 1))
-    assert len(set(first.partners((7, 0)))) == composite.SHARED and (7, 0) not in first.partners((7, 0))
-    assert first.partners((7, 0)) == again.partners((7, 0)) != other_seed.partners((7, 0))
+    first, again, other_seed = (composite.Partners(data, seed) for seed in (0, 0, 1))
+    assert len(set(first.find_by_noun((7, 0)))) == composite.SHARED and (7, 0) not in first.find_by_noun((7, 0))
+    assert first.find_by_noun((7, 0)) == again.find_by_noun((7, 0)) != other_seed.find_by_noun((7, 0))
 
 
 def test_the_common_noun_is_never_exchanged():

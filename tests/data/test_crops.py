@@ -15,7 +15,7 @@ from torchvision.transforms import RandomResizedCrop as Torchvisions
 from compclip.base.errors import UserError
 from compclip.config import validation
 from compclip.config.sections import Train
-from compclip.train.crops import RandomResizedCrop, central_box
+from compclip.train.view_maker import RandomResizedCrop, central_box
 
 SIDES = st.integers(1, 700)
 

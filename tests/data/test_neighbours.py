@@ -18,16 +18,14 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
-from compclip.data import neighbour_file
-from compclip.data.prepared_dataset import PreparedDataset
+from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
 from compclip.interface.method import load_method
 from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, fine_tuning, nearest, neighbours, recorder
-from compclip.train import view_maker as views_of
+from compclip.train import distributed, fine_tuning, loader, nearest, neighbours, recorder
 from tests import small_training, tiny_project
 from tests.tiny_project import at
 
@@ -115,7 +113,7 @@ def test_the_stage_finds_what_the_backbone_says(here):
             model.clip.encode_image(model.pixels([nearest.images.load_image(data.sample(i).picture)]), normalize=True)
             for i in range(len(data))
         ]).double().numpy()  # fmt: skip
-    neighbours_NK = neighbour_file.map_neighbours(NPY, len(data))
+    neighbours_NK = map_neighbours(NPY)
     score_NN = vector_ND @ vector_ND.T
     expected = of_all_pairs(vector_ND, np.ones(len(data), bool), STORED_NEIGHBOURS)
     assert neighbours_NK.shape == (len(data), 10)
@@ -146,7 +144,7 @@ def test_pictures_that_cannot_be_read_are_counted_and_near_to_nobody(here, capsy
     shutil.rmtree("data/neighbours")
     assert neighbours.main([]) == 0
     assert json.loads(Path("data/neighbours/made.json").read_text())["scenes/tiny"]["unreadable"] == 2
-    assert not np.isin(neighbour_file.map_neighbours(NPY, len(data)), (3, 5)).any()
+    assert not np.isin(map_neighbours(NPY), (3, 5)).any()
     for index in range(1, len(data)):
         Path(data.sample(index).image).write_bytes(b"no picture")
     shutil.rmtree("data/neighbours")
@@ -185,7 +183,7 @@ def test_a_step_has_the_loss_of_twice_as_many_ordinary_rows(here):
     rows = fine_tuning.build_sampler(run, load_method(run.method_name), model, Inputs(here, run.cell))
     views = negclip.views(run.method, 0)
     batch, dropped = rows.batch(0, views)
-    order = [int(i) for i in views_of.full_order(len(rows.maker.data), 0, 0)[:8]]
+    order = [int(i) for i in loader.full_order(len(rows.maker.data), 0, 0)[:8]]
     drawn_neighbours = [rows.maker.neighbours(index, 0, 1)[0] for index in order]
     three = np.load(NPY)[:, :3]
     assert len(batch) == 16
@@ -239,13 +237,13 @@ def test_the_command_trains_the_cell(here, capsys):
 
 def test_a_file_that_is_cut_or_missing(tmp_path):
     np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
-    assert neighbour_file.map_neighbours(tmp_path / "a.npy", 40)[1, 0] == 0
+    assert map_neighbours(tmp_path / "a.npy")[1, 0] == 0
     raw = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(raw[:-4])
     with pytest.raises(UserError, match="damaged .*; remove it and run `dvc repro neighbours`"):
-        neighbour_file.map_neighbours(tmp_path / "a.npy", 40)
+        map_neighbours(tmp_path / "a.npy")
     with pytest.raises(UserError, match="not there; run `dvc repro neighbours` first"):
-        neighbour_file.map_neighbours(tmp_path / "b.npy", 40)
+        map_neighbours(tmp_path / "b.npy")
 
 
 @pytest.mark.parametrize("options", [["--data", "scenes"], ["--backbone", "tiny"]])

@@ -22,8 +22,8 @@ from compclip.interface.views import Views
 from compclip.prepare import shard_writer
 from compclip.text import composite_captions, sentences
 from compclip.text.annotation import Annotation
-from compclip.train import composite, ranked, view_maker
-from compclip.train.crops import RandomResizedCrop
+from compclip.train import composite, loader, view_maker
+from compclip.train.view_maker import RandomResizedCrop
 from tests.data.test_composite import tagged
 from tests.prepared_set import all_annotations, prepared
 
@@ -93,15 +93,12 @@ class Lists:
 
 def test_partners_are_those_of_the_lists(crowd):
     """By nouns for every caption, at random for every sample and many draws."""
-    slow, fast = Lists(crowd, 3), composite.CommonNounPartners(crowd, 3)
-    assert [fast.partners(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
+    slow, fast = Lists(crowd, 3), composite.Partners(crowd, 3)
+    assert [fast.find_by_noun(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
     assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
-    maker = view_maker.ViewMaker(crowd, 3, 8)
     for index in range(len(crowd)):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
-        assert [maker._draw_any_partner(index, a) for a, _ in generators] == [
-            slow.random(index, b) for _, b in generators
-        ]
+        assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]
         assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
 
 
@@ -153,47 +150,34 @@ def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@given(st.lists(st.booleans(), max_size=40), st.integers(1, 9), st.booleans())
-def test_ranks_are_places_of_a_list(truths, block, value):
-    """Whatever the blocks in which they are counted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranked, "BLOCK", block)
-        ranks = ranked.RankedSamples(np.array(truths, bool), value)
-        places = [index for index, truth in enumerate(truths) if truth == value]
-        assert list(ranks) == places
-        assert [ranks.rank(index) for index in range(len(truths))] == [
-            sum(truth < index for truth in places) for index in range(len(truths))
-        ]
-
-
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))
 def test_the_order_is_the_one_it_was(size, seed, epoch):
     """Of numbers of half the width."""
     wide = np.random.default_rng((seed, epoch, 1 << 40)).permutation(size)
-    assert np.array_equal(view_maker.full_order(size, seed, epoch), wide)
+    assert np.array_equal(loader.full_order(size, seed, epoch), wide)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 3))
 def test_windows_mix_some_shards_at_a_time(sizes, epoch):
     """Every sample once; each window of shards is through before the next begins."""
-    order = view_maker.windowed_order(sizes, 0, epoch)
+    order = loader.windowed_order(sizes, 0, epoch)
     assert sorted(order) == list(range(sum(sizes)))
     shard = np.searchsorted(np.cumsum(sizes), order, side="right")
     first = {int(s): i for i, s in reversed(list(enumerate(shard)))}
     met = sorted(first, key=first.__getitem__)
     at = 0
-    for low in range(0, len(sizes), view_maker.WINDOW):
+    for low in range(0, len(sizes), loader.WINDOW):
         # the shards of a window are those that fill the next places of the order, and no others stand there
         count, window = 0, set()
         for s in met:
-            if s not in window and first[s] >= at and len(window) < view_maker.WINDOW:
+            if s not in window and first[s] >= at and len(window) < loader.WINDOW:
                 window.add(s)
         count = sum(sizes[s] for s in window)
         assert set(shard[at : at + count].tolist()) == window
         met = [s for s in met if s not in window]
         at += count
         assert low < len(sizes)
-    assert np.array_equal(order, view_maker.windowed_order(sizes, 0, epoch))
+    assert np.array_equal(order, loader.windowed_order(sizes, 0, epoch))
 
 
 # --- what stands beside a sample ----------------------------------------------------------------------------------
@@ -226,7 +210,7 @@ def plain(sample: Sample) -> Image.Image:
 @pytest.mark.parametrize("count,is_readable", [(1, [True]), (2, [True, False]), (4, [True, False, True, False])])
 def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tmp_path, count, is_readable):
     """The first ones stored; a missing file, and one too few, give a masked place each."""
-    rows = view_maker.EpochSampler(view_maker.ViewMaker(Beside(crowd, tmp_path), 0, 8, plain), 10)
+    rows = loader.EpochSampler(view_maker.ViewMaker(Beside(crowd, tmp_path), 0, 8, plain), 10)
     batch, dropped = rows.batch(0, Views(negative_images=count))
     assert [[picture is not None for picture in row.negative_images] for row in batch] == [is_readable] * 10
     assert dropped == ({"negative_image_missing": 10 * is_readable.count(False)} if False in is_readable else {})
@@ -281,9 +265,9 @@ def test_neighbours_are_rows_behind_the_batch(crowd):
     """Two of each sample's own five, different ones, drawn anew in each epoch; a row is what the sample itself would be."""
     nearest_NK = np.array([[(i + k) % 30 for k in range(1, 6)] for i in range(30)])
     maker = view_maker.ViewMaker(crowd, 0, 8, plain, nearest=nearest_NK)
-    rows, views = view_maker.EpochSampler(maker, 10), Views(caption="full", neighbours=2)
+    rows, views = loader.EpochSampler(maker, 10), Views(caption="full", neighbours=2)
     batch, dropped = rows.batch(0, views)
-    order = [int(i) for i in view_maker.full_order(30, 0, 0)[:10]]
+    order = [int(i) for i in loader.full_order(30, 0, 0)[:10]]
     neighbours = [maker.neighbours(index, 0, 2) for index in order]
     assert len(batch) == 30 and dropped == {}
     assert [row.image.getpixel((0, 0))[0] for row in batch] == [*order, *chain.from_iterable(neighbours)]
@@ -302,7 +286,7 @@ def test_neighbours_that_cannot_be_read_are_left_out_and_counted(crowd):
         return plain(sample)
 
     maker = view_maker.ViewMaker(crowd, 0, 8, load, nearest=np.full((30, 1), 7))
-    batch, dropped = view_maker.EpochSampler(maker, 10).batch(0, Views(neighbours=1))
+    batch, dropped = loader.EpochSampler(maker, 10).batch(0, Views(neighbours=1))
     assert len(batch) == 10
     assert dropped["neighbour_missing"] == 10
 

@@ -322,22 +322,6 @@ def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
         PreparedDataset(tmp_path / "data" / "x").sample(0)
 
 
-def test_a_shard_of_another_version(photographs, tmp_path):
-    """One without a column is named, not a KeyError of the first sample."""
-    for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, photographs, tmp_path)
-    manifest = tmp_path / "data" / "x" / "manifest.json"
-    path = tmp_path / "data" / "x" / "shards" / "00000.arrow"
-    batch = shard_files.read_batch(path, "annotate")
-    path.unlink()
-    shard_writer.write_batch(path, batch.drop_columns(["offset"]))
-    content = json.loads(manifest.read_text())
-    content["shards"][0]["bytes"] = path.stat().st_size
-    manifest.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
-        PreparedDataset(tmp_path / "data" / "x").sample(0)
-
-
 def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path):
     """Byte for byte."""
     shard_stages.run_stage("recaption", NAME, photographs, tmp_path)

@@ -27,7 +27,7 @@ from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
-from compclip.train import loop
+from compclip.train import fine_tuning
 from tests import tiny_project
 from tests.conftest import ROOT
 from tests.tiny_project import at, cell, outcome, steps, wait_for
@@ -67,7 +67,7 @@ def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
     """All cells are made; the stages only publish, bit for bit what they would have made; nothing is sent twice."""
     assert launch_command.main([LOCAL, "-j", "2"]) == 0
     assert "3 runs: 0 finished, 0 on their way, 3 to send" in capsys.readouterr().out
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     monkeypatch.setattr(score, "load_benchmarks", None)
     for name in CELLS:
         assert train_command.main(["--cell", name]) == 0
@@ -155,7 +155,7 @@ def test_a_further_benchmark_makes_jobs_stale(here_finished, monkeypatch):
     section = "sugarcrepe: {path: world/sugarcrepe, images: world/test}"
     edit(section, f"{section}, again: {{benchmark: sugarcrepe, path: world/sugarcrepe, images: world/test}}")
     assert stale(CELLS[1])
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     runs_jobs.write_inputs(stored_run, "params.yaml")
     assert not stored_run.folder.scored.exists()
     assert launch_job.main([stored_run.key]) == 0

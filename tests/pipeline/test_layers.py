@@ -106,7 +106,7 @@ def test_heavy_packages_have_one_importer(package):
 CORE = """
 import sys
 import tomllib
-import compclip.train.finish
+import compclip.train.job
 from compclip.base import plugins
 [plugins.load_plugin(plugins.METHODS, name) for name in plugins.list_plugins(plugins.METHODS)]
 print(*(name for name, module in sys.modules.items() if module))

@@ -26,8 +26,8 @@ from compclip.runs import run_folder as results
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
+from compclip.train import fine_tuning
 from compclip.train import job as train_job
-from compclip.train import loop
 from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
 
 
@@ -57,7 +57,7 @@ def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
     """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
     job = submit(find_run("fsc_clip"))
     assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     monkeypatch.setattr(score, "load_benchmarks", None)
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
@@ -85,7 +85,7 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsy
     wait_for(lambda: Path("held").exists())
     assert jobs.find_live_job(stored_run.folder).state() == jobs.RUNNING
     assert lock.find_holder(stored_run.folder) == jobs.find_job(stored_run.folder).record["pid"]
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     published = []
     monkeypatch.setattr(progress.Follower, "__call__", lambda _: published.append(Path("runs").exists()) or go())
     assert train_command.main(["--cell", cell("fsc_clip")]) == 0
@@ -305,7 +305,7 @@ def test_a_run_folder_that_cannot_be_written_is_one_line(here_finished, monkeypa
     ):
         train_command.main(["--cell", cell("finetune")])
     Path("runs").unlink()
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     assert train_command.main(["--cell", cell("finetune")]) == 0
     facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
     assert facts["run_key"] == find_run("finetune").key

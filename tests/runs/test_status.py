@@ -11,7 +11,7 @@ from compclip.base.files import write_json
 from compclip.launch import results_job as launch_job
 from compclip.runs import jobs, lock, progress, run_store, status
 from compclip.train import __main__ as train_command
-from compclip.train import loop
+from compclip.train import fine_tuning
 from tests.tiny_project import at, cell, wait_for
 
 
@@ -114,7 +114,7 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
         '{"step": 3, "epoch": %r, "loss": 1.0, "samples_per_second": 10.0, "time": 0.0}\n{"step": 4' % (3 / per_epoch)
     )
     run_progress = progress.read_progress(log, cfg.resolved["train"])
-    assert (run_progress.step, run_progress.steps) == (3, loop.total_steps(cfg.run.train, per_epoch))
+    assert (run_progress.step, run_progress.steps) == (3, fine_tuning.total_steps(cfg.run.train, per_epoch))
 
 
 def test_the_table():

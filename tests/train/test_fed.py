@@ -17,7 +17,7 @@ from compclip.interface.views import Views
 from compclip.model import backbone, tokenizers
 from compclip.train import composite
 from compclip.train.batch import View
-from compclip.train.collate import collate
+from compclip.train.loader import collate
 from tests.evaluate.test_embed import CONFIG
 
 LENGTH = 12

@@ -20,7 +20,7 @@ from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import checkpoint, collate, decoders
+from compclip.train import checkpoint, decoders, loader
 from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
@@ -122,7 +122,7 @@ WIDTHS = Widths(joint=8, context=12, vocabulary=50)
 def test_targets_are_the_texts_own_tokens(model):
     """Start, words and end as the model's tokenizer has them, and -1 behind."""
     rows = [View(torch.zeros(3, 32, 32), text, target=text) for text in TEXTS]
-    ids_BL = collate._tokenize_targets(rows, Views(target="own"), model)
+    ids_BL = loader._tokenize_targets(rows, Views(target="own"), model)
     plain_BL = model.tokenize(TEXTS)
     for ids, plain in zip(ids_BL.tolist(), plain_BL.tolist(), strict=True):
         end = plain.index(max(plain)) + 1

@@ -23,7 +23,7 @@ State = tuple[nn.Module, Extras, torch.optim.AdamW]
 
 
 def build(kind: str, device: str) -> State:
-    """A model with a head, a moving teacher and a memory, and its optimiser, as `loop.train` makes them."""
+    """A model with a head, a moving teacher and a memory, and its optimiser, as `fine_tuning.train` makes them."""
     with unset_fake_temporarily():
         clip = distributed_check.model(bias=True).float()
         if kind == "lora":

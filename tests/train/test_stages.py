@@ -39,7 +39,7 @@ def signals():
 @pytest.fixture
 def nothing_trains(monkeypatch) -> None:
     """A run that would be trained fails the test."""
-    monkeypatch.setattr(train_command, "_train_todo", None)
+    monkeypatch.setattr(driver, "train_runs", None)
 
 
 def seeds(*numbers: int) -> None:
@@ -128,7 +128,7 @@ def test_cells_that_share_a_key_are_one_run(here, here_finished, monkeypatch):
     os.chdir(here)
     seeds(0, 1)
     seen = []
-    monkeypatch.setattr(train_command, "_train_todo", lambda todo, *_: seen.append([s.cell.seed for s in todo]) or {})
+    monkeypatch.setattr(driver, "train_runs", lambda todo, *_: seen.append([s.cell.seed for s in todo]) or {})
     assert bring("pretrained") == bring("finetune") == 0
     assert seen == [[0], [0, 1]]
     os.chdir(here_finished)

@@ -24,7 +24,7 @@ from compclip.interface.method import load_method
 from compclip.model.clip_model import CONFIG, WEIGHTS
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
-from compclip.train import accumulate, finish, loop, optimiser, recorder, view_maker
+from compclip.train import accumulate, fine_tuning, job, loader, optimiser, recorder, view_maker
 from tests import small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
@@ -88,7 +88,7 @@ FSC_CLIP = tiny_project.cell("fsc_clip")
 # A function, what its first argument must hold, and which such call kills: between steps, before a checkpoint's rename,
 # between steps again, and when of the finished files the last one, which marks them complete, is lacking.
 KILLS = ((optimiser, "learning_rate", "", 4), (files, "_sync", ".step_", 1), (optimiser, "clamp_scale", "", 3),
-         (finish, "write_json", "environment", 1))  # fmt: skip
+         (job, "write_json", "environment", 1))  # fmt: skip
 
 
 def killed(monkeypatch, module: ModuleType, name: str, word: str, at: int) -> int:
@@ -145,7 +145,7 @@ def test_a_finished_run_key_is_not_trained_again(here_finished, monkeypatch):
     cell, here = "finetune-tiny-scenes-0", here_finished
     first = weights(here, cell)
     shutil.rmtree(here / "runs")
-    monkeypatch.setattr(loop, "train", None)
+    monkeypatch.setattr(fine_tuning, "train", None)
     train_command.main(["--cell", cell])
     assert weights(here, cell) == first
 
@@ -216,16 +216,16 @@ def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     other = [first.view(i, 2, wanted) for i in range(12)]
     assert not all(map(same, forward, other))
     for size in (4, 6):
-        rows = view_maker.EpochSampler(first, size)
+        rows = loader.EpochSampler(first, size)
         seen = [v for step in range(rows.per_epoch) for v in rows.batch(step, wanted)[0]]
-        order = view_maker.full_order(len(data), 0, 0)
+        order = loader.full_order(len(data), 0, 0)
         assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
 
 
 def test_a_composite_never_pairs_a_sample_with_itself(every):
     """Over many draws every other sample is met, the sample itself never."""
     maker = view_maker.ViewMaker(train_set(at("clic-tiny-scenes-0").cell), 0, 64)
-    met = {maker._draw_any_partner(3, np.random.default_rng(i)) for i in range(1000)}
+    met = {maker.partners.draw_any(3, np.random.default_rng(i)) for i in range(1000)}
     assert met == set(range(40)) - {3}
 
 
@@ -260,7 +260,7 @@ def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
         checkpoint.unlink()
     resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    masks = [loop.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
+    masks = [fine_tuning.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
     assert not torch.equal(*masks)
 
 
