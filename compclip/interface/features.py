@@ -76,15 +76,14 @@ def pad_text(f: Features, T: int) -> Features:
     """Return the features with T text positions; those added are zeros, masked."""
     if f.token_BTD is None:
         return f
-    axes = {name: kind.text_axis for name, kind in field_kinds().items() if kind.text_axis is not None}
-    longer: dict[str, Any] = {name: _pad(getattr(f, name), axis, T) for name, axis in axes.items()}
-    return replace(f, **longer)
-
-
-def _pad(x: Tensor, axis: int, T: int) -> Tensor:
     from torch.nn import functional as F
 
-    return F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, T - x.shape[axis]))
+    longer: dict[str, Any] = {}
+    for name, kind in field_kinds().items():
+        if (axis := kind.text_axis) is not None:
+            x = getattr(f, name)
+            longer[name] = F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, T - x.shape[axis]))
+    return replace(f, **longer)
 
 
 def join(features: Sequence[Features]) -> Features:

@@ -31,12 +31,13 @@ def fraction(cfg: object, *fields: str) -> None:
             raise UserError(f"{field}={value}: must be >= 0 and < 1")
 
 
-def one_of(cfg: object, field: str, allowed: Iterable[str]) -> None:
-    """Raise UserError unless a field is one of some names."""
-    value, allowed = getattr(cfg, field), tuple(allowed)
-    if value not in allowed:
-        hint = str(unknown(field, value, allowed)).partition("; ")[2]
-        raise UserError(f"{field}={value}: must be one of {', '.join(allowed)}; {hint}")
+def one_of(cfg: object, **allowed: Iterable[str]) -> None:
+    """Raise UserError unless each of these fields is one of its names."""
+    for field, names in allowed.items():
+        value, names = getattr(cfg, field), tuple(names)
+        if value not in names:
+            hint = str(unknown(field, value, names)).partition("; ")[2]
+            raise UserError(f"{field}={value}: must be one of {', '.join(names)}; {hint}")
 
 
 def split_names(text: str) -> tuple[str, ...]:

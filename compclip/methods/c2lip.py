@@ -38,8 +38,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_npc", "lambda_xac")
-        _check.one_of(self, "concepts", ("pooled", "encoded"))
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, concepts=("pooled", "encoded"), caption=("full", "first"))
         _check.finite(self, "init_bias")
 
 

@@ -43,10 +43,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_rank", "lambda_intra", "largest")
-        _check.one_of(self, "threshold", ("mean", "fixed"))
-        _check.one_of(self, "imc", ("batch", "own"))
-        _check.one_of(self, "words", RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, threshold=("mean", "fixed"), imc=("batch", "own"), words=RULES, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

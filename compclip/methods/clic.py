@@ -47,10 +47,13 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_cont", "lambda_s_neg", "lambda_uni")
         _check.at_least(self, 1, "positives")
-        _check.one_of(self, "uni_norm", ("squared", "l2"))
-        _check.one_of(self, "ends", sentences.JOINS)
-        _check.one_of(self, "statistics", ("own", "imagenet"))
-        _check.one_of(self, "partner", ("random", "common_noun"))
+        _check.one_of(
+            self,
+            uni_norm=("squared", "l2"),
+            ends=sentences.JOINS,
+            statistics=("own", "imagenet"),
+            partner=("random", "common_noun"),
+        )
         if self.lambda_uni and self.positives < 2:
             raise UserError(f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
 

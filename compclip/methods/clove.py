@@ -29,8 +29,7 @@ class Config:
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "replace", replace.RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, replace=replace.RULES, caption=("full", "first"))
 
 
 def needs(cfg: Config) -> dict[str, object]:

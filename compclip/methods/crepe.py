@@ -35,8 +35,7 @@ class Config:
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "kind", RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, kind=RULES, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

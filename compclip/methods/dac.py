@@ -39,8 +39,7 @@ class Config:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
         _check.at_least(self, 1, "bag")
         WordLists.parse(self.words)
-        _check.one_of(self, "own", ("twice", "once"))
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, own=("twice", "once"), caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -49,9 +49,7 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_image", "lambda_text", "lambda_distill", "text_scale")
         _check.fraction(self, "decay")
-        _check.one_of(self, "text_negatives", ("own", "released"))
-        _check.one_of(self, "negatives", RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, text_negatives=("own", "released"), negatives=RULES, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

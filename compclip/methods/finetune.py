@@ -28,9 +28,8 @@ class Config:
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "loss", ("clip", "sigmoid"))
+        _check.one_of(self, loss=("clip", "sigmoid"), caption=("full", "first"))
         _check.finite(self, "init_bias")
-        _check.one_of(self, "caption", ("full", "first"))
 
 
 def needs_bias(cfg: Config) -> bool:

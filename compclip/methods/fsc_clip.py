@@ -44,11 +44,14 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_global", "lambda_local", "gamma")
         _check.fraction(self, "epsilon")
-        _check.one_of(self, "attention", losses.ATTENTION)
-        _check.one_of(self, "swap", swap.RULES)
-        _check.one_of(self, "replace", replace.RULES)
-        _check.one_of(self, "shuffle", shuffle.RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(
+            self,
+            attention=losses.ATTENTION,
+            swap=swap.RULES,
+            replace=replace.RULES,
+            shuffle=shuffle.RULES,
+            caption=("full", "first"),
+        )
 
 
 def needs(cfg: Config) -> dict[str, object]:

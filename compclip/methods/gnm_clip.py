@@ -31,7 +31,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "variations")
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -42,12 +42,15 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(self, "hard_negatives", ("both", "swap", "replace"))
-        _check.one_of(self, "hard_positives", KINDS)
-        _check.one_of(self, "swap", swap.RULES)
-        _check.one_of(self, "replace", replace.RULES)
-        _check.one_of(self, "source", positives.RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(
+            self,
+            hard_negatives=("both", "swap", "replace"),
+            hard_positives=KINDS,
+            swap=swap.RULES,
+            replace=replace.RULES,
+            source=positives.RULES,
+            caption=("full", "first"),
+        )
 
 
 def needs(cfg: Config) -> dict[str, object]:

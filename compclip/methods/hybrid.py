@@ -94,18 +94,18 @@ class Config:
         _check.fraction(self, "epsilon")
         _check.finite(self, "init_bias")
         _check.at_least(self, 1, "positives")
-        for field, allowed in (
-            ("contrast", ("softmax", "sigmoid")),
-            ("caption", ("full", "first")),
-            ("attention", losses.ATTENTION),
-            ("concepts", ("none", "pooled", "encoded")),
-            ("hard_positives", ("none", *KINDS, "paraphrase")),
-            ("source", positives.RULES),
-            ("steps", STEPS),
-            ("partner", PARTNERS),
-            ("uni_norm", ("squared", "l2")),
-        ):
-            _check.one_of(self, field, allowed)
+        _check.one_of(
+            self,
+            contrast=("softmax", "sigmoid"),
+            caption=("full", "first"),
+            attention=losses.ATTENTION,
+            concepts=("none", "pooled", "encoded"),
+            hard_positives=("none", *KINDS, "paraphrase"),
+            source=positives.RULES,
+            steps=STEPS,
+            partner=PARTNERS,
+            uni_norm=("squared", "l2"),
+        )
         _check.joined_names(self, "negatives", (*NEGATIVES, LISTS))
         _check.joined_names(self, "place", PLACES)
         _fit(self)
@@ -163,25 +163,16 @@ def views(cfg: Config, step: int) -> Views:
         )
     if cfg.steps == WITH_PLAIN:
         return plain
+    rules = NEGATIVES | {LISTS: WordLists.parse({}).rule}
+    hard_positives = tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
     return dataclasses.replace(
         plain,
-        negatives=_negatives(cfg),
-        positives=_positives(cfg),
+        negatives=tuple(rules[name] for name in _check.split_names(cfg.negatives)),
+        positives=(stored_texts.paraphrase,) if cfg.hard_positives == "paraphrase" else hard_positives,
         concepts=cfg.concepts if with_concepts(cfg) else "",
         whole_concept=cfg.whole_concept,
         tokens=local or (cfg.concepts != "none" and cfg.lambda_xac > 0),
     )
-
-
-def _negatives(cfg: Config) -> tuple[Rule, ...]:
-    rules = NEGATIVES | {LISTS: WordLists.parse({}).rule}
-    return tuple(rules[name] for name in _check.split_names(cfg.negatives))
-
-
-def _positives(cfg: Config) -> tuple[Rule, ...]:
-    if cfg.hard_positives == "paraphrase":
-        return (stored_texts.paraphrase,)
-    return tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -221,14 +212,11 @@ def negative_terms(f: Features, captions: list[Tensor], cfg: Config) -> dict[str
         s_neg = mean_over(captions, lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
         terms["s_neg"] = cfg.lambda_s_neg * s_neg
     if GLOBAL in places and cfg.lambda_global:
-        terms["global"] = cfg.lambda_global * mean_over(captions, lambda p_BD: _calibrated(_scores(f, p_BD), f, cfg))
+        scores = [losses.candidate_scores(f.image_BD, p_BD, f.negative_BKD, f.scale) for p_BD in captions]
+        terms["global"] = cfg.lambda_global * mean_over(scores, lambda scores_BC: _calibrated(scores_BC, f, cfg))
     if LOCAL in places and cfg.lambda_local:
         terms["local"] = cfg.lambda_local * _calibrated(local_scores(f, cfg.attention), f, cfg)
     return terms
-
-
-def _scores(f: Features, text_BD: Tensor) -> Tensor:
-    return losses.candidate_scores(f.image_BD, text_BD, f.negative_BKD, f.scale)
 
 
 def _calibrated(scores_BC: Tensor, f: Features, cfg: Config) -> Tensor:

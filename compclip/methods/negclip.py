@@ -40,8 +40,7 @@ class Config:
     nearest: int = 3  # of which they are drawn
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "swap", RULES)
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, swap=RULES, caption=("full", "first"))
         if not 0 <= self.hard_images <= self.nearest or not self.nearest:
             raise UserError(f"hard_images={self.hard_images}: must be from 0 to nearest={self.nearest}, which is >= 1")
 

@@ -39,9 +39,7 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
         _check.at_least(self, 1, "negatives")
-        _check.one_of(self, "swap", swap.RULES)
-        _check.one_of(self, "align", ("released", "paper"))
-        _check.one_of(self, "caption", ("full", "first"))
+        _check.one_of(self, swap=swap.RULES, align=("released", "paper"), caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -33,8 +33,9 @@ class Config:
     lora_alpha: float = 1.0  # of adapters that lie beside the weights, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
 
     def __post_init__(self) -> None:
-        _check.one_of(self, "activation", ("", "gelu", "quickgelu"))
-        _check.one_of(self, "layout", ("", "open_clip", "transformers", "towers", "file"))
+        _check.one_of(
+            self, activation=("", "gelu", "quickgelu"), layout=("", "open_clip", "transformers", "towers", "file")
+        )
         if not 0 < self.lora_alpha < math.inf:
             raise UserError(f"lora_alpha={self.lora_alpha}: must be > 0 and finite")
 

@@ -50,9 +50,8 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(self, "negatives", NEGATIVES)
+        _check.one_of(self, negatives=NEGATIVES, caption=("full", "first"))
         WordLists.parse(self.words)
-        _check.one_of(self, "caption", ("full", "first"))
 
 
 def _rules(cfg: Config) -> tuple[Rule, ...]:

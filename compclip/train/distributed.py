@@ -101,11 +101,12 @@ def gather_features(f: Features) -> Features:
     """Return the features of the whole batch from each process's share; concepts and text lengths may differ."""
     if not dist.is_initialized():
         return f
-    at = f.image_BD.device
     positions = 0 if f.token_BTD is None else f.token_BTD.shape[1]
-    sizes_by_rank = _gather_sizes((len(f.image_BD), len(f.owner_M), positions), at)
-    images, concepts = (tuple(t[i] for t in sizes_by_rank) for i in (0, 1))
-    f = pad_text(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(t[2] for t in sizes_by_rank))
+    local_sizes = torch.tensor((len(f.image_BD), len(f.owner_M), positions), device=f.image_BD.device)
+    sizes_by_rank = [torch.empty_like(local_sizes) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes_by_rank, local_sizes)
+    images, concepts, texts = (tuple(column) for column in torch.stack(sizes_by_rank).T.tolist())
+    f = pad_text(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(texts))
     sizes = {"image": images, "concept": concepts}
     rows: dict[str, Any] = {
         name: _gather_rows(getattr(f, name), sizes[kind.row])
@@ -122,33 +123,11 @@ def _gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return _Gather.apply(local_rows, sizes)
 
 
-def _gather_sizes(local_sizes: tuple[int, ...], at: torch.device) -> list[tuple[int, ...]]:
-    local_sizes_tensor = torch.tensor(local_sizes, device=at)
-    sizes_by_rank = [torch.empty_like(local_sizes_tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes_by_rank, local_sizes_tensor)
-    return [tuple(sizes.tolist()) for sizes in sizes_by_rank]
-
-
 def sum_gradients(module: nn.Module) -> None:
     """Sum gradients over processes in one message; a parameter without one on every process keeps none."""
     if not dist.is_initialized():
         return
     trained = [p for p in module.parameters() if p.requires_grad]
-    _sum_gradients(trained)
-
-
-def average_gradients(module: nn.Module) -> None:
-    """Average gradients over processes, of parameters in a loss that every process computes for the whole batch."""
-    if not dist.is_initialized():
-        return
-    trained = [p for p in module.parameters() if p.requires_grad]
-    _sum_gradients(trained)
-    for p in trained:
-        if p.grad is not None:
-            p.grad /= dist.get_world_size()
-
-
-def _sum_gradients(trained: list[nn.Parameter]) -> None:
     have = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8, device=trained[0].device)
     dist.all_reduce(have, dist.ReduceOp.MAX)
     used = [p for p, h in zip(trained, have.tolist(), strict=True) if h]
@@ -156,3 +135,11 @@ def _sum_gradients(trained: list[nn.Parameter]) -> None:
     dist.all_reduce(flat)
     for p, gradient in zip(used, flat.split([p.numel() for p in used]), strict=True):
         p.grad = gradient.view_as(p).to(p.dtype, copy=True)
+
+
+def average_gradients(module: nn.Module) -> None:
+    """Average gradients over processes, of parameters in a loss that every process computes for the whole batch."""
+    sum_gradients(module)
+    for p in module.parameters():
+        if dist.is_initialized() and p.grad is not None:
+            p.grad /= dist.get_world_size()

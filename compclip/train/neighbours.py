@@ -58,18 +58,6 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     return {"samples": len(data), "unreadable": unreadable}
 
 
-def _read_plan(root: Path) -> tuple[list[tuple[SafeName, SafeName]], str]:
-    """Return the planned pairs of data and backbone, and the hash of the code that makes them."""
-    path = root / plan.FOLDER / STAGE / f"{STAGE}.json"
-    if not path.is_file():
-        raise UserError(f"{path}: not there; run `dvc repro plan` first")
-    with plan.reading(path):
-        content = read_mapping(path)
-        return [
-            (SafeName(data, "data"), SafeName(backbone, "backbone")) for data, backbone in content["pairs"]
-        ], content["code"]
-
-
 def main(argv: list[str]) -> int:
     """Run the stage `neighbours`, or make one pair of data and backbone."""
     parser = argparse.ArgumentParser(prog="python -m compclip.train.neighbours", description=__doc__.splitlines()[0])
@@ -82,7 +70,14 @@ def main(argv: list[str]) -> int:
         pair = safe_names.parse_name(args.data, "--data"), safe_names.parse_name(args.backbone, "--backbone")
         new_pairs = write_missing([pair], plan.hash_stage_code(STAGE))
     else:
-        new_pairs = write_missing(*_read_plan(Path()))
+        path = plan.FOLDER / STAGE / f"{STAGE}.json"
+        if not path.is_file():
+            raise UserError(f"{path}: not there; run `dvc repro plan` first")
+        with plan.reading(path):
+            content = read_mapping(path)
+            pairs = [(SafeName(data, "data"), SafeName(backbone, "backbone")) for data, backbone in content["pairs"]]
+            code = content["code"]
+        new_pairs = write_missing(pairs, code)
     print(f"{', '.join(new_pairs) or 'nothing'} made")
     return 0
 

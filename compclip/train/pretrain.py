@@ -72,7 +72,8 @@ def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
     started = time.perf_counter()
     for step in range(start, cfg.steps + cfg.unbound_steps):
         if step == cfg.steps:
-            adamw = _restart_from_halves(model, cfg)
+            model.clip.load_state_dict(_half_weights(model))
+            adamw = _build_optimiser(model, cfg)
         for group in adamw.param_groups:
             group["lr"] = learning_rate(cfg, step)
         loss = _train_step(model, adamw, draw_batch(cfg, seed, step), cfg)
@@ -82,18 +83,14 @@ def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
             print(lines[-1], flush=True)
         if (step + 1) % cfg.save_every_steps == 0:
             about = {"numbers": _settings_text(cfg, seed), "step": step + 1, "lines": lines}
-            _save_state({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, _state_path(weights))
+            buffer = io.BytesIO()
+            torch.save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, buffer)
+            write_atomic(_state_path(weights), buffer.getvalue())
     write_atomic(weights.with_suffix(".log.jsonl"), "".join(line + "\n" for line in lines))
 
 
 def _state_path(weights: Path) -> Path:
     return weights.with_suffix(".state.pt")
-
-
-def _save_state(state: dict, path: Path) -> None:
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_atomic(path, buffer.getvalue())
 
 
 def _resume(model: ClipModel, adamw: torch.optim.AdamW, path: Path, numbers: str) -> tuple[int, list[str]]:
@@ -119,12 +116,6 @@ def _build_optimiser(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
         {"params": [p for p in model.clip.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
-
-
-def _restart_from_halves(model: ClipModel, cfg: Pretrain) -> torch.optim.AdamW:
-    """Round the weights to half precision in place; return a new optimiser."""
-    model.clip.load_state_dict(_half_weights(model))
-    return _build_optimiser(model, cfg)
 
 
 def _half_weights(model: ClipModel) -> dict[str, Tensor]:

@@ -54,9 +54,11 @@ def session() -> Iterator[Process]:
     Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
     """
     if not torch.cuda.is_available() and (why := local_runs.explain_gpu()):
+        reason = f"torch {torch.__version__} is built without CUDA"
+        if cuda := torch.version.cuda:
+            reason = f"torch is built for CUDA {cuda}, and `nvidia-smi` says whether its driver is there"
         raise UserError(
-            f"{why}, and torch sees none: {_explain_missing_gpu()}; mend that, or set {local_runs.GPU_VARIABLE}= to "
-            "train on the CPU"
+            f"{why}, and torch sees none: {reason}; mend that, or set {local_runs.GPU_VARIABLE}= to train on the CPU"
         )
     here = read_process()
     if here.world == 1 or dist.is_initialized():
@@ -72,13 +74,6 @@ def session() -> Iterator[Process]:
             yield here
     finally:
         dist.destroy_process_group()
-
-
-def _explain_missing_gpu() -> str:
-    """Return why torch sees no GPU, as far as it says so."""
-    if not torch.version.cuda:
-        return f"torch {torch.__version__} is built without CUDA"
-    return f"torch is built for CUDA {torch.version.cuda}, and `nvidia-smi` says whether its driver is there"
 
 
 def _rendezvous_address() -> str:
@@ -136,11 +131,8 @@ class LivenessWatch:
         """End this process if another is lost; its main thread may wait where no exception reaches it."""
         for other_rank in self.silent_ranks():
             silence = f"process {other_rank} of this run gave no sign of life for {PATIENCE_BEATS * BEAT_S:.0f} s"
-            print(
-                f"error: {silence}; leaving; the same command goes on from the last checkpoint",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"error: {silence}; leaving; the same command goes on from the last checkpoint"
+            print(line, file=sys.stderr, flush=True)
             os._exit(EXIT_LOST)
 
 
@@ -148,8 +140,18 @@ class LivenessWatch:
 def watch_processes(store: Store, rank: int, world: int) -> Iterator[None]:
     """Watch the other processes of a run inside; one that ends by an error counts as lost."""
     watch, over = LivenessWatch(store.clone(), rank, world), threading.Event()
+
+    def repeat(work: Callable[[], None]) -> None:
+        while not over.wait(BEAT_S):
+            work()
+
     # two threads: a call to a store whose host stands still does not come back
-    threads = [_start_repeating(work, over) for work in (watch.exchange_beats, watch.exit_if_lost)]
+    threads = [
+        threading.Thread(target=repeat, args=(work,), daemon=True)
+        for work in (watch.exchange_beats, watch.exit_if_lost)
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
         watch.announce_end()
@@ -160,15 +162,3 @@ def watch_processes(store: Store, rank: int, world: int) -> Iterator[None]:
         over.set()
         for thread in threads:
             thread.join(BEAT_S)
-
-
-def _start_repeating(work: Callable[[], None], over: threading.Event) -> threading.Thread:
-    """Start a thread that calls `work` at each beat; return it."""
-
-    def run() -> None:
-        while not over.wait(BEAT_S):
-            work()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread

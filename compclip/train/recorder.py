@@ -24,6 +24,7 @@ from torch import Tensor
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
+from compclip.runs.run_folder import SHARE
 from compclip.train import checkpoint, distributed, view_shares
 from compclip.train.fine_tuning import InfiniteLoss, Observer, Terms, TrainingState
 from compclip.train.throughput import Meter
@@ -138,7 +139,7 @@ class Recorder(Observer):
         saves = steps_done % cfg.checkpoint_every_steps == 0 or is_stopping or at_end
         total = sum_over_processes(self.counts) if logs or checks or saves else {}
         if logs and self.log:
-            shares = self.meter.shares() | view_shares.metric_columns(total)
+            shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
             scale = self.state.model.clip.logit_scale.exp().item()
             self.log.write(steps_done, terms, lr, scale, norm, shares)
         if checks:

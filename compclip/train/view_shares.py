@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
-from compclip.runs.run_folder import SHARE
 from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
@@ -87,11 +86,6 @@ def shares(counts: Counts) -> dict[str, float]:
     """Divide the samples that had a part by those that were asked for it."""
     had = counts["had"]
     return {name: round(had.get(name, 0) / number, 6) for name, number in sorted(counts["asked"].items()) if number}
-
-
-def metric_columns(counts: Counts) -> dict[str, float]:
-    """Name the shares as a line of metrics.jsonl has them."""
-    return {SHARE + name: share for name, share in shares(counts).items()}
 
 
 def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
