@@ -100,7 +100,7 @@ def remove(keys: Sequence[str], used: RunUsers, force: bool, dry: bool, root: Pa
 
 
 def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bool, dry: bool, root: Path) -> int:
-    """Remove every run that nobody uses. `others`: also those that other projects worked on or published."""
+    """Remove every run that nobody uses; `include_shared`: also what other projects worked on or published."""
     refused = [run.fault for run in runs if run.refused]
     runs = [run for run in runs if not run.refused]
     for line in (*used.missing, *refused):
@@ -108,20 +108,16 @@ def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bo
     if refused:
         print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
     idle = [run for run in runs if not (run.live or run.is_kept or used.list_users(run.folder))]
-    project = str(root.resolve())
-    spared = [
-        run
-        for run in idle
-        if run_store.is_shared() and not include_shared and run_store.list_projects(run.folder) != {project}
-    ]
+    spared = []
+    if run_store.is_shared() and not include_shared:
+        spared = [run for run in idle if run_store.list_projects(run.folder) != {str(root.resolve())}]
     if spared:
         size = format_bytes(inventory.count_bytes(spared))
         print(f"note: {len(spared)} runs, {size}, belong to other projects of this store "
               "as well and stay; --shared removes them", file=sys.stderr)  # fmt: skip
-    spared_keys = {run.folder.key for run in spared}
     if not dry:
         inventory.finish_removals(root)
-    return _remove_entries([run for run in idle if run.folder.key not in spared_keys], dry)
+    return _remove_entries([run for run in idle if run not in spared], dry)
 
 
 def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-
 CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
-
-
 PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
 
 

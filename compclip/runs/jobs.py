@@ -28,7 +28,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, notify, shard_tasks
+from compclip.runs import cluster, notify, progress, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -73,12 +73,12 @@ class LocalJob:
     def state(self) -> str:
         """running, done or failed; a process that is no child of ours is known by its start time."""
         if self.child:
-            running, failed = self.child.poll() is None, bool(self.child.returncode)
+            running = self.child.poll() is None
         else:
-            started = self.record.get("started")
-            running, failed = bool(started) and read_start_time(self.record["pid"]) == started, False
+            running = read_start_time(self.record["pid"]) == (self.record.get("started") or "unknown")
         if running:
             return RUNNING
+        failed = self.child and self.child.returncode
         return FAILED if failed or not has_finished(self.folder, self.record) else DONE
 
     def reason(self) -> str:
@@ -114,7 +114,7 @@ class SlurmJob:
     @property
     def id(self) -> str:
         """`id`, or `array_index`."""
-        return self.record["id"]
+        return str(self.record["id"])
 
     def state(self) -> str:
         """pending, running, done or failed; while SLURM does not answer, done by its files or what it was before."""
@@ -129,9 +129,9 @@ class SlurmJob:
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
-        log = Path(self.record["log"])
-        logs = log.parent.glob(log.name.replace("_0_log", "_*_log")) if self.record["log"] else ()
-        logged = "\n".join(_read_tail(path) for path in sorted(logs))
+        log = Path(self.record.get("log") or "none")
+        logs = sorted(log.parent.glob(log.name.replace("_0_log", "_*_log")))
+        logged = "\n".join(progress.read_tail(path, TAIL_BYTES).decode(errors="replace") for path in logs)
         return f"{cluster.explain_end(self.id, logged)}: {last_line(self.folder)}"
 
     def label(self) -> str:
@@ -274,13 +274,5 @@ def last_line(folder: RunFolder) -> str:
 
 def last_lines(folder: RunFolder, most: int = 10) -> list[str]:
     """Return the last lines that a job logged, without blank ones."""
-    return [line.rstrip() for line in _read_tail(folder.log).splitlines() if line.strip()][-most:]
-
-
-def _read_tail(path: Path) -> str:
-    if not path.is_file():
-        return ""
-    with open(path, "rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        return file.read().decode(errors="replace")
+    tail = progress.read_tail(folder.log, TAIL_BYTES).decode(errors="replace")
+    return [line.rstrip() for line in tail.splitlines() if line.strip()][-most:]

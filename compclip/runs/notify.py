@@ -23,7 +23,7 @@ from typing import Any
 
 from compclip.base import environment_variables, thread_waiting
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.runs.run_folder import RunFolder
 
 TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
@@ -91,17 +91,11 @@ def post_job_failure(
     folder: RunFolder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")
 ) -> None:
     """Post once that a job failed for good; `job` tells it from the ones before it."""
-    if not variable or _read_posted_job(folder) == job:
+    record = folder.posted_failure
+    if not variable or (record.is_file() and read_mapping(record)["job"] == job):
         return
     if post(variable, News(f"{name}: {job} failed", {"failed": 1}, {name: one_line(reason)}), root):
         try:
-            write_json(folder.posted_failure, {"job": job})
+            write_json(record, {"job": job})
         except UserError as error:
             print(f"warning: {error}", file=sys.stderr)
-
-
-def _read_posted_job(folder: RunFolder) -> str:
-    try:
-        return str(read_json(folder.posted_failure)["job"])
-    except (UserError, KeyError, TypeError):
-        return ""

@@ -68,14 +68,19 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
 
 def last_row(log: Path) -> Any:
     """Return the last complete line, parsed; None where there is none yet. One that is being written is left out."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - TAIL_BYTES))
-            lines = file.read().split(b"\n")[:-1]
-    except OSError:
-        return None
+    lines = read_tail(log, TAIL_BYTES).split(b"\n")[:-1]
     return json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN) if lines else None
+
+
+def read_tail(path: Path, count: int) -> bytes:
+    """Return the last bytes of a file, at most `count`; none where it is not there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - count))
+            return file.read()
+    except OSError:
+        return b""
 
 
 @dataclass

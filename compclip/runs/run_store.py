@@ -99,21 +99,16 @@ class StoredRun:
         for stored_path, published_path in zip(final.published_files[1:], trained.published_files[1:], strict=True):
             links.link_or_copy(stored_path, published_path)
         if is_shared():
-            note_project(self.folder, self.root)
+            project = str(self.root.resolve())
+            note = self.folder.users / f"{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
+            if not note.is_file():
+                with contextlib.suppress(UserError):  # a store that can only be read
+                    write_json(note, {"project": project})
 
 
 def is_shared() -> bool:
     """Return whether the store may be that of several projects."""
     return bool(os.environ.get(VARIABLE))
-
-
-def note_project(folder: RunFolder, root: Path) -> None:
-    """Note that a project publishes the run; where the store cannot be written nothing is noted."""
-    project = str(root.resolve())
-    path = folder.users / f"{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
-    if not path.is_file():
-        with contextlib.suppress(UserError):
-            write_json(path, {"project": project})
 
 
 def list_projects(folder: RunFolder) -> set[str]:

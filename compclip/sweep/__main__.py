@@ -45,7 +45,7 @@ from compclip.config.grid import list_cells
 from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm
+from compclip.launch.slurm import Slurm, recover_jobs
 from compclip.report.run_collection import collect_runs
 from compclip.runs import jobs, notify, run_store
 from compclip.runs.notify import News
@@ -93,10 +93,8 @@ def make_sender(profile: Profile) -> RunSender:
     """Return the sender of runs: processes of this machine, or a cluster, where a killed driver's jobs are found."""
     if profile.executor == "local":
         return jobs.Local()
-    cluster = Slurm(profile)
-    if recovered := cluster.recover():
-        print(f"{recovered} jobs of an interrupted command found in the queue", flush=True)
-    return cluster
+    recover_jobs(profile, Path("."))
+    return Slurm(profile)
 
 
 def run_study(study: Study, args: argparse.Namespace) -> None:

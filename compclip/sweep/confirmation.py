@@ -1,8 +1,9 @@
 """Whether a study's front holds: its trials under new seeds beside the papers' methods, and who dominates whom.
 
-A study selects on what it reports, by one seed. `grid` makes the front's trials variants of the study's method in a
-whole params.yaml, with seeds that chose nothing and without the study's overrides of `evaluate`, so that benchmarks
-that were no objective are measured too. `judge` then compares each of them with each other method of that grid.
+A study selects on what it reports, by one seed. `confirmation_grid` makes the front's trials variants of the study's
+method in a whole params.yaml, with seeds that chose nothing and without the study's overrides of `evaluate`, so that
+benchmarks that were no objective are measured too. `judge_front` then compares each of them with each other method of
+that grid.
 
 The rule. In each objective (of the benchmarks that the study evaluated) a difference has the 95 % interval of the
 claims (`report/statistics.py`): one over seeds and items together, paired, or over seeds alone where the
@@ -35,7 +36,7 @@ from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
 from compclip.sweep import objectives
-from compclip.sweep.study_declaration import Study, Value
+from compclip.sweep.study_declaration import Study
 
 DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominated", "neither", "undecided")
 
@@ -53,29 +54,26 @@ def load_front(study: Study, root: Path) -> list[dict[str, Any]]:
     return trials
 
 
-def variant(number: int) -> str:
-    """Return a trial's name as a variant of the study's method."""
-    return f"trial{number}"
-
-
 def confirmation_grid(
     study: Study, params: Path, command_overrides: Sequence[str], trials: Sequence[Mapping[str, Any]], count: int
 ) -> str:
     """Return the confirmation's params.yaml: the methods of `params` and a variant a trial, under `count` new seeds.
 
-    `given`: the command's overrides. Raises UserError where `params` has no other trained method to compare with.
+    Raises UserError where `params` has no other trained method to compare with.
     """
     overrides = [o for o in (*study.overrides, *command_overrides) if not o.startswith(("evaluate.", "report."))]
     loaded = read.load_params(params, overrides)
-    base = study.method.partition(".")[0]
+    base, _, variant = study.method.partition(".")
     other_methods = [m for m in loaded.grid.methods if m.partition(".")[0] != base]
     if set(other_methods) <= {PRETRAINED}:
         raise UserError(f"{params}: grid.methods={loaded.grid.methods}: names no other method; add some")
     merged = read.read_with_overrides(params, overrides)
+    start = (loaded.methods[base].get("variants") or {}).get(variant) or {}
     for trial in trials:
-        variant_key = f"methods.{base}.variants.{variant(trial['number'])}"
-        OmegaConf.update(merged, variant_key, _variant_values(study, loaded, trial["params"]), merge=False)
-    variants = [_variant_method(study, trial["number"]) for trial in trials]
+        values = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in trial["params"].items()])
+        variant_key = f"methods.{base}.variants.trial{trial['number']}"
+        OmegaConf.update(merged, variant_key, OmegaConf.to_container(OmegaConf.merge(start, values)), merge=False)
+    variants = [f"{base}.trial{trial['number']}" for trial in trials]
     merged.grid = {
         "methods": [PRETRAINED, *(m for m in other_methods if m != PRETRAINED), *variants],
         "backbones": [str(study.backbone)], "data": [str(study.data)],
@@ -92,25 +90,7 @@ def new_seeds(used: set[int], count: int) -> list[int]:
     """Return the first seeds that nothing was chosen by. Raises UserError where there are not so many."""
     if count > SEEDS - len(used):
         raise UserError(f"--seeds {count}: there are only {SEEDS - len(used)} others; give a smaller number")
-    seeds: list[int] = []
-    candidate = 0
-    while len(seeds) < count:
-        if candidate not in used:
-            seeds.append(candidate)
-        candidate += 1
-    return seeds
-
-
-def _variant_method(study: Study, number: int) -> str:
-    return f"{study.method.partition('.')[0]}.{variant(number)}"
-
-
-def _variant_values(study: Study, params: Params, trial_params: Mapping[str, Value]) -> dict[str, Any]:
-    """Return a trial as a variant's section; a study of a variant starts from that one's own values."""
-    base, _, variant_name = study.method.partition(".")
-    start = (params.methods[base].get("variants") or {}).get(variant_name) or {}
-    trial_config = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in trial_params.items()])
-    return dict(OmegaConf.to_container(OmegaConf.merge(start, trial_config)))  # type: ignore[arg-type]
+    return [seed for seed in range(count + len(used)) if seed not in used][:count]
 
 
 def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
@@ -121,8 +101,11 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
     by_method: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
         by_method.setdefault(run.cell.method, {})[run.cell.seed] = run
-    variants = [m for m in by_method if m.startswith(_variant_method(study, 0)[:-1])]
-    columns = objectives.columns_of_runs(study, runs, _searched_params(study, params))
+    variants = [m for m in by_method if m.startswith(f"{study.method.partition('.')[0]}.trial")]
+    overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
+    evaluated = list(OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks)
+    searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
+    columns = objectives.columns_of_runs(study, runs, searched_params)
     objective_benchmarks = objectives.benchmarks(columns)
     other_columns = [c for c in params.report.columns or () if c.partition("/")[0] not in objective_benchmarks]
     aside = tables.select_columns(runs, other_columns, params.evaluate.benchmarks) if other_columns else ()
@@ -132,24 +115,16 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
             "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
 
 
-def _searched_params(study: Study, params: Params) -> Params:
-    """Return the grid's parameters with the benchmarks that the study evaluated."""
-    overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
-    benchmarks = OmegaConf.select(overrides, "evaluate.benchmarks")
-    return (
-        params
-        if benchmarks is None
-        else replace(params, evaluate=replace(params.evaluate, benchmarks=list(benchmarks)))
-    )
-
-
 def _compare_pair(
     study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
     runs: Mapping[str, Mapping[int, FinishedRun]],
 ) -> dict[str, Any]:  # fmt: skip
-    signs = [o.sign for o in study.objectives]
-    evidence = [_pair_evidence(pair, sign, column, runs) for sign, column in zip(signs, columns, strict=True)]
-    other_evidence = [_pair_evidence(pair, -1 if c.lower else 1, c, runs) for c in aside if not c.score]
+    def judge(column: Column, sign: int) -> Evidence:
+        inequality = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)
+        return claims.judge_inequality(inequality, runs, column)
+
+    evidence = [judge(column, o.sign) for column, o in zip(columns, study.objectives, strict=True)]
+    other_evidence = [judge(column, -1 if column.lower else 1) for column in aside if not column.score]
     return {
         "trial": pair[0],
         "method": pair[1],
@@ -157,12 +132,6 @@ def _compare_pair(
         "objectives": [_evidence_to_json(e) for e in evidence],
         "aside": [_evidence_to_json(e) for e in other_evidence],
     }
-
-
-def _pair_evidence(
-    pair: tuple[str, str], sign: int, column: Column, runs: Mapping[str, Mapping[int, FinishedRun]]
-) -> Evidence:
-    return claims.judge_inequality(Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name), runs, column)
 
 
 def verdict(verdicts: Sequence[str]) -> str:
@@ -183,9 +152,12 @@ def _evidence_to_json(e: Evidence) -> dict[str, Any]:
 def verdict_lines(judgement: Mapping[str, Any]) -> list[str]:
     """Return the verdicts to print, one a trial of the front: how many methods it dominates, and which dominate it."""
     trials = dict.fromkeys(p["trial"] for p in judgement["pairs"])
-    return [f"{trial}: {_verdict_lists([p for p in judgement['pairs'] if p['trial'] == trial])}" for trial in trials]
-
-
-def _verdict_lists(pairs: Sequence[Mapping[str, Any]]) -> str:
-    methods_by_verdict = {v: [p["method"] for p in pairs if p["verdict"] == v] for v in VERDICTS}
-    return "; ".join(f"{v} {', '.join(methods)}" for v, methods in methods_by_verdict.items() if methods)
+    lines = []
+    for trial in trials:
+        methods_by_verdict: dict[str, list[str]] = {v: [] for v in VERDICTS}
+        for pair in judgement["pairs"]:
+            if pair["trial"] == trial:
+                methods_by_verdict[pair["verdict"]].append(pair["method"])
+        summary = "; ".join(f"{v} {', '.join(methods)}" for v, methods in methods_by_verdict.items() if methods)
+        lines.append(f"{trial}: {summary}")
+    return lines

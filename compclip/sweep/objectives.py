@@ -7,33 +7,22 @@ every trial, and every rung, has the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Params
-from compclip.config.validation import mapping
 from compclip.report import tables
 from compclip.report.tables import SUMMARY, Column
 from compclip.runs import result_files
 from compclip.runs import run_folder as folders
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_store import StoredRun
-from compclip.sweep.study_declaration import Study, is_number
-
-
-@dataclass(frozen=True)
-class MetricValues:
-    """Metrics by `benchmark/metric`."""
-
-    values: Mapping[str, float]
-
-    def number(self, benchmark: str, metric: str) -> float | None:
-        """Return a metric's value; None where there is none."""
-        return self.values.get(f"{benchmark}/{metric}")
+from compclip.sweep.study_declaration import Study
 
 
 def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path, params: Params) -> tuple[Column, ...]:
@@ -43,14 +32,10 @@ def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path,
     """
     if not any(o.benchmark == SUMMARY for o in study.objectives):
         return tuple(Column(o.benchmark, o.column.partition("/")[2]) for o in study.objectives)
-    evaluated = params.evaluate.benchmarks
-    scored = {
-        name: result_files.read_result(folders.result_path(results_folder, SafeName(name, "benchmark")))
-        for name in evaluated
-    }
-    return columns_of_runs(
-        study, [FinishedRun(pretrained.folder.final, results_folder, pretrained.cell, {}, [], {}, scored)], params
-    )
+    paths = [folders.result_path(results_folder, SafeName(name, "benchmark")) for name in params.evaluate.benchmarks]
+    scored = {path.stem: result_files.read_result(path) for path in paths}
+    run = FinishedRun(pretrained.folder.final, results_folder, pretrained.cell, {}, [], {}, scored)
+    return columns_of_runs(study, [run], params)
 
 
 def columns_of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -> tuple[Column, ...]:
@@ -84,25 +69,22 @@ def benchmarks(columns: Sequence[Column]) -> list[str]:
 
 def read_scores(columns: Sequence[Column], folder: Path) -> list[float]:
     """Read the columns' values from a finished run's results folder. Raises UserError for one that is not there."""
+    paths = {name: folders.result_path(folder, SafeName(name, "benchmark")) for name in benchmarks(columns)}
+    results = {name: read_mapping(path)["metrics"] for name, path in paths.items()}
     metric_values: dict[str, float] = {}
-    for name in benchmarks(columns):
-        path = folders.result_path(folder, SafeName(name, "benchmark"))
-        metrics = mapping(read_mapping(path).get("metrics"), f"{path}: metrics")
-        for column in leaf_columns(columns):
-            if column.benchmark == name:
-                metric_values[column.name] = _number(column.metric, metrics, path)
+    for column in leaf_columns(columns):
+        metrics, path = results[column.benchmark], paths[column.benchmark]
+        if column.metric not in metrics:
+            raise unknown("metric", column.metric, metrics, str(path))
+        if metrics[column.metric] is None:  # of no item
+            raise UserError(f"{path}: {column.metric}=None: must be a number; choose another column")
+        metric_values[column.name] = metrics[column.metric]
     return column_values(columns, metric_values)
-
-
-def _number(metric: str, metrics: Mapping[str, Any], path: Path) -> float:
-    if metric not in metrics:
-        raise unknown("metric", metric, metrics, str(path))
-    if not is_number(value := metrics[metric]):
-        raise UserError(f"{path}: {metric}={value}: must be a number; choose another column")
-    return float(value)
 
 
 def column_values(columns: Sequence[Column], metric_values: Mapping[str, float]) -> list[float]:
     """Return the columns' values from metrics by name. Raises KeyError for one that is not there."""
-    numbers = MetricValues({column.name: float(metric_values[column.name]) for column in leaf_columns(columns)})
-    return [float(value) for column in columns if (value := tables.column_value(numbers, column)) is not None]
+    return [
+        float(np.mean(column_values(column.members, metric_values)) if column.members else metric_values[column.name])
+        for column in columns
+    ]

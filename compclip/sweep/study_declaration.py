@@ -30,8 +30,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -74,9 +73,8 @@ class Dimension:
         """Return whether a value lies in it."""
         if self.kind == "categorical":
             return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in self.choices)
-        if not is_number(value) or (self.kind == "int" and not isinstance(value, int)):
-            return False
-        return self.low <= value <= self.high
+        types = (int,) if self.kind == "int" else (int, float)
+        return type(value) in types and self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -208,8 +206,9 @@ def parse_study(name: str, raw: Any) -> Study:
     section = load_section(StudySection, raw, "study")
     options: dict[str, Any] = {f.name: getattr(section, f.name) for f in fields(StudyOptions)}
     options |= {key: SafeName(getattr(section, key), key) for key in ("method", "backbone", "data")}
-    options["paper"] = tuple(_check_paper_values(values, section.space) for values in section.paper)
-    return Study(name=SafeName(name, "study"), space=_name_dimensions(section.space), **options)
+    space = _name_dimensions(section.space)
+    options["paper"] = tuple(_check_paper_values(values, space) for values in section.paper)
+    return Study(name=SafeName(name, "study"), space=space, **options)
 
 
 def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
@@ -227,12 +226,13 @@ def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
     return tuple(dimensions.values())
 
 
-def _check_paper_values(values: Mapping[str, Value], space: Mapping[str, SpaceEntry]) -> dict[str, Value]:
+def _check_paper_values(values: Mapping[str, Value], space: Sequence[Dimension]) -> dict[str, Value]:
     """Return one of the paper's settings: a value for each dimension that is drawn, inside the space."""
-    if strange := [name for name in values if name not in space]:
-        raise unknown("key", strange[0], space, "study.paper")
+    names = [d.name for d in space]
+    if strange := [name for name in values if name not in names]:
+        raise unknown("key", strange[0], names, "study.paper")
     checked: dict[str, Value] = {}
-    for d in _name_dimensions(space):
+    for d in space:
         if d.active(checked) != (d.name in values):
             problem = "is missing" if d.active(checked) else "is not drawn then"
             raise UserError(f"study.paper={dict(values)}: {d.name} {problem}")
@@ -242,11 +242,6 @@ def _check_paper_values(values: Mapping[str, Value], space: Mapping[str, SpaceEn
             raise UserError(f"study.paper: {d.name}={values[d.name]!r}: outside its space; widen the space")
         checked[d.name] = float(values[d.name]) if d.kind == "float" else values[d.name]
     return checked
-
-
-def is_number(value: Any) -> bool:
-    """Return whether it is a finite number."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # false of nan
 
 
 def trial_overrides(study: Study, values: Mapping[str, Value], methods: Mapping[str, Any]) -> list[str]:

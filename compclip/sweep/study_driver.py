@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sys
 import time
@@ -83,9 +82,12 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
         if recorded is None:
             opened.set_user_attr(name, value)
         elif recorded != value:
+            change = "the code, the data or the fixed parameters have changed"
+            if isinstance(value, dict):
+                change = f"{', '.join(k for k in value if recorded.get(k) != value[k])} changed"
             raise UserError(
-                f"study {study.name}: {_describe_change(recorded, value)} since it was begun in {urls.mask_url(url)}; "
-                "its trials would not compare: undo that, or give the study another name"
+                f"study {study.name}: {change} since it was begun in {urls.mask_url(url)}; its trials would not "
+                "compare: undo that, or give the study another name"
             )
     return opened
 
@@ -113,12 +115,6 @@ def _check_storage(url: str) -> None:
         raise UserError(
             f"storage {urls.mask_url(url)}: is another program's database; give one that is the study's own"
         )
-
-
-def _describe_change(recorded: Any, value: Any) -> str:
-    if isinstance(value, str):
-        return "the code, the data or the fixed parameters have changed"
-    return f"{', '.join(k for k in value if recorded.get(k) != value[k])} changed"
 
 
 def draw_values(trial: optuna.Trial, study: Study) -> dict[str, Any]:
@@ -184,8 +180,13 @@ class StudyDriver:
             )
 
     def _is_over(self, target: int) -> bool:
-        """Return whether no more trial is to be started."""
-        return self._count_started() >= target or self._keeps_failing()
+        """Return whether no more trial is to be started.
+
+        Of the budget are all that were started, without failed ones that were tried again.
+        """
+        begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+        retried = {t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs}
+        return len(begun) - len(retried) >= target or self._keeps_failing()
 
     def _keeps_failing(self) -> bool:
         """Return whether going on would only use up the budget."""
@@ -195,11 +196,6 @@ class StudyDriver:
 
     def _in_state(self, *states: TrialState) -> list[FrozenTrial]:
         return self.opened.get_trials(deepcopy=False, states=states)
-
-    def _count_started(self) -> int:
-        """Count the trials of the budget: all that were started, without failed ones that were tried again."""
-        begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
-        return len(begun) - len({t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs})
 
     def retry_failed(self) -> int:
         """Enqueue failed trials that were not tried again yet; how many."""
@@ -237,7 +233,8 @@ class StudyDriver:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
         values = draw_values(trial, self.study)
         try:
-            loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, self._methods))
+            methods = read.load_params(self.params).methods
+            loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, methods))
             stored_run = run_store.locate_run(studies.trial_run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
@@ -252,11 +249,6 @@ class StudyDriver:
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
         return RunningTrial(trial, stored_run.key, live or self.sender.submit(stored_run, self.params))
-
-    @functools.cached_property
-    def _methods(self) -> dict[str, Any]:
-        """The methods' sections; the file does not change while a driver lives."""
-        return read.load_params(self.params).methods
 
     def _finish_trial(self, running: RunningTrial) -> bool:
         """Tell the study what became of a trial; whether it is over."""
