@@ -12,14 +12,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from compclip.base.errors import unknown
 from compclip.base.files import read_mapping, write_json
+from compclip.evaluate.benchmark import Benchmark, metric_by_scorer
+from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import file_of, parse_reference
 
 if TYPE_CHECKING:
     from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
-    from compclip.evaluate.benchmark import Benchmark
 
 
 FOLDER = Path("data/benchmarks")
@@ -50,11 +53,10 @@ def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Counts and fingerprint."""
     paths = [file_of(parse_reference(ref)[0]) for ref in benchmark.images]
     exists = {path: os.path.isfile(path) for path in dict.fromkeys(paths)}
-    missing_count = sum(not exists[path] for path in paths)
     return {
         "records": len(benchmark),
         "images": len(paths),
-        "missing_images": missing_count,
+        "missing_images": sum(not exists[path] for path in paths),
         "texts": len(benchmark.texts),
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),
@@ -63,9 +65,6 @@ def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
 
 def metric_names(benchmark: Benchmark) -> list[str]:
     """Return the names of all metrics that the records have: those of made-up vectors, no picture is opened."""
-    import numpy as np
-
-    from compclip.evaluate.embeddings import Embeddings
 
     class Unranked(Embeddings):
         """Vectors whose ranks nobody counts: all pairs of a large retrieval take minutes, and the names need none."""
@@ -79,20 +78,6 @@ def metric_names(benchmark: Benchmark) -> list[str]:
     return list(benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {})).metrics)
 
 
-def check_columns(
-    name: SafeName, benchmark: Benchmark, report_metrics: Sequence[str], scorers: Sequence[str] = ()
-) -> None:
-    """Raise UserError for a metric that the report is to show and these files do not have."""
-    from compclip.config import columns
-    from compclip.evaluate.benchmark import metric_by_scorer
-
-    names = metric_names(benchmark) if report_metrics else []
-    names += [metric_by_scorer(scorer, metric) for scorer in scorers[1:] for metric in names]
-    for metric in columns.list_absent(report_metrics, names):
-        where = f"{columns.WHERE}: not in the files of {name}"
-        raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)
-
-
 def write_census(
     name: SafeName,
     section: Section,
@@ -104,11 +89,16 @@ def write_census(
 
     Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
     """
+    from compclip.config import columns
     from compclip.evaluate.benchmark_module import load_benchmark
     from compclip.prepare import benchmark_overlap
 
     benchmark = load_benchmark(name, section)
-    check_columns(name, benchmark, report_metrics, scorers)
+    names = metric_names(benchmark) if report_metrics else []
+    names += [metric_by_scorer(scorer, metric) for scorer in scorers[1:] for metric in names]
+    for metric in columns.list_absent(report_metrics, names):
+        where = f"{columns.WHERE}: not in the files of {name}"
+        raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)
     counts = count_benchmark(benchmark)
     file_states = {str(file): _file_state(file) for file in benchmark.files}
     pictures = dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
