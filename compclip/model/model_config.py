@@ -73,6 +73,10 @@ def check_config(model_cfg: Any, where: str) -> None:
     for key in SECTIONS:
         _check_section(model_cfg.get(key, {}), f"{where}: {key}")
     _check_values(model_cfg, where, "")
+    for key in ("context_length", "vocab_size", "eos_id"):  # tokenizers compute with them before the model is tried
+        number = model_cfg["text_cfg"].get(key, 0)
+        if type(number) is not int:
+            raise UserError(f"{where}: text_cfg.{key}={_shorten(number)}: must be a whole number")
     if options := model_cfg["text_cfg"].get("tokenizer_kwargs"):
         import open_clip
 

@@ -147,6 +147,7 @@ def test_what_open_clip_cannot_build_is_refused(key, value, told):
         ("model_cfg.vision_cfg.new_option", "/etc/passwd", 'new_option="/etc/passwd": must be a word'),
         ("model_cfg.text_cfg.vocab_size", 10**400, "vocab_size=1000"),
         ("model_cfg.text_cfg.context_length", 10_000, "context_length=10000: must be a number up to 8192"),
+        ("model_cfg.text_cfg.vocab_size", None, "text_cfg.vocab_size=null: must be a whole number"),
         ("model_cfg.text_cfg.hf_model_name", "../models", 'hf_model_name="../models": must be a hub'),
         ("model_cfg.text_cfg.hf_tokenizer_name", "/etc", 'hf_tokenizer_name="/etc": must be a hub'),
         ("model_cfg.text_cfg.tokenizer_kwargs", {"trust_remote_code": True}, "tokenizer_kwargs: unknown key 'trust_remote_code'"),
