@@ -22,7 +22,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_text
-from compclip.text import concepts, positives, replace, shuffle, swap
+from compclip.text import positives, replace, shuffle, swap
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
@@ -76,7 +76,7 @@ def measure(annotations: list[Annotation], rounds: int) -> dict[str, dict[str, f
     pairs = list(zip(annotations, annotations[1:] + annotations[:1], strict=True))
     work = {name: lambda rule=rule: [rule(a, rng) for a in annotations] for name, rule in RULES.items()}
     work["clic (pairs)"] = lambda: [swap.clic(a, b, rng) for a, b in pairs]
-    work["concepts"] = lambda: [concepts.noun_phrases(a) or None for a in annotations]
+    work["concepts"] = lambda: [a.concepts() or None for a in annotations]
     rows = {}
     for name, run in work.items():
         rows[name] = {

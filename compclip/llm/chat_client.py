@@ -198,19 +198,13 @@ class _Pool:
 
 def _wait_s(reply: HttpReply | NoReply, retries: int, server: Server) -> float:
     """Return the seconds until the next attempt: as the server asks, else twice as long each time; bounded."""
-    requested = None if isinstance(reply, NoReply) else _retry_after_s(reply.headers.get("Retry-After") or "")
-    backoff = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
-    return min(backoff if requested is None else requested, server.backoff_max_s)
-
-
-def _retry_after_s(header: str) -> float | None:
-    """Return the seconds that a header asks for, as a number or as a date."""
-    if header.strip().isdecimal():
-        return float(header)
+    header = "" if isinstance(reply, NoReply) else reply.headers.get("Retry-After") or ""  # a number or a date
     try:
-        return max(email.utils.parsedate_to_datetime(header).timestamp() - time.time(), 0.0)
+        is_number = header.strip().isdecimal()
+        seconds = float(header) if is_number else email.utils.parsedate_to_datetime(header).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
-        return None
+        seconds = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
+    return min(max(seconds, 0.0), server.backoff_max_s)
 
 
 def _refusal(reply: HttpReply, retries: int, server: Server) -> Exception:

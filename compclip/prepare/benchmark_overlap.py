@@ -192,29 +192,18 @@ def count_shared(
     `exclude` are not part of the data set.
     """
     counts: dict[str, Counter] = {name: Counter() for name in benchmarks}
-    everything, excluded = _union(benchmarks.values()), _union(benchmarks[name] for name in exclude)
+    excluded = {name: benchmarks[name] for name in exclude}
     for path in samples:
         batch = read_batch(path, "recaption")
         rows = zip(*(batch[name].to_pylist() for name in IDENTITY_COLUMNS), strict=True)
         negatives_of_row = batch[NEGATIVES].to_pylist() if NEGATIVES in batch.schema.names else itertools.repeat(())
         for row, negatives in zip(rows, negatives_of_row, strict=False):
             image = _identify(*row)
-            if excluded.criterion(image):
+            if _find_benchmark(image, excluded):
                 continue
             identities = [_identify_negative(NegativeImage(**fields)) for fields in negatives if fields["image"]]
-            pictures = [image, *(negative for negative in identities if not excluded.criterion(negative))]
-            if not any(map(everything.criterion, pictures)):  # most samples are in no benchmark
-                continue
+            pictures = [image, *(negative for negative in identities if not _find_benchmark(negative, excluded))]
             for name, benchmark in benchmarks.items():
                 if criterion := next(filter(None, map(benchmark.criterion, pictures)), ""):
                     counts[name].update(("pictures", criterion))
     return {name: dict(sorted(counter.items())) for name, counter in counts.items()}
-
-
-def _union(benchmarks: Iterable[BenchmarkImages]) -> BenchmarkImages:
-    sets = list(benchmarks)
-    return BenchmarkImages(
-        frozenset().union(*(pictures.coco_ids for pictures in sets)),
-        frozenset().union(*(pictures.bytes for pictures in sets)),
-        frozenset().union(*(pictures.sha256s for pictures in sets)),
-    )

@@ -67,21 +67,22 @@ def iterate_files(path: str) -> Iterator[ListedFile]:
 
 def planned_folders(plan: Path) -> dict[str, list[str]]:
     """Return the files and folders of each data set of a plan. Raises UserError where the plan is damaged."""
-    return {path.stem: _inputs(plan, path.name) for path in sorted(plan.glob("recaption/*.json"))}
-
-
-def _inputs(plan: Path, name: str) -> list[str]:
-    recaption, rewrite, annotate = (read_mapping(plan / s / name) for s in ("recaption", "rewrite", "annotate"))
-    with reading(plan / "recaption" / name):
-        data, rewrites = recaption["params"], rewrite["params"]
-        negatives = data["negative_images"]
-        paths = [data["path"], data["images"], data["captions"].get("file")]
-        paths += [negatives.get("file"), negatives.get("images")]
-        if "captions" in rewrites:
-            paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
-        paths.append(rewrite["masked"].get("model"))
-        paths += [texts.get("file") for texts in annotate["params"]["texts"].values()]
-        return list(dict.fromkeys(os.path.normpath(str(path)) for path in paths if path))
+    folders = {}
+    for path in sorted(plan.glob("recaption/*.json")):
+        recaption, rewrite, annotate = (
+            read_mapping(plan / s / path.name) for s in ("recaption", "rewrite", "annotate")
+        )
+        with reading(path):
+            data, rewrites = recaption["params"], rewrite["params"]
+            negatives = data["negative_images"]
+            paths = [data["path"], data["images"], data["captions"].get("file")]
+            paths += [negatives.get("file"), negatives.get("images")]
+            if "captions" in rewrites:
+                paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
+            paths.append(rewrite["masked"].get("model"))
+            paths += [texts.get("file") for texts in annotate["params"]["texts"].values()]
+            folders[path.stem] = list(dict.fromkeys(os.path.normpath(str(name)) for name in paths if name))
+    return folders
 
 
 def summarize_files(paths: Sequence[str], digests: dict[str, str]) -> dict:

@@ -100,10 +100,10 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     A file is named after its content: a running task goes on reading the samples that it was sent for.
     """
     samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
-    if not cfg.images_outside:
-        samples = sample_cleaning.check_samples(samples, cfg.images, cfg.path)
-    image_hashes = array("Q")
+    image_folder, image_hashes = sample_cleaning.ImageFolder(cfg.images, cfg.path), array("Q")
     while block := list(itertools.islice(samples, shard_writer.ROWS)):
+        for sample in block if not cfg.images_outside else ():
+            image_folder.check(sample.id, sample.image)
         shard_writer.save_samples(folder / NEW_BLOCK, block)
         content = fingerprint(folder / NEW_BLOCK)
         path = os.path.join(folder, f"{content[:32]}.arrow")
@@ -161,7 +161,10 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
         samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
-    long_enough = with_sentences(samples, cfg.min_sentences)
+    long_enough = samples
+    if cfg.min_sentences:  # of 4 to 34 words, in all captions together (CLIC B.1)
+        numbers = [sum(len(sentences.training_sentences(caption)) for caption in s.captions) for s in samples]
+        long_enough = [s for s, number in zip(samples, numbers, strict=True) if number >= cfg.min_sentences]
     counts.update(captioned=len(samples), kept=len(long_enough))
     counts.update(repaired_captions=repaired_captions, openings_dropped=openings_dropped)
     return long_enough
@@ -172,14 +175,6 @@ def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[
     changed = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
     pairs = ((a, b) for s, c in zip(samples, changed, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
     return changed, sum(a != b for a, b in pairs)
-
-
-def with_sentences(samples: list[Sample], minimum: int) -> list[Sample]:
-    """Return the samples whose captions have together at least `minimum` sentences of 4 to 34 words (CLIC B.1)."""
-    if not minimum:
-        return samples
-    sentences_of = sentences.training_sentences
-    return [s for s in samples if sum(len(sentences_of(caption)) for caption in s.captions) >= minimum]
 
 
 def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:

@@ -123,11 +123,3 @@ def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) ->
     folder = ImageFolder(images, file)
     for record, path in pictures:
         folder.check(record, path)
-
-
-def check_samples(samples: Iterable[Sample], images: str, file: str) -> Iterator[Sample]:
-    """Give the samples as long as their pictures lie in the folder `images`. Raises UserError as `check_images`."""
-    folder = ImageFolder(images, file)
-    for sample in samples:
-        folder.check(sample.id, sample.image)
-        yield sample

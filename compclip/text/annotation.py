@@ -98,6 +98,22 @@ class Annotation:
             relatives=self.relatives[tokens_of_sentence],
         )
 
+    def concepts(self) -> list[tuple[int, int, str]]:
+        """Return the concepts of the caption (C2LIP Sec. 3): first character, end and phrase of each noun phrase.
+
+        They begin behind the determiner; pronouns are none. Of phrases that are equal but for case, the first counts.
+        """
+        phrases: dict[str, tuple[int, int, str]] = {}
+        for low, high in self.chunks:
+            while low < high and self.pos[low] in ("DET", "SPACE", "PUNCT"):
+                low += 1
+            if low == high or (high - low == 1 and self.pos[low] == "PRON"):
+                continue
+            start, end = self.chars((low, high))
+            phrase = self.text[start:end].strip()
+            phrases.setdefault(" ".join(phrase.casefold().split()), (start, start + len(phrase), phrase))
+        return list(phrases.values())
+
 
 def _shift(values: tuple[int, ...], by: int) -> tuple[int, ...]:
     return tuple([v - by for v in values]) if by else values

@@ -23,6 +23,8 @@ _SAME_PLURAL = word_set(
 _MAN_PLURAL_S = ("human", "german", "roman", "ottoman", "talisman", "caiman", "shaman", "norman")
 _OES = word_set("potato tomato hero echo torpedo mosquito tornado volcano mango buffalo domino cargo")
 _PLURAL_S = word_set("bus gas")  # the lists prefer "busses"
+_THIRD_PERSON = {"have": "has", "be": "is", "do": "does", "go": "goes"}
+_PARTICIPLE = re.compile(r".*(?:n|ne)|[a-z]*[^aeiou]u(?:ng|nk|m|n)")  # "eaten", "gone", "sung"
 
 
 def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -37,8 +39,11 @@ def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> s
         return _to_plural(lemma, forms)
     if tag in ("JJR", "JJS"):
         return _to_comparison(lemma, "er" if tag == "JJR" else "est", forms)
-    rules = {"VBZ": _to_third_person, "VBG": _to_progressive, "VBD": _to_past, "VBN": _to_participle}
-    return rules[tag](lemma, forms) if tag in rules else None
+    if tag == "VBZ":
+        return _THIRD_PERSON.get(lemma) or (lemma + "es" if re.search(rf"[^{VOWELS}]o$", lemma) else _add_s(lemma))
+    if tag == "VBG":
+        return _to_progressive(lemma, forms)
+    return _to_past(lemma, forms, tag == "VBN") if tag in ("VBD", "VBN") else None
 
 
 def _add_s(lemma: str) -> str:
@@ -55,11 +60,6 @@ def _to_plural(lemma: str, forms: tuple[str, ...]) -> str:
     if lemma.endswith("man") and not lemma.endswith(_MAN_PLURAL_S):
         return lemma[:-3] + "men"
     return lemma + "es" if lemma in _OES else _add_s(lemma)
-
-
-def _to_third_person(lemma: str, forms: tuple[str, ...]) -> str:
-    irregular = {"have": "has", "be": "is", "do": "does", "go": "goes"}
-    return irregular.get(lemma) or (lemma + "es" if re.search(rf"[^{VOWELS}]o$", lemma) else _add_s(lemma))
 
 
 def _double_consonant(lemma: str) -> str:
@@ -79,35 +79,17 @@ def _to_progressive(lemma: str, forms: tuple[str, ...]) -> str:
     return _double_consonant(lemma) + "ing"
 
 
-def _to_regular_past(lemma: str) -> str:
+def _to_past(lemma: str, forms: tuple[str, ...], is_participle: bool) -> str:
+    """Return the past tense or the participle: "ate" or "eaten"."""
+    if lemma in _SAME_PAST or (is_participle and lemma.endswith(("come", "run"))):
+        return lemma
+    irregular = sorted(f for f in forms if not f.endswith(("ing", "s")))
+    fitting = [f for f in irregular if (_PARTICIPLE.fullmatch(f) is not None) == is_participle] or irregular
+    if fitting:
+        return fitting[0]
     if lemma.endswith("e"):
         return lemma + "d"
     return lemma[:-1] + "ied" if re.search(rf"[^{VOWELS}]y$", lemma) else _double_consonant(lemma) + "ed"
-
-
-def _finite_forms(forms: tuple[str, ...]) -> list[str]:
-    return sorted(f for f in forms if not f.endswith(("ing", "s")))
-
-
-def _is_participle(form: str) -> bool:
-    """Return whether an irregular form is the participle: "eaten", "gone", "sung"."""
-    return form.endswith(("n", "ne")) or re.fullmatch(r"[a-z]*[^aeiou]u(?:ng|nk|m|n)", form) is not None
-
-
-def _to_past(lemma: str, forms: tuple[str, ...]) -> str:
-    irregular = _finite_forms(forms)
-    if lemma in _SAME_PAST:
-        return lemma
-    finite = [f for f in irregular if not _is_participle(f)] or irregular
-    return finite[0] if finite else _to_regular_past(lemma)
-
-
-def _to_participle(lemma: str, forms: tuple[str, ...]) -> str:
-    if lemma in _SAME_PAST or lemma.endswith(("come", "run")):
-        return lemma
-    irregular = _finite_forms(forms)
-    finite = [f for f in irregular if _is_participle(f)] or irregular
-    return finite[0] if finite else _to_regular_past(lemma)
 
 
 def _to_comparison(lemma: str, ending: str, forms: tuple[str, ...]) -> str | None:

@@ -25,7 +25,7 @@ from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
 from compclip.base.errors import UserError
-from compclip.text import scene_graph, sentences, word_edits, wordnet, wordnet_files, wordnet_relatives
+from compclip.text import scene_graph, sentences, word_edits, wordnet, wordnet_files
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 
@@ -199,6 +199,6 @@ def find_relatives(a: Annotation) -> tuple[Weighted, ...]:
     """Return the weighted words for CLoVe's rule of each token that represents an element of the caption's scene."""
     roots = {element.root for element in scene_graph.read_scene(a)}
     return tuple([
-        wordnet_relatives.find_relatives(a.word(t), a.pos[t], a.tag[t]) if t in roots else NO_WORDS
+        wordnet.find_relatives(a.word(t), a.pos[t], a.tag[t]) if t in roots else NO_WORDS
         for t in range(len(a))
     ])  # fmt: skip

@@ -11,16 +11,12 @@ from compclip.text import word_edits
 from compclip.text.annotation import Annotation, requires_stored
 
 
-@requires_stored("texts.negative")
-def negative(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Draw one of the stored negatives evenly; None without one."""
-    return _draw(annotation, "negative", rng)
-
-
 @requires_stored("texts.paraphrase")
 def paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Draw one of the stored paraphrases evenly; None without one."""
-    return _draw(annotation, "paraphrase", rng)
+    stored = annotation.stored.get("paraphrase", ())
+    texts = [text for text in stored if not word_edits.equal_ignoring_case(text, annotation.text)]
+    return texts[rng.integers(len(texts))] if texts else None
 
 
 @requires_stored("texts.negative")
@@ -44,10 +40,3 @@ def nth(index: int) -> Callable[[Annotation, np.random.Generator], str | None]:
 def _text_at(annotation: Annotation, index: int) -> str | None:
     texts = annotation.stored.get("negative", ())[index : index + 1]
     return texts[0] if texts and not word_edits.equal_ignoring_case(texts[0], annotation.text) else None
-
-
-def _draw(annotation: Annotation, kind: str, rng: np.random.Generator) -> str | None:
-    texts = [
-        text for text in annotation.stored.get(kind, ()) if not word_edits.equal_ignoring_case(text, annotation.text)
-    ]
-    return texts[rng.integers(len(texts))] if texts else None

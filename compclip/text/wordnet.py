@@ -1,10 +1,17 @@
-"""Words that may replace a word and make its caption wrong: WordNet's antonyms and co-hyponyms (FSC-CLIP A.1).
+"""Words that may replace a word and make its caption wrong, from WordNet.
 
     python -m compclip.text.wordnet --install      # find, fetch or copy WordNet
 
-A co-hyponym is a sister under a direct hypernym. Adjectives have none in WordNet: theirs are indirect antonyms and,
-for colours, the sisters of the colour's noun; for numbers, other number words. A candidate has the part of speech and
-the inflection of the word, and is never a synonym, a direct hypernym or a direct hyponym of it in any sense.
+Candidates are antonyms and co-hyponyms (FSC-CLIP A.1). A co-hyponym is a sister under a direct hypernym. Adjectives
+have none in WordNet: theirs are indirect antonyms and, for colours, the sisters of the colour's noun; for numbers,
+other number words. A candidate has the part of speech and the inflection of the word, and is never a synonym, a direct
+hypernym or a direct hyponym of it in any sense.
+
+Relatives are for CLoVe's replace rule: antonyms, sisters and cousins of a word in all its senses, with weights. A
+cousin is a hyponym of a hyponym of the hypernym's hypernym, so that sisters are cousins too; an adjective goes by the
+nouns that it derives from, and back. A word's weight is how often it occurs in that sense, at least 1, over all
+senses. Words that share a synset with the word are left out. Departures from CLoVe: `RARE` words represent the rare
+ones, of which "man" has thousands; insults and names are left out.
 """
 
 from __future__ import annotations
@@ -14,10 +21,12 @@ import contextlib
 import functools
 import itertools
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from compclip.base.errors import UserError, entry
 from compclip.text import wordnet_files
+from compclip.text.annotation import NO_WORDS, Weighted
 from compclip.text.inflect import VOWELS, inflect
 from compclip.text.word_edits import word_set
 from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
@@ -33,6 +42,9 @@ NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten
 _OFFENSIVE = ("offensive", "obscene", "disparag", "derogat", "slur", "vulgar", "prostitut")
 UNFIT = word_set("bitch bastard whore slut tart harlot fag queer savage cripple moron idiot retard nazi")
 _SKIPPED_VERBS = word_set("be have do get")
+COMMON, RARE = 48, 16  # relatives of a token: the heaviest, and those that have the weight of all others
+BE = {"VBD": "was", "VBZ": "is", "VBP": "are", "VBG": "being", "VBN": "been"}
+SLIPS = {"NNP": "NN", "NNPS": "NNS"}  # the tagger's, of words in lower case
 
 
 def find_candidates(
@@ -44,8 +56,8 @@ def find_candidates(
     word; only words that go with it are given. They are written as the word is: capitals, or a first capital.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
-    if pos == "PROPN" and word.islower():  # the tagger's usual slip
-        pos, tag = "NOUN", {"NNP": "NN", "NNPS": "NNS"}.get(tag, tag)
+    if pos == "PROPN" and word.islower():
+        pos, tag = "NOUN", SLIPS.get(tag, tag)
     forms = _inflected_candidates(word.lower(), lemma.lower(), pos, tag)
     best = forms[:LIMIT]
     if article or not words_of_caption.isdisjoint(best):
@@ -173,6 +185,104 @@ def _is_usable(name: str, pos_letter: str) -> bool:
 def is_offensive(synset: Synset) -> bool:
     """Return whether the definition calls the word offensive."""
     return any(mark in synset.definition for mark in _OFFENSIVE)
+
+
+# --- words for CLoVe's replace rule, with weights ---------------------------------------------------------------
+
+
+def find_relatives(word: str, pos: str, tag: str) -> Weighted:
+    """Return the words that may replace a token, in lower case and inflected like it, the heaviest first.
+
+    Raises UserError where no WordNet is installed, or a damaged one.
+    """
+    pos_letter = POS_LETTERS.get("NOUN" if pos == "PROPN" else pos)
+    if pos_letter is None or not word.isalpha():
+        return NO_WORDS
+    return _inflected_relatives(word.lower(), pos_letter, SLIPS.get(tag, tag) if word.islower() else tag)
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _inflected_relatives(word: str, pos_letter: str, tag: str) -> Weighted:
+    with report_damage(word):
+        forms: dict[str, int] = {}
+        for name, weight in relative_lemmas(word, pos_letter):
+            forms.setdefault(_inflect_name(name, pos_letter, tag), weight)
+        forms.pop(word, None)
+    words_and_weights = dict(thin_rare(list(forms.items())))
+    return tuple(words_and_weights), tuple(words_and_weights.values())
+
+
+def thin_rare(relatives: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Keep the heaviest words, and of the rare ones some at even distances, which share the weight of all of them."""
+    rare = relatives[COMMON:]
+    if len(rare) <= RARE:
+        return relatives
+    share = max(1, round(sum(weight for _, weight in rare) / RARE))
+    return relatives[:COMMON] + [(rare[i * len(rare) // RARE][0], share) for i in range(RARE)]
+
+
+def _inflect_name(name: str, pos_letter: str, tag: str) -> str:
+    """Inflect a lemma of one word or several for a tag; return it unchanged where there is no such form."""
+    words = name.split("_")
+    index = 0 if pos_letter == "v" else -1
+    if pos_letter == "v" and words[0] == "be":
+        return " ".join([BE.get(tag, "be"), *words[1:]])
+    words[index] = inflect(words[index], tag, irregular_forms(pos_letter)) or words[index]
+    return " ".join(words)
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def relative_lemmas(word: str, pos_letter: str) -> tuple[tuple[str, int], ...]:
+    """Return lemmas and weights, the heaviest first, then by the alphabet."""
+    bases = dictionary().bases(word, pos_letter)
+    senses = list(dict.fromkeys(sense for base in bases for sense in synsets_of(base, pos_letter)))
+    weights = Counter[str]()
+    for sense in senses:
+        words = dict.fromkeys(sense.words)
+        weights.update(_weigh_words(pair for w in words for pair in dictionary().antonyms(sense, w)))
+        if pos_letter in "nv":
+            cousins = map(_cousins_below, _grandparents([sense]))
+        else:
+            nouns = [synset for synset, _ in dictionary().derived(sense) if synset.pos == "n"]
+            cousins = map(_adjectives_below, _grandparents(nouns if pos_letter == "a" else []))
+        for weights_of_cousins in cousins:
+            weights.update(weights_of_cousins)
+    synonyms = {name for sense in senses for name in sense.words}
+    relatives = [(name, weight) for name, weight in weights.items() if name not in synonyms]
+    return tuple(sorted(relatives, key=lambda item: (-item[1], item[0])))
+
+
+def _grandparents(senses: Iterable[Synset]) -> list[Synset]:
+    """Collect the synsets two steps above some senses; a sense right below a top synset has none, as released."""
+    parents = (parent for sense in senses for parent in related(sense, HYPERNYM))
+    return list(dict.fromkeys(grandparent for parent in parents for grandparent in related(parent, HYPERNYM)))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _cousins_below(grand: Synset) -> dict[str, int]:
+    return _weigh_words((cousin, word) for cousin in _grandchildren(grand) for word in cousin.words)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _adjectives_below(grand: Synset) -> dict[str, int]:
+    pairs = (pair for cousin in _grandchildren(grand) for pair in dictionary().derived(cousin))
+    return _weigh_words((adjective, word) for adjective, word in pairs if adjective.pos in "as")
+
+
+def _grandchildren(grand: Synset) -> list[Synset]:
+    cousins = (cousin for uncle in related(grand, HYPONYM) for cousin in related(uncle, HYPONYM))
+    return list(dict.fromkeys(cousins))
+
+
+def _weigh_words(pairs: Iterable[tuple[Synset, str]]) -> dict[str, int]:
+    """Return the words with their weights; those of lower-case letters only, without insults."""
+    weights = Counter[str]()
+    for synset, word in pairs:
+        words = word.split("_")
+        is_plain = word.isascii() and word.islower() and all(map(str.isalpha, words))
+        if is_plain and not UNFIT & set(words) and not is_offensive(synset):
+            weights[word] += max(times_met(synset, synset.words.index(word)), 1)
+    return dict(weights)
 
 
 # --- the dictionary -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
-from compclip.text import concepts, sentences
+from compclip.text import sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, View
@@ -220,7 +220,7 @@ def _concept_spans(caption: Annotation, views: Views) -> tuple[tuple[int, int], 
     """Return the spans of characters of the caption's concepts."""
     if not views.concepts:
         return ()
-    spans = tuple((start, end) for start, end, _ in concepts.spans(caption))
+    spans = tuple((start, end) for start, end, _ in caption.concepts())
     return ((0, len(caption.text)),) if views.whole_concept and not spans else spans
 
 

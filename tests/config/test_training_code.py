@@ -37,7 +37,6 @@ TRAINING = START | {
     "compclip.model.towers",
     "compclip.text",
     "compclip.text.annotation",
-    "compclip.text.concepts",
     "compclip.text.annotation_rows",
     "compclip.text.sentences",
     "compclip.text.word_edits",

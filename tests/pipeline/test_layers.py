@@ -126,7 +126,7 @@ for package in (plugins.METHODS, plugins.BENCHMARKS):
     [plugins.load_plugin(package, name) for name in plugins.list_plugins(package)]
 import compclip.__main__, compclip.config.__main__, compclip.train.__main__, compclip.evaluate.__main__
 import compclip.launch.__main__, compclip.runs.keys, compclip.runs.status, compclip.sweep.__main__
-import compclip.text.concepts, compclip.text.positives, compclip.text.replace, compclip.text.shuffle, compclip.text.swap
+import compclip.text.positives, compclip.text.replace, compclip.text.shuffle, compclip.text.swap
 print(*sys.modules)
 """
 

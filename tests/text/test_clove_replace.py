@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text import replace as replacing
-from compclip.text import scene_graph, spacy_parser, word_edits, wordnet, wordnet_relatives
+from compclip.text import scene_graph, spacy_parser, word_edits, wordnet
 from compclip.text.annotation import NO_WORDS as NONE
 from compclip.text.annotation import Annotation
 from compclip.text.wordnet_files import HYPERNYM, HYPONYM
@@ -64,10 +64,10 @@ def test_parts_of_anything_are_words_of_it(annotation):
     ],
 )
 def test_weighted_words(word, pos, tag, known):
-    words, weights = wordnet_relatives.find_relatives(word, pos, tag)
+    words, weights = wordnet.find_relatives(word, pos, tag)
     assert known in words and word not in words and len(set(words)) == len(words) == len(weights)
-    assert len(words) <= wordnet_relatives.COMMON + wordnet_relatives.RARE and min(weights) > 0
-    common = weights[: wordnet_relatives.COMMON]
+    assert len(words) <= wordnet.COMMON + wordnet.RARE and min(weights) > 0
+    common = weights[: wordnet.COMMON]
     assert list(common) == sorted(common, reverse=True)
 
 
@@ -82,34 +82,28 @@ def test_a_verb_whose_hypernym_has_none_gives_no_cousins_by_it(word):
     )
     opposites = [s for sense in senses for w in sense.words for s, _ in wordnet.dictionary().antonyms(sense, w)]
     offered = {name for synset in [*cousins, *opposites] for name in synset.words}
-    assert {name for name, _ in wordnet_relatives.relative_lemmas(word, "v")} <= offered
+    assert {name for name, _ in wordnet.relative_lemmas(word, "v")} <= offered
 
 
 def test_synonyms_and_insults_are_none():
-    assert not {"sofa", "lounge"} & set(wordnet_relatives.find_relatives("couch", "NOUN", "NN")[0])
-    assert not {name for name, _ in wordnet_relatives.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
+    assert not {"sofa", "lounge"} & set(wordnet.find_relatives("couch", "NOUN", "NN")[0])
+    assert not {name for name, _ in wordnet.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
 
 
 def test_rare_words_keep_their_weight():
     """Forty-eight common words; of a hundred others with a weight of 2 the 16 that stand for them have 200 together."""
-    result = [(f"w{i}", 1000 - i) for i in range(wordnet_relatives.COMMON)] + [(f"r{i}", 2) for i in range(100)]
-    kept = wordnet_relatives.thin_rare(result)
-    assert (
-        kept[: wordnet_relatives.COMMON] == result[: wordnet_relatives.COMMON]
-        and len(kept) == wordnet_relatives.COMMON + wordnet_relatives.RARE
-    )
-    assert {weight for _, weight in kept[wordnet_relatives.COMMON :]} == {12}  # 200 / 16, rounded
-    assert (
-        wordnet_relatives.thin_rare(result[: wordnet_relatives.COMMON + wordnet_relatives.RARE])
-        == result[: wordnet_relatives.COMMON + wordnet_relatives.RARE]
-    )
+    result = [(f"w{i}", 1000 - i) for i in range(wordnet.COMMON)] + [(f"r{i}", 2) for i in range(100)]
+    kept = wordnet.thin_rare(result)
+    assert kept[: wordnet.COMMON] == result[: wordnet.COMMON] and len(kept) == wordnet.COMMON + wordnet.RARE
+    assert {weight for _, weight in kept[wordnet.COMMON :]} == {12}  # 200 / 16, rounded
+    assert wordnet.thin_rare(result[: wordnet.COMMON + wordnet.RARE]) == result[: wordnet.COMMON + wordnet.RARE]
 
 
 @pytest.mark.parametrize(
     ("word", "pos"), [("three", "NUM"), ("the", "DET"), ("he", "PRON"), ("zzzz", "NOUN"), ("3d", "NOUN")]
 )
 def test_words_without_relatives(word, pos):
-    assert wordnet_relatives.find_relatives(word, pos, "NN") == NONE
+    assert wordnet.find_relatives(word, pos, "NN") == NONE
 
 
 def test_other_prepositions():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import concepts, positives, sentences, shuffle, swap, wordnet
+from compclip.text import positives, sentences, shuffle, swap, wordnet
 from compclip.text import replace as replacing
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
@@ -147,7 +147,7 @@ def test_a_model_that_met_too_many_words_is_loaded_anew(monkeypatch):
 
 def test_odd_captions_survive_all_rules():
     for a in annotate(ODD):
-        concepts.spans(a)
+        a.concepts()
         for rule in (swap.negclip, swap.single, replacing.wordnet, shuffle.bigram, positives.replace, positives.swap):
             assert all(text is None or text.casefold() != a.text.casefold() for text in outcomes(rule, a, tries=5))
         outcomes(swap.clic, a, a, tries=5)
@@ -201,7 +201,7 @@ def test_no_model_names_both(monkeypatch):
 
 def test_rules_need_neither_spacy_nor_nltk():
     code = (
-        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives, concepts; "
+        "import sys; from compclip.text import annotation, swap, replace, shuffle, positives; "
         "sys.exit(bool({'spacy', 'nltk', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
