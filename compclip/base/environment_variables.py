@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from compclip.base import redact
@@ -21,11 +20,11 @@ from compclip.base.errors import UserError
 
 ALLOW = "COMPCLIP_ALLOW_ENV"
 OWN_SERVER = "server"  # in place of an address: the one that the grid starts itself
-READ = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)", re.ASCII)
-PORTS = {"http": 80, "https": 443}
-PATHS = ("sqlite:", "file:")  # URLs of files
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 NO_LINE = re.compile(r"[\x00-\x1f\x7f]")
+READ = re.compile(rf"\$\{{oc\.env:\s*({NAME.pattern})", re.ASCII)
+PORTS = {"http": ":80", "https": ":443"}
+FILES = ("sqlite:", "file:")  # URLs of files
 SHORTEST = 6  # characters: a shorter value may stand in a URL by chance
 
 
@@ -47,76 +46,57 @@ def check_variable_name(variable: str, where: str, example: str) -> None:
         raise UserError(f"{where}: names no environment variable; give one as {example}")
 
 
-def check_allowed(raw: Any, where: str) -> None:
-    """Raise UserError naming the first key that reads a variable which is not allowed; nothing is resolved."""
-    allowed = _allowed_entries()
+def check_allowed(references: Iterable[tuple[str, str]], where: str) -> None:
+    """Raise UserError naming the first key whose text reads a variable that is not allowed; nothing is resolved."""
+    allowed = _list_allowed()
     denied: dict[str, str] = {}
-    for key, text in _iterate_texts(raw, ""):
+    for key, text in references:
         for name in READ.findall(text):
             if name not in allowed:
                 denied.setdefault(name, key)
     for name, key in denied.items():
         raise UserError(
             f"{where}: {key}: reads the environment variable {name}, whose value would be written to files; if this "
-            f"grid may have it, {_advice(denied)}"
+            f"grid may have it, {_advise(denied)}"
         )
 
 
-def check_key(variable: str, server: str, where: str) -> None:
-    """Raise UserError for a key that the reader has not allowed for a server, an address or OWN_SERVER."""
-    origin, allowed = _origin(server), _allowed_entries()
-    pairs = [(name, _origin(to)) for name, _, to in (entry.partition("@") for entry in allowed)]
-    if (variable, origin) not in pairs:
-        raise UserError(
-            f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
-            f"{_advice([f'{variable}@{origin}'])}"
-        )
-
-
-def _advice(entries: Iterable[str]) -> str:
-    """Return the command that allows the entries; what is allowed already stays."""
-    return f"export {ALLOW}={f'${ALLOW},' if _allowed_entries() else ''}{','.join(entries)}"
-
-
-def _allowed_entries() -> list[str]:
-    return os.environ.get(ALLOW, "").replace(",", " ").split()
-
-
-def _origin(server: str) -> str:
-    """Return scheme, host and port of an address, which decide who answers."""
-    try:
-        url = urlsplit(server)
-        port, host = url.port, url.hostname
-    except ValueError:
-        return server
-    if not host:
-        return server
-    suffix = "" if port in (None, PORTS.get(url.scheme)) else f":{port}"
-    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}{suffix}"
-
-
-def check_urls(raw: Any, values: Any, where: str) -> None:
-    """Raise UserError naming the key of a URL that holds a variable's value; `raw` has them as written.
+def check_urls(references: Iterable[tuple[str, str]], texts: Iterable[tuple[str, str]], where: str) -> None:
+    """Raise UserError naming the key of a URL that holds the value of a variable which some reference reads.
 
     What an environment variable adds to a URL is as a rule a key.
     """
-    names = {name for _, text in _iterate_texts(raw, "") for name in READ.findall(text)}
-    read = [value for name in names if len(value := os.environ.get(name, "")) >= SHORTEST]
-    for key, text in _iterate_texts(values, "") if read else ():
-        if "://" in text and not text.startswith(PATHS) and any(value in text for value in read):
+    names = {name for _, text in references for name in READ.findall(text)}
+    values = [value for name in names if len(value := os.environ.get(name, "")) >= SHORTEST]
+    for key, text in texts:
+        if "://" in text and not text.startswith(FILES) and any(value in text for value in values):
             raise UserError(
                 f"{where}: {key}: is a URL with something of ${{oc.env:...}} in it, which would be written to "
                 "config.yaml and MLflow; write the URL, and name the variable of a key as api_key_env"
             )
 
 
-def _iterate_texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Yield each text with its key."""
-    if isinstance(value, dict):
-        for name, below in value.items():
-            yield from _iterate_texts(below, f"{key}.{name}".lstrip("."))
-    elif isinstance(value, list):
-        for below in value:
-            yield from _iterate_texts(below, key)
-    elif isinstance(value, str):
-        yield key, value
+def check_key(variable: str, server: str, where: str) -> None:
+    """Raise UserError for a key that the reader has not allowed for a server, an address or OWN_SERVER."""
+    origin = _origin(server)
+    pairs = [(name, _origin(address)) for name, _, address in (entry.partition("@") for entry in _list_allowed())]
+    if (variable, origin) not in pairs:
+        raise UserError(
+            f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
+            f"{_advise([f'{variable}@{origin}'])}"
+        )
+
+
+def _list_allowed() -> list[str]:
+    return os.environ.get(ALLOW, "").replace(",", " ").split()
+
+
+def _advise(entries: Iterable[str]) -> str:
+    """Return the command that allows the entries; what is allowed already stays."""
+    return f"export {ALLOW}={f'${ALLOW},' if _list_allowed() else ''}{','.join(entries)}"
+
+
+def _origin(server: str) -> str:
+    """Return scheme, host and port of an address, which decide who answers."""
+    url = urlsplit(server)
+    return f"{url.scheme}://{url.netloc.lower().removesuffix(PORTS.get(url.scheme, ':'))}" if url.netloc else server
