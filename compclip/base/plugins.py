@@ -56,10 +56,10 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
     if name in own_names or len(entry_points) > 1:
         ours = ["compclip"] if name in own_names else []
         givers = " and ".join([*ours, *(f"{point.package} ({point.module})" for point in entry_points)])
-        raise UserError(f"{_kind_name(package)} {name!r}: is given by {givers}; uninstall one")
+        raise UserError(f"{kind_name(package)} {name!r}: is given by {givers}; uninstall one")
     if not entry_points:
-        raise unknown(_kind_name(package), name, list_plugins(package), where)
-    return _check_entry_point(f"{_kind_name(package)} {name!r}", name, entry_points[0])
+        raise unknown(kind_name(package), name, list_plugins(package), where)
+    return _check_entry_point(f"{kind_name(package)} {name!r}", name, entry_points[0])
 
 
 def _check_entry_point(what: str, name: str, entry_point: EntryPoint) -> str:
@@ -80,7 +80,7 @@ def load_plugin(package: str, name: str, where: str = "") -> ModuleType:
     module = locate_plugin(package, name, where)
     if module == f"{package}.{name}":
         return importlib.import_module(module)
-    where = f"{_kind_name(package)} {name!r}: {module}"
+    where = f"{kind_name(package)} {name!r}: {module}"
     try:
         plugin = importlib.import_module(module)
     except (Exception, SystemExit) as error:
@@ -105,7 +105,8 @@ def _find_fault(package: str, module: ModuleType) -> str:
     return f"Config.{bare[0]} has no default" if bare else ""
 
 
-def _kind_name(package: str) -> str:
+def kind_name(package: str) -> str:
+    """Return what plug-ins of a package are called, as `method`."""
     return package.rpartition(".")[2].removesuffix("s").replace("_", " ")
 
 

@@ -156,34 +156,26 @@ def _config_layers(params: Params, name: str, data: str) -> list[tuple[dict, str
     return [(method, where), *((mapping(raw, where_layer), where_layer) for raw, where_layer in layers)]
 
 
-def per_data_values(params: Params, base: str) -> dict:
-    """Return a method's values for single data sets."""
-    raw = mapping(params.methods.get(base), f"methods.{base}")
-    return mapping(raw.get(PER_DATA), f"methods.{base}.{PER_DATA}")
-
-
 def captioner_config(data: Data, where: str = "options") -> Any:
     """Return the captioner's parameters: its module's Config filled from `options`; None where it has none."""
-    kind = getattr(
-        plugins.load_plugin(plugins.CAPTIONERS, data.captioner, where.replace("options", "captioner")), "Config", None
-    )
-    if kind is None and data.options:
-        raise UserError(f"{where}: captioner {data.captioner!r} has no options; remove them")
-    config = kind and load_section(kind, data.options, where)
+    where_name = where.replace("options", "captioner")
+    config = _load_options(plugins.CAPTIONERS, data.captioner, where_name, data.options, where)
     check_key(config, where)
     return config
 
 
 def benchmark_config(name: str, section: BenchmarkSection, where: str = "options") -> Any:
-    """Return the benchmark's options: its module's Config filled from `options`; None where it has none.
+    """Return the benchmark's options: its module's Config filled from `options`; None where it has none."""
+    module = section.benchmark or name
+    return _load_options(plugins.BENCHMARKS, module, where.rpartition(".")[0], section.options, where)
 
-    Raises UserError for an option that the module does not have, or that it refuses.
-    """
-    module = plugins.load_plugin(plugins.BENCHMARKS, section.benchmark or name, where.rpartition(".")[0])
-    kind = getattr(module, "Config", None)
-    if kind is None and section.options:
-        raise UserError(f"{where}: benchmark {section.benchmark or name!r} has no options; remove them")
-    return kind and load_section(kind, section.options, where)
+
+def _load_options(package: str, name: str, where_name: str, options: dict[str, Any], where: str) -> Any:
+    """Return a plug-in's Config filled from `options`. Raises UserError for options that it has not or refuses."""
+    config = getattr(plugins.load_plugin(package, name, where_name), "Config", None)
+    if config is None and options:
+        raise UserError(f"{where}: {plugins.kind_name(package)} {name!r} has no options; remove them")
+    return config and load_section(config, options, where)
 
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Any:

@@ -62,7 +62,8 @@ def check_params(merged: Any, where: str, together: bool = False) -> Params:
     sections = yaml_text.to_plain(merged, where)
     try:
         _check_literal(merged)
-        params = _params(sections)
+        params = _load_sections(sections)
+        check.check_sections(params)
         if together:
             check.check_consistency(params)
     except UserError as error:
@@ -70,24 +71,22 @@ def check_params(merged: Any, where: str, together: bool = False) -> Params:
     return params
 
 
-def _params(raw: dict) -> Params:
+def _load_sections(raw: dict) -> Params:
     for name in raw:
         if name not in (*SECTIONS, *TABLES, "methods"):
             raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
-    sections: dict[str, Any] = {n: load_section(kind, mapping(raw.get(n), n), n) for n, kind in SECTIONS.items()}
+    sections: dict[str, Any] = {n: load_section(kind, raw.get(n), n) for n, kind in SECTIONS.items()}
     tables: dict[str, Any] = {
         name: {
-            check.check_name(k, name.removesuffix("s")): load_section(kind, mapping(v, f"{name}.{k}"), f"{name}.{k}")
-            for k, v in mapping(raw.get(name), name).items()
+            check.check_name(key, name.removesuffix("s")): load_section(kind, value, f"{name}.{key}")
+            for key, value in mapping(raw.get(name), name).items()
         }
         for name, kind in TABLES.items()
     }
     methods: dict[str, Any] = {
-        check.check_name(k, "method"): v for k, v in mapping(raw.get("methods"), "methods").items()
+        check.check_name(key, "method"): value for key, value in mapping(raw.get("methods"), "methods").items()
     }
-    params = Params(**sections, **tables, methods=methods)
-    check.check_sections(params)
-    return params
+    return Params(**sections, **tables, methods=methods)
 
 
 def _check_literal(merged: Any) -> None:
@@ -110,22 +109,19 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
         raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
     merged = yaml_text.read_yaml(path, NO_SECTIONS)
     for override in overrides:
-        merged = _apply_override(path, merged, override)
+        where = f"{path}: override {override!r}"
+        if not re.match(r"[^=]+=", override):
+            raise UserError(f"{where}: must be key=value, as train.lr=1e-5")
+        yaml_text.check_limits(override, f"{path}: override")
+        try:
+            values = OmegaConf.from_dotlist([override])
+            OmegaConf.to_container(values, throw_on_missing=True)
+            merged = OmegaConf.merge(merged, values)
+        except MissingMandatoryValue as error:  # merging would pass over it
+            raise UserError(f"{where}: ??? is no value; give one") from error
+        except yaml_text.FAULTS as error:
+            raise UserError(f"{where}: {yaml_text.describe_error(error)}") from error
     return merged
-
-
-def _apply_override(path: str | Path, merged: Any, override: str) -> Any:
-    if not re.match(r"[^=]+=", override):
-        raise UserError(f"{path}: override {override!r}: must be key=value, as train.lr=1e-5")
-    yaml_text.check_limits(override, f"{path}: override")
-    try:
-        override_values = OmegaConf.from_dotlist([override])
-        OmegaConf.to_container(override_values, throw_on_missing=True)
-        return OmegaConf.merge(merged, override_values)
-    except MissingMandatoryValue as error:  # merging would pass over it
-        raise UserError(f"{path}: override {override!r}: ??? is no value; give one") from error
-    except yaml_text.FAULTS as error:
-        raise UserError(f"{path}: override {override!r}: {yaml_text.describe_error(error)}") from error
 
 
 def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:

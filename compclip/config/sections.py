@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from compclip.base.ablation_parts import part
-from compclip.config.validation import RequiredText, Seed, Share
+from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
@@ -20,10 +20,10 @@ COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 class Grid:
     """The comparison: every method on every backbone and data set, once for each seed."""
 
-    methods: list[str] = field(default_factory=list)
-    backbones: list[str] = field(default_factory=list)
-    data: list[str] = field(default_factory=list)
-    seeds: list[Seed] = field(default_factory=list)
+    methods: Axis[str] = field(default_factory=list)
+    backbones: Axis[str] = field(default_factory=list)
+    data: Axis[str] = field(default_factory=list)
+    seeds: Axis[Seed] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Data:
     rewrites: dict[str, Any] = field(default_factory=dict)  # files of released ones, in place of a rewriter
     texts: dict[str, Any] = field(default_factory=dict)  # released lists by kind, beside the captions
     masked: dict[str, Any] = field(default_factory=dict)  # a masked language model, for words in others' places
-    exclude: list[str] = field(default_factory=list)  # benchmarks whose pictures are left out
+    exclude: Distinct[str] = field(default_factory=list)  # benchmarks whose pictures are left out
     # openings of captions that are removed, as "This picture shows:"; clic: those of CLIC's released program
     openings: Literal["usual", "clic"] = "usual"
     captions_each: NonNegativeInt = 0  # of a picture, the first so many; 0: all
@@ -172,7 +172,7 @@ DEFAULT_SCORING = Scoring()
 class Evaluate(Scoring):
     """What every checkpoint is scored on, and how."""
 
-    benchmarks: list[str] = field(default_factory=list)
+    benchmarks: Distinct[str] = field(default_factory=list)
 
     @property
     def scoring(self) -> Scoring:
@@ -184,9 +184,9 @@ class Evaluate(Scoring):
 class WiseFt:
     """Which of the grid's runs are also scored between the pretrained weights and theirs, and where."""
 
-    methods: list[str] = field(default_factory=list)
+    methods: Distinct[str] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
-    benchmarks: list[str] = field(default_factory=list)  # none: those of `evaluate`
+    benchmarks: Distinct[str] = field(default_factory=list)  # none: those of `evaluate`
     alphas: list[float] = field(default_factory=lambda: [i / 10 for i in range(11)])
 
     def __post_init__(self) -> None:

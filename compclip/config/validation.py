@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from compclip.base.errors import UserError, unknown
@@ -28,6 +28,7 @@ Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 Share = Annotated[float, Field(ge=0, le=1)]
 RequiredText = Annotated[str, Field(min_length=1, validate_default=True)]  # "" as default: must be given
 Section = TypeVar("Section")
+Item = TypeVar("Item")
 
 UNKNOWN_KEY = "unexpected_keyword_argument"
 NUMBERS = ("int_type", "float_type", "bool_type")
@@ -41,6 +42,23 @@ TYPES = {
     "dict_type": "a mapping",
     "dataclass_type": "a mapping",
 }
+
+
+def _check_distinct(items: list[Item]) -> list[Item]:
+    for i, item in enumerate(items):
+        if item in items[:i]:
+            raise ValueError(f"must name each once; {item!r} stands twice")
+    return items
+
+
+def _check_any(items: list[Item]) -> list[Item]:
+    if not items:
+        raise ValueError("must name at least one")
+    return items
+
+
+Distinct = Annotated[list[Item], AfterValidator(_check_distinct)]
+Axis = Annotated[Distinct[Item], AfterValidator(_check_any), Field(validate_default=True)]
 
 
 def mapping(raw: Any, where: str) -> dict[str, Any]:
@@ -62,11 +80,9 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
         raise _explain(error, kind, where) from error
     except UserError as error:  # of the dataclass's own checks
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
-    except (PydanticUserError, NameError) as error:  # another package's Config may have types that YAML has not
-        reason = str(error).splitlines()[0]
+    except (PydanticUserError, NameError, ArithmeticError, TypeError) as error:  # of another package's Config
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; mend it") from error
-    except (ArithmeticError, TypeError) as error:  # of another package's checks
-        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {type(error).__name__}: {error}") from error
 
 
 def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
@@ -98,8 +114,9 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
-    """Return the error for an unknown key, or else for the first mistake."""
-    fault = min(error.errors(include_url=False), key=lambda fault: fault["type"] != UNKNOWN_KEY)
+    """Return the error for an unknown key, or else for the first wrong type, or else for the first broken rule."""
+    faults = error.errors(include_url=False)
+    fault = min(faults, key=lambda fault: (fault["type"] != UNKNOWN_KEY, fault["type"] == "value_error"))
     path, value, rule = [str(key) for key in fault["loc"]], fault["input"], fault["type"]
     key_path = ".".join([where, *path])
     if rule == UNKNOWN_KEY:

@@ -76,7 +76,7 @@ def test_an_override(params, override):
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
     ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
-    ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude: 'sugarcrepe' stands twice"),
+    ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude=['sugarcrepe', 'sugarcrepe']: must name each once; 'sugarcrepe' stands"),
 ])  # fmt: skip
 def test_what_is_wrong_is_told(params, override, fault):
     with pytest.raises(UserError) as caught:
