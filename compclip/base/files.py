@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -34,7 +36,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
         make_folder(path.parent)
         remove_leftovers(path.parent)
         yield tmp
-        _sync(tmp)
+        with open(tmp, "rb") as handle:
+            os.fsync(handle.fileno())
         share_with_group(tmp)
         os.replace(tmp, path)
     except OSError as error:
@@ -59,21 +62,8 @@ def remove_leftovers(folder: Path) -> None:
         for entry in [entry for entry in entries if LEFTOVER.fullmatch(entry.name)]:
             with contextlib.suppress(OSError, RecursionError):  # a tree that is too deep for shutil is not ours
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_AGE_S:
-                    _remove(entry)
-
-
-def _remove(entry: os.DirEntry[str]) -> None:
-    if entry.is_dir(follow_symlinks=False):
-        import shutil
-
-        shutil.rmtree(entry.path)
-    else:
-        os.unlink(entry.path)
-
-
-def _sync(path: Path) -> None:
-    with open(path, "rb") as handle:
-        os.fsync(handle.fileno())
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    shutil.rmtree(entry.path) if is_folder else os.unlink(entry.path)
 
 
 def write_atomic(path: str | Path, data: bytes | str) -> None:
@@ -114,7 +104,8 @@ def read_text(path: str | Path) -> str:
 def read_bytes(path: str | Path) -> bytes:
     """Return the file's bytes. Raises UserError where it is missing, unreadable or no regular file, as a pipe."""
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        # a pipe without a writer does not block
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UserError(f"{path}: not a regular file; give the path of one")
             return file.read()
@@ -132,11 +123,6 @@ def check_regular(path: str | Path) -> str:
     if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path}: not a regular file; give the path of one")
     return str(path)
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe without a writer does not block."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_json(path: str | Path) -> Any:
@@ -164,25 +150,17 @@ def fingerprint(*paths: str | Path) -> str:
 
     Temporary files of killed processes are not counted.
     """
-    import hashlib
-
     digest = hashlib.sha256()
     for path in map(Path, paths):
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in (file for file in files if not LEFTOVER.fullmatch(file.name)):
+        entries = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in (file for file in entries if not LEFTOVER.fullmatch(file.name)):
             digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
-            digest.update(_file_hash(file))
+            try:
+                with open(file, "rb") as handle:
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
+            except OSError as error:
+                raise UserError(f"{file}: {error.strerror or error}; give the path of an existing file") from error
     return digest.hexdigest()
-
-
-def _file_hash(path: Path) -> bytes:
-    import hashlib
-
-    try:
-        with open(path, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").digest()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; give the path of an existing file") from error
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -27,7 +27,19 @@ def link_or_copy(source: Path, target: Path) -> None:
     Raises UserError where the target cannot be written.
     """
     try:
-        _link_tree(source, target) if source.is_dir() else _link_file(source, target)
+        files = _list_files(source)
+        if _is_same(source, target, files):
+            return
+        make_folder(target.parent)
+        remove_leftovers(target.parent)
+        staging = temporary_path(target, "new")
+        try:
+            for file in files:
+                make_folder((staging / file).parent)
+                _clone_link_or_copy(source / file, staging / file)
+            _replace_folder(staging, target) if source.is_dir() or target.is_dir() else os.replace(staging, target)
+        finally:
+            remove(staging)
     except OSError as error:
         why = explain(error, target.parent, "free space or make it writable")
         raise UserError(f"{target}: cannot write: {why}") from error
@@ -54,17 +66,19 @@ def protect(path: Path) -> None:
                 os.fchmod(opened.fileno(), os.fstat(opened.fileno()).st_mode & ~WRITABLE)
 
 
-def _link_tree(source: Path, target: Path) -> None:
-    if _same_tree(source, target):
-        return
-    with _staging_path(target) as staging:
-        for file in _list_files(source):
-            make_folder((staging / file).parent)
-            _clone_link_or_copy(source / file, staging / file)
-        _replace_target(staging, target)
+def _list_files(path: Path) -> list[Path]:
+    """Return the paths of a folder's files relative to it; a file has one, which is empty."""
+    return sorted(p.relative_to(path) for p in path.rglob("*") if p.is_file()) if path.is_dir() else [Path()]
 
 
-def _replace_target(staging: Path, target: Path) -> None:
+def _is_same(source: Path, target: Path, files: list[Path]) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # nothing is there, or somebody else puts another one there
+        same_kind = source.is_dir() == target.is_dir()
+        return same_kind and files == _list_files(target) and all((source / f).samefile(target / f) for f in files)
+    return False
+
+
+def _replace_folder(staging: Path, target: Path) -> None:
     """Give the new one its name; of several processes that do so at the same time the last one's stays."""
     for last in (False,) * (TRIES - 1) + (True,):
         old = temporary_path(target, "old")
@@ -80,39 +94,6 @@ def _replace_target(staging: Path, target: Path) -> None:
                 raise
         finally:
             remove(old)
-
-
-@contextlib.contextmanager
-def _staging_path(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside the target; remove what is left there at the end."""
-    make_folder(target.parent)
-    remove_leftovers(target.parent)
-    staging = temporary_path(target, "new")
-    try:
-        yield staging
-    finally:
-        remove(staging)
-
-
-def _same_tree(source: Path, target: Path) -> bool:
-    files = _list_files(source)
-    with contextlib.suppress(FileNotFoundError):  # somebody else puts another one there
-        return (
-            target.is_dir() and files == _list_files(target) and all((source / f).samefile(target / f) for f in files)
-        )
-    return False
-
-
-def _list_files(folder: Path) -> list[Path]:
-    return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-
-
-def _link_file(source: Path, target: Path) -> None:
-    if target.is_file() and target.samefile(source):
-        return
-    with _staging_path(target) as staging:
-        _clone_link_or_copy(source, staging)
-        _replace_target(staging, target) if target.is_dir() else os.replace(staging, target)
 
 
 def _clone_link_or_copy(source: Path, target: Path) -> None:

@@ -41,7 +41,7 @@ class EntryPoint(NamedTuple):
 
 def list_plugins(package: str) -> list[str]:
     """Return the names of the plug-ins of `package`, ours and other packages', sorted."""
-    return sorted({*_own_plugins(package), *filter(NAME.fullmatch, _list_entry_points(_entry_point_group(package)))})
+    return sorted({*_own_plugins(package), *filter(NAME.fullmatch, _list_entry_points(package))})
 
 
 def locate_plugin(package: str, name: str, where: str = "") -> str:
@@ -50,26 +50,22 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
     Raises UserError with close matches where there is none, and for an entry point that cannot be meant: a name that
     two packages give, one that cannot be written in params.yaml, or something else than a module.
     """
-    own_names, entry_points = _own_plugins(package), _list_entry_points(_entry_point_group(package)).get(name, ())
-    if name in own_names and not entry_points:
+    is_own, entry_points = name in _own_plugins(package), _list_entry_points(package).get(name, ())
+    what = f"{kind_name(package)} {name!r}"
+    if is_own and not entry_points:
         return f"{package}.{name}"
-    if name in own_names or len(entry_points) > 1:
-        ours = ["compclip"] if name in own_names else []
-        givers = " and ".join([*ours, *(f"{point.package} ({point.module})" for point in entry_points)])
-        raise UserError(f"{kind_name(package)} {name!r}: is given by {givers}; uninstall one")
+    if is_own or len(entry_points) > 1:
+        others = [f"{point.package} ({point.module})" for point in entry_points]
+        givers = ["compclip", *others] if is_own else others
+        raise UserError(f"{what}: is given by {' and '.join(givers)}; uninstall one")
     if not entry_points:
         raise unknown(kind_name(package), name, list_plugins(package), where)
-    return _check_entry_point(f"{kind_name(package)} {name!r}", name, entry_points[0])
-
-
-def _check_entry_point(what: str, name: str, entry_point: EntryPoint) -> str:
+    module, giver = entry_points[0]
     if not NAME.fullmatch(name):
-        raise UserError(
-            f"{what}: {entry_point.package}: a name is a letter, then letters, digits and _; mend that package"
-        )
-    if not all(word.isidentifier() for word in entry_point.module.split(".")):
-        raise UserError(f"{what}: {entry_point.package}: {entry_point.module!r} is no module's name; mend that package")
-    return entry_point.module
+        raise UserError(f"{what}: {giver}: a name is a letter, then letters, digits and _; mend that package")
+    if not all(word.isidentifier() for word in module.split(".")):
+        raise UserError(f"{what}: {giver}: {module!r} is no module's name; mend that package")
+    return module
 
 
 def load_plugin(package: str, name: str, where: str = "") -> ModuleType:
@@ -110,11 +106,6 @@ def kind_name(package: str) -> str:
     return package.rpartition(".")[2].removesuffix("s").replace("_", " ")
 
 
-def _entry_point_group(package: str) -> str:
-    """Return the entry points' group: compclip. and the last part of the package's name."""
-    return f"compclip.{package.rpartition('.')[2]}"
-
-
 @functools.cache
 def _own_plugins(package: str) -> frozenset[str]:
     path = importlib.import_module(package).__path__
@@ -122,12 +113,12 @@ def _own_plugins(package: str) -> frozenset[str]:
 
 
 @functools.cache
-def _list_entry_points(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return other packages' entry points by name."""
+def _list_entry_points(package: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return other packages' entry points by name; their group is compclip. and the last word of ours."""
     from importlib import metadata  # as slow as all of ours that a finished stage imports
 
     by_name: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in metadata.entry_points(group=group):
+    for point in metadata.entry_points(group=f"compclip.{package.rpartition('.')[2]}"):
         entry_point = EntryPoint(point.value, point.dist.name if point.dist else "?")
         if entry_point not in by_name.get(point.name, ()):  # a package that is on the path twice gives the same twice
             by_name[point.name] = (*by_name.get(point.name, ()), entry_point)

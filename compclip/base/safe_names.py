@@ -24,7 +24,8 @@ class SafeName(str):
     def __new__(cls, text: object, what: str) -> Self:
         name = str(text)
         if not FORM.fullmatch(name) or len(name) > LONGEST or len(name.encode()) > 2 * LONGEST:
-            raise UserError(f"{what} {_shorten(name)!a}: {RULE}; rename it")
+            shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+            raise UserError(f"{what} {shown!a}: {RULE}; rename it")
         return super().__new__(cls, name)
 
     def __reduce__(self) -> tuple[type[SafeName], tuple[str, str]]:  # pickle and copy
@@ -41,7 +42,3 @@ def parse_only_option(argv: Sequence[str], option: str) -> SafeName | None:
     if len(argv) == 2 and argv[0] == option and not argv[1].startswith("-"):
         return parse_name(argv[1], option)
     return None
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -42,19 +42,17 @@ def _folders(path: str) -> list[str]:
     """Return the folders of a folder. Raises UserError for anything but plain files and folders."""
     try:
         with os.scandir(path) as entries:
-            return [entry.path for entry in entries if _is_folder(entry)]
+            folders = []
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    _exists_as(stat.S_ISREG, entry.path)
+            return folders
     except FileNotFoundError:  # removed meanwhile
         return []
     except OSError as error:
         raise UserError(f"{path}: cannot read: {explain(error, Path(path), 'make it readable')}") from error
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    if entry.is_dir(follow_symlinks=False):
-        return True
-    if not entry.is_file(follow_symlinks=False):
-        _exists_as(stat.S_ISREG, entry.path)
-    return False
 
 
 def _exists_as(is_type: Callable[[int], bool], path: str) -> bool:
@@ -116,21 +114,17 @@ def share_with_group(path: Path, group_folder: int = GROUP_FOLDER) -> None:
     with contextlib.suppress(PermissionError):
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            _share(number, above.st_gid)
+            about = os.fstat(number)
+            mode = stat.S_IMODE(about.st_mode)
+            shared_mode = mode | (FOLDER_BITS if stat.S_ISDIR(about.st_mode) else FILE_BITS)
+            if about.st_uid != os.geteuid():
+                return
+            if about.st_gid != above.st_gid:
+                os.fchown(number, -1, above.st_gid)
+            if shared_mode != mode:
+                os.fchmod(number, shared_mode)
         finally:
             os.close(number)
-
-
-def _share(number: int, group: int) -> None:
-    about = os.fstat(number)
-    mode = stat.S_IMODE(about.st_mode)
-    bits = FOLDER_BITS if stat.S_ISDIR(about.st_mode) else FILE_BITS
-    if about.st_uid != os.geteuid():
-        return
-    if about.st_gid != group:
-        os.fchown(number, -1, group)
-    if mode | bits != mode:
-        os.fchmod(number, mode | bits)
 
 
 def explain(error: OSError, path: Path, advice: str) -> str:

@@ -121,7 +121,8 @@ def _restore_on_keys(values: Any) -> Any:
     def restored(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {"on" if key is True else key: restored(below) for key, below in value.items()}
+        items = sorted(value.items(), key=lambda item: item[0] is True)  # to the end
+        return {"on" if key is True else key: restored(below) for key, below in items}
 
     return {key: restored(value) if key == "data" else value for key, value in values.items()}
 

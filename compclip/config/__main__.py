@@ -9,71 +9,51 @@ python -m compclip.config plan                    what each stage is to do, with
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
-
-if TYPE_CHECKING:
-    import argparse
 
 PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
-    args = _arguments(argv)
-    if args.command == "use":
-        from compclip.config import read
+    args = _parse_arguments(argv)
+    from compclip.config import ablate, grid, plan, read
 
+    if args.command == "use":
         read.use_grid(args.file, force=args.force)
         print(f"{PARAMS} is now {args.file}")
-    elif args.command == "plan":
-        from compclip.config import plan, read
-
-        plan.write_plan(read.load_params(args.params, args.overrides, together=True), args.out)
     elif args.command == "ablate":
-        _ablate(args)
+        path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
+        print(f"{path}: {len(grid.list_cells(params))} cells", *ablate.describe(ablation), sep="\n")
+        print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
     else:
-        _check_or_show(args)
+        params = read.load_params(args.params, args.overrides, together=args.command != "show")
+        if args.command == "plan":
+            plan.write_plan(params, args.out)
+        elif args.command == "show":
+            print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
+        else:
+            counts = f"{len(grid.list_cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks"
+            print(f"{args.params}: {counts}: OK")
     return 0
 
 
-def _ablate(args: argparse.Namespace) -> None:
-    """Write the grid of an ablation; say what each variant is without, and what comes next."""
-    from compclip.config import ablate, grid
-
-    path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
-    print(f"{path}: {len(grid.list_cells(params))} cells", *ablate.describe(ablation), sep="\n")
-    print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
-
-
-def _check_or_show(args: argparse.Namespace) -> None:
-    from compclip.config import grid, read
-
-    params = read.load_params(args.params, args.overrides, together=args.command == "check")
-    if args.command == "show":
-        print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
-    else:
-        print(f"{args.params}: {len(grid.list_cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks: OK")
-
-
-def _arguments(argv: list[str]) -> argparse.Namespace:
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse arguments and overrides (`key=value`), which may also stand behind an option."""
     parser = _parser()
     args, unparsed = parser.parse_known_args(argv)
     if strange := [word for word in unparsed if word.startswith("-") or "=" not in word or "overrides" not in args]:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
-    if unparsed:
-        args.overrides = [*args.overrides, *unparsed]
+    args.overrides = [*getattr(args, "overrides", ()), *unparsed]
     return args
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
-
     parser = argparse.ArgumentParser(
         prog="python -m compclip.config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

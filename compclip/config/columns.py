@@ -7,7 +7,7 @@ metric (`swap/unseen_pairs`) and subsets that a section leaves out are known onc
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -33,23 +33,17 @@ def check_columns(params: Params) -> None:
             raise unknown("benchmark", benchmark, evaluated, f"{WHERE}: {name!r}, in evaluate.benchmarks")
         modules = {source: params.benchmarks[source].benchmark or source for source in sources}
         declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
-        _check_metric(name, declared, params.evaluate.scorers)
-
-
-def _check_metric(column: str, declared: Mapping[str, Sequence[str]], scorers: Sequence[str]) -> None:
-    """Raise UserError where neither the benchmark, nor two of those that the column is a mean over, have the metric."""
-    benchmark, _, metric = column.partition("/")
-    name = metric.partition("/")[0]
-    name = next((name.removesuffix(f".{s}") for s in scorers[1:] if name.endswith(f".{s}")), name)
-    sources = [source for source, metrics in declared.items() if _has(name, metrics)]
-    if len(sources) < (1 if benchmark in declared else 2):
-        raise unknown("column", column, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, WHERE)
+        metric = metric.partition("/")[0]
+        scorer = next((s for s in params.evaluate.scorers[1:] if metric.endswith(f".{s}")), "")
+        metric = metric.removesuffix(f".{scorer}")
+        # A column of a benchmark, or the mean over two or more
+        if sum(_has(metric, metrics) for metrics in declared.values()) < (1 if benchmark in declared else 2):
+            raise unknown("column", name, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, WHERE)
 
 
 def _has(metric: str, declared: Sequence[str]) -> bool:
-    return all(
-        any(fnmatchcase(name, pattern) for pattern in declared) for name in (_mean_parts(metric) or (metric,))
-    ) or (metric in declared)
+    names = _mean_parts(metric) or (metric,)
+    return metric in declared or all(any(fnmatchcase(name, pattern) for pattern in declared) for name in names)
 
 
 def _mean_parts(metric: str) -> tuple[str, ...]:
@@ -65,8 +59,4 @@ def select_metrics(params: Params, benchmark: str) -> list[str]:
 
 def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
     """Return the names that are not among a benchmark's metrics, nor means of both ways."""
-    return [
-        name
-        for name in names
-        if name not in metrics and not (_mean_parts(name) and set(_mean_parts(name)) <= set(metrics))
-    ]
+    return [name for name in names if not ({*(_mean_parts(name) or (name,))} <= {*metrics} or name in metrics)]

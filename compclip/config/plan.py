@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ def reading(path: Path) -> Iterator[None]:
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield (stage, item, document) of every file."""
     yield "scenes", "scenes", {"params": asdict(params.scenes), "code": hash_stage_code("scenes")}
-    yield from _data_documents(params)
+    for name, data in params.data.items():
+        yield from _data_documents(name, data)
     for name, backbone in params.backbones.items():
         section = {"params": asdict(backbone), "seed": params.scenes.seed}
         yield "backbone", name, section | {"code": hash_stage_code("backbone")}
@@ -71,36 +72,85 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         checked = {"columns": columns.select_metrics(params, name), "scorers": params.evaluate.scorers}
         yield "benchmark", name, {"params": asdict(benchmark), **checked, "code": scored_by}
     all_runs = list(resolve_all(params))
-    yield "neighbours", "neighbours", neighbours_document(all_runs)
-    for method, runs in itertools.groupby(all_runs, key=lambda run: run.cell.method):
-        method_runs = list(runs)
-        yield "train", method, train_document(method, method_runs)
-        yield "evaluate", method, evaluate_document(params, [run.cell for run in method_runs])
+    cells = (run.cell for run in all_runs if _shows_neighbours(run))
+    pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
+    yield "neighbours", "neighbours", {"pairs": pairs, "code": hash_stage_code("neighbours") if pairs else ""}
+    for method, group in itertools.groupby(all_runs, key=lambda run: run.cell.method):
+        runs = list(group)
+        yield "train", method, _train_document(method, runs)
+        scored = _describe_scoring(params, [run.cell for run in runs], params.evaluate.benchmarks)
+        yield "evaluate", method, scored | {"code": hash_evaluation_code(params, params.evaluate.benchmarks)}
     for method in params.wise_ft.methods:
-        yield "wise_ft", method, wise_ft_document(params, method)
-    yield (
-        "report",
-        "report",
-        _describe_comparison(params) | {"code": hash_stage_code("report", _method_modules(params))},
-    )
-    yield "track", "track", _describe_comparison(params) | {"code": hash_stage_code("track")}
+        names = params.wise_ft.benchmarks or params.evaluate.benchmarks
+        lines = [cell for cell in list_line_cells(params) if cell.method == method]
+        yield (
+            "wise_ft",
+            method,
+            _describe_scoring(params, lines, names)
+            | {
+                "alphas": list(params.wise_ft.alphas),
+                "code": hash_stage_code("wise_ft", _benchmark_modules(params, names)),
+            },
+        )
+    compared = {
+        "grid": asdict(params.grid),
+        "report": asdict(params.report),
+        "benchmarks": list(params.evaluate.benchmarks),
+        "lines": [cell.name for cell in list_line_cells(params)],
+    }
+    methods = [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
+    yield "report", "report", compared | {"code": hash_stage_code("report", methods)}
+    yield "track", "track", compared | {"code": hash_stage_code("track")}
 
 
-def _data_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for name, data in params.data.items():
-        section = asdict(data)
-        writer = section.pop("rewriter") or section["rewrites"]
-        masked = section.pop("masked")
-        section.pop("rewrites")
-        annotation = {
-            "rewritten": bool(writer or masked),
-            "exclude": section.pop("exclude"),
-            "texts": section.pop("texts"),
-            "relatives": section.pop("relatives"),
-        }
-        yield "recaption", name, {"params": section, "code": hash_data_code("recaption", data)}
-        yield "rewrite", name, {"params": writer, "masked": masked, "code": hash_data_code("rewrite", data)}
-        yield "annotate", name, {"params": annotation, "code": hash_data_code("annotate", data)}
+def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    section = asdict(data)
+    writer = section.pop("rewriter") or section["rewrites"]
+    masked = section.pop("masked")
+    section.pop("rewrites")
+    annotation = {
+        "rewritten": bool(writer or masked),
+        "exclude": section.pop("exclude"),
+        "texts": section.pop("texts"),
+        "relatives": section.pop("relatives"),
+    }
+    yield "recaption", name, {"params": section, "code": hash_data_code("recaption", data)}
+    yield "rewrite", name, {"params": writer, "masked": masked, "code": hash_data_code("rewrite", data)}
+    yield "annotate", name, {"params": annotation, "code": hash_data_code("annotate", data)}
+
+
+def _train_document(method: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the runs of a method, resolved as config.yaml has them."""
+    base = method.partition(".")[0]
+    declared = load_method(base)
+    folders = [(_cell_folder(run.cell), run) for run in runs]
+    document = {
+        "method": method,
+        "trains": declared.TRAINS,
+        "near": [folder for folder, run in folders if _shows_neighbours(run)],
+        "cells": {folder: run.plain for folder, run in folders},
+    }
+    reads = {folder: declared.reads(run.method) for folder, run in folders}
+    if any(reads.values()):
+        document["reads"] = reads
+    return document | {"code": training_code.hash_training_code(base)}
+
+
+def _shows_neighbours(run: Run) -> bool:
+    return first_views(run.method_name, run.method).neighbours > 0
+
+
+def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str]) -> dict[str, Any]:
+    return {
+        "cells": {_cell_folder(cell): {"cell": cell.plain} for cell in cells},
+        "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
+        "how": asdict(params.evaluate.scoring),
+    }
+
+
+def _cell_folder(cell: Cell) -> str:
+    """Return backbone-data-seed: the cell's folder below its method's."""
+    return cell.folder.partition("/")[2]
 
 
 def hash_data_code(stage: str, data: Data) -> str:
@@ -111,78 +161,14 @@ def hash_data_code(stage: str, data: Data) -> str:
     return hash_stage_code(stage, (source, plugins.locate_plugin(plugins.CAPTIONERS, data.captioner)))
 
 
-def train_document(method: str, runs: Iterable[Run]) -> dict[str, Any]:
-    """Return the runs of a method, resolved as config.yaml has them."""
-    base = method.partition(".")[0]
-    declared, method_runs = load_method(base), list(runs)
-    cells = {_cell_folder(run.cell): run.plain for run in method_runs}
-    near_cells = [_cell_folder(run.cell) for run in method_runs if first_views(base, run.method).neighbours]
-    document = {"method": method, "trains": declared.TRAINS, "near": near_cells, "cells": cells}
-    reads = {_cell_folder(run.cell): declared.reads(run.method) for run in method_runs}
-    if any(reads.values()):
-        document["reads"] = reads
-    return document | {"code": training_code.hash_training_code(base)}
-
-
-def neighbours_document(runs: Iterable[Run]) -> dict[str, Any]:
-    """Return the pairs of data and backbone whose neighbours some run shows; without pairs there is no code."""
-    cells = (run.cell for run in runs if first_views(run.method_name, run.method).neighbours)
-    pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
-    return {"pairs": pairs, "code": hash_stage_code("neighbours") if pairs else ""}
-
-
-def evaluate_document(params: Params, cells: Iterable[Cell]) -> dict[str, Any]:
-    """Return what the cells of a method are scored on."""
-    names = params.evaluate.benchmarks
-    return _describe_scoring(params, cells, names) | {"code": hash_evaluation_code(params, names)}
-
-
 def hash_evaluation_code(params: Params, names: Iterable[str]) -> str:
     """Return the hash of the code that scores these benchmarks."""
     return hash_stage_code("evaluate", _benchmark_modules(params, names))
 
 
-def wise_ft_document(params: Params, method: str) -> dict[str, Any]:
-    """Return the lines of a method between backbone and trained weights."""
-    names = params.wise_ft.benchmarks or params.evaluate.benchmarks
-    lines = [cell for cell in list_line_cells(params) if cell.method == method]
-    return _describe_scoring(params, lines, names) | {
-        "alphas": list(params.wise_ft.alphas),
-        "code": hash_stage_code("wise_ft", _benchmark_modules(params, names)),
-    }
-
-
-def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str]) -> dict[str, Any]:
-    section = params.evaluate
-    return {
-        "cells": {_cell_folder(cell): {"cell": cell.plain} for cell in cells},
-        "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
-        "how": asdict(section.scoring),
-    }
-
-
-def _describe_comparison(params: Params) -> dict[str, Any]:
-    """Return the parameters that the comparison depends on."""
-    return {
-        "grid": asdict(params.grid),
-        "report": asdict(params.report),
-        "benchmarks": list(params.evaluate.benchmarks),
-        "lines": [cell.name for cell in list_line_cells(params)],
-    }
-
-
-def _cell_folder(cell: Cell) -> str:
-    """Return backbone-data-seed: the cell's folder below its method's."""
-    return cell.folder.partition("/")[2]
-
-
 def _benchmark_modules(params: Params, names: Iterable[str]) -> list[str]:
     modules = (params.benchmarks[name].benchmark or name for name in names)
     return [plugins.locate_plugin(plugins.BENCHMARKS, module) for module in modules]
-
-
-def _method_modules(params: Params) -> list[str]:
-    return [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
 
 
 def hash_stage_code(stage: str, plugin_modules: Iterable[str] = ()) -> str:

@@ -34,14 +34,11 @@ def _as_text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
-def _as_texts(value: Any) -> Any:
-    """Return a single column as a list of one."""
-    columns = value if isinstance(value, list) else [value] if value else []
-    return [_as_text(column) for column in columns]
-
-
+# One column, by its name or number; or several, of which a single one needs no list.
 Column = Annotated[str, BeforeValidator(_as_text)]
-Columns = Annotated[list[str], BeforeValidator(_as_texts)]
+Columns = Annotated[
+    list[Column], BeforeValidator(lambda value: value if isinstance(value, list) else [value] if value else [])
+]
 
 
 @dataclass(frozen=True)
@@ -180,9 +177,8 @@ def texts_config(data: Data, where: str = "texts") -> dict[str, Texts | MemberTe
     sections: dict[str, Texts | MemberText] = {}
     for kind in filter(data.texts.__contains__, TEXT_KINDS):
         raw, where_kind = mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}"
-        sections[kind] = (
-            load_section(MemberText, raw, where_kind) if "member" in raw else load_section(Texts, raw, where_kind)
-        )
+        declared: type[Texts | MemberText] = MemberText if "member" in raw else Texts
+        sections[kind] = load_section(declared, raw, where_kind)
     return sections
 
 

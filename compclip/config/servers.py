@@ -50,7 +50,12 @@ class Server:
         return {key: value for key, value in asdict(self).items() if key not in WAYS}
 
     def __post_init__(self) -> None:
-        _check_address(self.url, self.server)
+        if self.server and self.url:
+            raise UserError(f"url={self.url}: `server` starts a server of its own; remove one of the two")
+        if self.server:
+            _check_command(self.server)
+        else:
+            _check_url(self.url)
         environment_variables.check_variable_name(
             self.api_key_env, "api_key_env", "OPENAI_API_KEY, which holds the key"
         )
@@ -61,17 +66,6 @@ def check_key(config: Any, where: str) -> None:
     if isinstance(config, Server) and config.api_key_env:
         address = config.url or environment_variables.OWN_SERVER
         environment_variables.check_key(config.api_key_env, address, f"{where}.api_key_env")
-
-
-def _check_address(url: str, server: str) -> None:
-    if server and url:
-        raise UserError(f"url={url}: `server` starts a server of its own; remove one of the two")
-    if server:
-        _check_command(server)
-    elif not url:
-        raise UserError(f"url: must be given, as http://HOST:PORT/v1; or `server`, as vllm serve MODEL --port {PORT}")
-    else:
-        _check_url(url)
 
 
 def _check_command(command: str) -> None:
@@ -88,20 +82,19 @@ def _check_command(command: str) -> None:
 
 def _check_url(url: str) -> None:
     """Raise UserError for an address that is none or may hold a secret, which is not shown."""
+    if not url:
+        raise UserError(f"url: must be given, as http://HOST:PORT/v1; or `server`, as vllm serve MODEL --port {PORT}")
     if re.search("[@?#]", url):
         raise UserError("url: must have no user, password, ? or # in it; give a key as api_key_env")
     if not url.startswith(("http://", "https://")):
         raise UserError(f"url={url}: must begin with http:// or https://")
-    if not (PRINTABLE.fullmatch(url) and _has_host(url)):
-        raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1, in ASCII")
-
-
-def _has_host(url: str) -> bool:
     try:
         split = urlsplit(url)
-        return bool(split.hostname) and split.port != 0  # a port that is none raises as it is asked for
-    except ValueError:
-        return False
+        is_address = bool(PRINTABLE.fullmatch(url) and split.hostname and split.port != 0)
+    except ValueError:  # a port that is none
+        is_address = False
+    if not is_address:
+        raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1, in ASCII")
 
 
 @dataclass(frozen=True)
