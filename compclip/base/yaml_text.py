@@ -121,8 +121,10 @@ def _restore_on_keys(values: Any) -> Any:
     def restored(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        items = sorted(value.items(), key=lambda item: item[0] is True)  # to the end
-        return {"on" if key is True else key: restored(below) for key, below in items}
+        mapping = {key: restored(below) for key, below in value.items()}
+        for key in [key for key in mapping if key is True]:
+            mapping.setdefault("on", mapping.pop(key))  # an override has set `on` itself
+        return mapping
 
     return {key: restored(value) if key == "data" else value for key, value in values.items()}
 
