@@ -11,23 +11,13 @@ from dataclasses import dataclass, field
 
 from compclip.base.errors import one_line
 
-ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "REVOKED",
-    "TIMEOUT",
-}
 PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 REASONS = {
     "BOOT_FAIL": "its node did not boot", "CANCELLED": "cancelled", "DEADLINE": "its deadline passed",
     "NODE_FAIL": "its node failed", "OUT_OF_MEMORY": "out of memory; raise memory_gb in the profile",
     "PREEMPTED": "preempted", "TIMEOUT": "time limit reached; raise time_min in the profile",
 }  # fmt: skip
+ENDED = REASONS.keys() - {"PREEMPTED"} | {"COMPLETED", "FAILED", "REVOKED"}  # a preempted job is requeued
 OUT_OF_TURNS = re.compile(r"not requeued because: timed-out")
 STARVED = re.compile(r"exceeded (job )?memory limit|oom[-_ ]kill|out of memory", re.IGNORECASE)
 

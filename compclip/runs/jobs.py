@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
@@ -41,25 +41,6 @@ FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
 JOB_ID = re.compile(r"\d[\d_+]*", re.ASCII)
-
-
-class Job(Protocol):
-    """A job that was sent; its record is job.json."""
-
-    folder: RunFolder
-    record: dict[str, Any]
-
-    def state(self) -> str:
-        """pending, running, done or failed."""
-
-    def reason(self) -> str:
-        """Why it failed, one line with the last thing it logged."""
-
-    def label(self) -> str:
-        """What a person calls it: a process or a job of the cluster."""
-
-    def cancel(self) -> None:
-        """Stop it; it saves its state first."""
 
 
 @dataclass
@@ -143,6 +124,9 @@ class SlurmJob:
         result = cluster.run_command("scancel", self.id)
         if result.returncode:
             raise UserError(f"job {self.id}: scancel failed: {one_line(result.stderr)}; try again when SLURM answers")
+
+
+Job: TypeAlias = LocalJob | SlurmJob  # its record is job.json
 
 
 @dataclass(frozen=True)

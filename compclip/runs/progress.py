@@ -41,7 +41,6 @@ class Progress:
     loss: float
     samples_per_second: float
     eta_s: float
-    time: float
 
     def line(self) -> str:
         """Format the step as the trainer prints it."""
@@ -59,11 +58,11 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     try:
         # as train.total_steps, from the share of an epoch that the step is
         steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
-        step, loss, speed, when = int(row["step"]), *(float(row[key]) for key in ("loss", "samples_per_second", "time"))
+        step, loss, speed = int(row["step"]), float(row["loss"]), float(row["samples_per_second"])
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
     samples_left = max(0, steps - step) * train["batch_size"]
-    return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0, when)
+    return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0)
 
 
 def last_row(log: Path) -> Any:

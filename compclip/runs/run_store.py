@@ -220,10 +220,8 @@ def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Pat
 
     The stages behind training depend on it: DVC would walk all runs again for each of them.
     """
-    trained_by_name = {run.name: run.published.trained for run in cells}
-    fingerprints = {
-        name: trained.fingerprint for name, trained in trained_by_name.items() if trained.environment.is_file()
-    }
+    published = {run.name: run.published.trained for run in cells}
+    fingerprints = {name: files.fingerprint for name, files in published.items() if files.environment.is_file()}
     update_json(root / TRAINED / f"{method}.json", fingerprints)
 
 

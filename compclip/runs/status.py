@@ -189,9 +189,10 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
         return None
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
     working_here = sum(_is_held(entries[lock].path) for lock in locks if lock in entries)
-    sent_jobs = [jobs.find_job(task.folder) for task in shard_tasks.list_sent_tasks(folder)]
+    tasks = shard_tasks.list_sent_tasks(folder)
+    sent_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
     jobs_by_state: dict[str, list[Job]] = defaultdict(list)
-    for job in sorted(filter(None, sent_jobs), key=lambda job: job.label()):
+    for job in sorted(sent_jobs, key=lambda job: job.label()):
         jobs_by_state[job.state()].append(job)
     running, pending, failed = (jobs_by_state[state] for state in (jobs.RUNNING, jobs.PENDING, jobs.FAILED))
     working = max(len(running), working_here)

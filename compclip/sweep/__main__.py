@@ -140,12 +140,8 @@ def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     verdicts = confirmation.judge_front(study, params, runs)
     write_json(folder / study_results.CONFIRMED, verdicts)
     study_results.write_page(read_mapping(folder / "trials.json"), folder)
-    print(
-        "\n".join(
-            [*confirmation.verdict_lines(verdicts), f"{folder}/index.html: confirmed by seeds {verdicts['seeds']}"]
-        ),
-        flush=True,
-    )
+    lines = confirmation.verdict_lines(verdicts)
+    print("\n".join([*lines, f"{folder}/index.html: confirmed by seeds {verdicts['seeds']}"]), flush=True)
 
 
 def drive_and_notify(driver: StudyDriver, variable: str, drive: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import optuna
 import sqlalchemy
@@ -23,6 +23,7 @@ from compclip.config import read
 from compclip.config.grid import PRETRAINED
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
+from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
 from compclip.runs import jobs, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
@@ -43,16 +44,7 @@ AT_START = 3  # failures before any trial came through, and the driver stops: th
 IN_A_ROW = 10  # the same later on, when a disk filled up
 LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
 LATER = "remove the cause, then start again with --retry-failed"
-
-
-class RunSender(Protocol):
-    """Where runs are sent to: jobs.Local or a cluster."""
-
-    def submit(self, stored_run: StoredRun, params: str | Path) -> Job:
-        """Send a run."""
-
-    def attach(self, stored_run: StoredRun) -> Job | None:
-        """Return the live job of a run."""
+RunSender: TypeAlias = jobs.Local | Slurm
 
 
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:

@@ -119,8 +119,8 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
 
 def test_the_table():
     """Aligned; empty columns left out; cut at the terminal's width."""
-    finished = progress.Progress(10, 10, 1.5, 80.0, 0.0, 0.0)
-    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0, 0.0)
+    finished = progress.Progress(10, 10, 1.5, 80.0, 0.0)
+    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0)
     text = status.align_columns(
         status.HEADER,
         [status.StatusRow("a", "done", finished), status.StatusRow("bcd", "running", going, "job 5_1")],
