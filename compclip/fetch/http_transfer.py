@@ -47,8 +47,8 @@ BUSY = (408, 425, 429, 500, 502, 503, 504)
 Tell = Callable[[int, int], None]  # bytes there, bytes in all (0 where nobody said)
 
 
-class TransferRefused(UserError):
-    """A refusal by the server, after which another attempt is useless."""
+class RefusedError(Exception):
+    """A refusal by the server or of its answer, after which another attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ def download_file(download: Download, part_file: Path, tell: Tell, clock: Callab
             thread_waiting.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
             return
         except NOWHERE as error:
-            raise TransferRefused(f"{shown_url}: redirects to no file: {type(error).__name__}") from None
+            raise UserError(f"{shown_url}: redirects to no file: {type(error).__name__}") from None
+        except RefusedError as error:
+            raise UserError(f"{shown_url}: {error}") from None
         except TimeoutError:
             raise UserError(f"{shown_url}: {TOO_SLOW}") from None
         except requests.RequestException as error:
@@ -153,28 +155,25 @@ def _continue_download(download: Download, part_file: Path, tell: Tell, pace: Pa
             part_file.unlink(missing_ok=True)
             raise _RetryError("another file is there now")
         if total and download.size and total != download.size:
-            shown_url = urls.mask_url(download.url)
-            raise TransferRefused(f"{shown_url}: has {total:,} bytes, the catalogue says {download.size:,}")
+            raise RefusedError(f"has {total:,} bytes, the catalogue says {download.size:,}")
         _check_bound(total, download)
         if response.status_code != 416:
             _write_body(response, download, part_file, tell, (start, total), pace)
 
 
 def _check_response(response: requests.Response, url: str) -> None:
-    code, shown_url = response.status_code, urls.mask_url(url)
+    code = response.status_code
     if urlsplit(url).scheme == "https" and urlsplit(response.url).scheme != "https":
-        raise TransferRefused(f"{shown_url}: redirects to an address without encryption")
+        raise RefusedError("redirects to an address without encryption")
     if code in BUSY:
         raise _RetryError(f"status {code}")
     if code in (401, 403):
-        raise TransferRefused(f"{shown_url}: {code}: not for everybody; ask its owner for access")
+        raise RefusedError(f"{code}: not for everybody; ask its owner for access")
     if code not in (200, 206, 416):
-        raise TransferRefused(f"{shown_url}: status {code}: it is not there, or no longer")
+        raise RefusedError(f"status {code}: it is not there, or no longer")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if code != 416 and kind == "text/html" and not urlsplit(url).path.endswith((".html", ".htm")):
-        raise TransferRefused(
-            f"{shown_url}: answers with a web page instead of the file: a login, a limit, or it has moved"
-        )
+        raise RefusedError("answers with a web page instead of the file: a login, a limit, or it has moved")
 
 
 def _continues(response: requests.Response, begun: PartialDownload, have: int, total: int) -> bool:
@@ -209,9 +208,7 @@ def _encoding(response: requests.Response) -> str:
 
 def _check_bound(count: int, download: Download) -> None:
     if count > (download.size or download.most):
-        raise TransferRefused(
-            f"{urls.mask_url(download.url)}: has more than {download.size or download.most:,} bytes; nothing is kept"
-        )
+        raise RefusedError(f"has more than {download.size or download.most:,} bytes; nothing is kept")
 
 
 def _write_body(
@@ -223,7 +220,7 @@ def _write_body(
         pace.restart()
     with open(part_file, "r+b" if have else "wb") as file:
         file.seek(have)
-        for chunk in _chunks(response, download.url):
+        for chunk in _chunks(response):
             have += len(chunk)
             if have > (download.size or download.most):
                 part_file.unlink()
@@ -241,11 +238,11 @@ def _write_body(
         raise _RetryError(f"{have:,} of {expected:,} bytes")
 
 
-def _chunks(response: requests.Response, url: str) -> Iterator[bytes]:
-    """Yield the body's bytes, decompressed where the server compressed them. Raises TransferRefused if not by gzip."""
+def _chunks(response: requests.Response) -> Iterator[bytes]:
+    """Yield the body's bytes, decompressed where the server compressed them. Raises RefusedError if not by gzip."""
     encoding = _encoding(response)
     if encoding not in ("", "gzip", "x-gzip"):
-        raise TransferRefused(f"{urls.mask_url(url)}: comes in the encoding {encoding[:50]!a}, which nobody asked for")
+        raise RefusedError(f"comes in the encoding {encoding[:50]!a}, which nobody asked for")
     return _decompress(_raw_chunks(response)) if encoding else _raw_chunks(response)
 
 
