@@ -28,7 +28,8 @@ DEADLINE_S = 120
 def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch):
     """A note of jobs in the making is left alone while its writer lives; a dead one's jobs are found in the queue."""
     cluster = slurm.Slurm(Profile(), tmp_path)
-    monkeypatch.setattr(slurm, "_list_ids", lambda name: ["7_0", "7_1"])
+    queue = subprocess.CompletedProcess([], 0, "7_0\n7_1\n", "")
+    monkeypatch.setattr(slurm.cluster, "run_command", lambda *command: queue)
     with pytest.raises(KeyboardInterrupt), slurm._note_keys(tmp_path / ".work" / "slurm", ["a", "b"]):
         assert cluster.recover() == 0
         raise KeyboardInterrupt
