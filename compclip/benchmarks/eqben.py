@@ -179,7 +179,13 @@ def _picture(pictures: Path, subset: str, name: str) -> str:
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return three scores for each sub-task, and over Kubric's three together where all were scored."""
     items = winoground.items_by_subset(records, embeddings)
-    if all(f"{subset}_group" in items for subset in KUBRIC):
-        for score in SCORES:
-            items[f"eqbenkubric_{score}"] = pool_items("eqbenkubric", [items[f"{name}_{score}"] for name in KUBRIC])
-    return items
+    return items | kubric(items)
+
+
+def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
+    """Return `eqbenkubric_<score>` over the records of its three sub-tasks; {} where one was not scored."""
+    if not all(f"{subset}_group" in items for subset in KUBRIC):
+        return {}
+    return {
+        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
+    }

@@ -73,6 +73,11 @@ def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return top-1 of each kind of set, and over all descriptions where both kinds were scored."""
     items = _choice.choose_images(records, embeddings)
-    if all(kind in items for kind in KINDS):
-        items["average"] = pool_items("all", [items[kind] for kind in KINDS])
-    return items
+    return items | overall(items)
+
+
+def overall(items: Mapping[str, Items]) -> dict[str, Items]:
+    """Return `average` over the descriptions of both kinds; {} where one was not scored."""
+    if not all(kind in items for kind in KINDS):
+        return {}
+    return {"average": pool_items("all", [items[kind] for kind in KINDS])}

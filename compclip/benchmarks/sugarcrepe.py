@@ -11,7 +11,7 @@ scores tie; `average_kinds` with 202 published models. Not compared: numbers on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compclip.benchmarks import _choice
@@ -54,7 +54,10 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     """Return 1 for each record whose caption wins, by subset, and by kind where all its subsets were scored."""
     by_name = _choice.compare_texts(records, embeddings, metrics.sugarcrepe_outcomes, len(TEXTS))
     items = {subset: subset_items for (subset, _), subset_items in by_name.items()}
-    for kind, names in KINDS.items():
-        if all(name in items for name in names):
-            items[f"{kind}_pooled"] = pool_items(kind, [items[name] for name in names])
-    return items
+    return items | by_kind(items)
+
+
+def by_kind(items: Mapping[str, Items]) -> dict[str, Items]:
+    """Return `<kind>_pooled` over the records of all subsets of a kind; absent where one was not scored."""
+    complete = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
+    return {f"{kind}_pooled": pool_items(kind, [items[name] for name in names]) for kind, names in complete.items()}
