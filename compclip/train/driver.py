@@ -11,6 +11,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.runs import jobs, local_runs
 from compclip.runs.local_runs import DriverStopped, LocalRunDriver
+from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
 
 
@@ -101,8 +102,6 @@ def run_cell(run: StoredRun) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing."""
-    from compclip.runs.progress import Follower
-
     job = jobs.find_job(run.folder)
     state = job.state() if job else jobs.DONE
     if job and state in jobs.LIVE:

@@ -1,7 +1,7 @@
 """A batch through the model: one image pass, one text pass, Features out.
 
 B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, L text length,
-D dim.
+D dim, A all texts (or all of a kind).
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ def encode_features(
 ) -> Features:
     """Return all features that a loss may ask for; towers in `frozen` ("image", "text") run without a graph.
 
-    A frozen image tower's part is taken from `seen`, the same batch's features, where that is given.
+    A frozen image tower's part is taken from `first_features`, the same batch's features, where that is given.
     """
-    tokens = views.tokens or views.concepts == "pooled"
     if first_features and "image" in frozen:
         image_BD, patch_BND, negative_image_BJD = (
             first_features.image_BD,
@@ -44,25 +43,29 @@ def encode_features(
         with torch.no_grad() if "image" in frozen else nullcontext():
             image_BD, patch_BND, negative_image_BJD = _encode_images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
-        text = _EncodedTexts(clip, batch, tokens)
+        text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views)
+    concept_MD, owner_M = text_AD["concept"], batch.owner_M
+    if views.concepts == "pooled" and (token_BTD := token_ATD["caption"]) is not None:
+        concept_MD = pool_concepts(token_BTD, batch.concept_span_M2, owner_M)
+    elif views.concepts != "encoded":
+        concept_MD, owner_M = concept_MD[:0], owner_M[:0]
     B, K = batch.mask_BK.shape
-    concept_MD, owner_M = _encode_concepts(batch, views, text)
     return Features(
         image_BD=image_BD,
-        text_BD=text.pooled("caption"),
-        negative_BKD=_group_by_image(text.pooled("negative"), B, K),
+        text_BD=text_AD["caption"],
+        negative_BKD=_group_by_image(text_AD["negative"], B, K),
         mask_BK=batch.mask_BK,
-        positive_BPD=_group_by_image(text.pooled("positive"), *batch.positive_mask_BP.shape),
+        positive_BPD=_group_by_image(text_AD["positive"], *batch.positive_mask_BP.shape),
         positive_mask_BP=batch.positive_mask_BP,
         concept_MD=concept_MD,
         owner_M=owner_M,
         scale=clip.logit_scale.exp(),
         bias=clip.logit_bias,
         patch_BND=patch_BND,
-        token_BTD=text.tokens("caption"),
-        token_mask_BT=text.mask("caption"),
-        negative_token_BKTD=_group_by_image(text.tokens("negative"), B, K),
-        negative_token_mask_BKT=_group_by_image(text.mask("negative"), B, K),
+        token_BTD=token_ATD["caption"],
+        token_mask_BT=mask_AT["caption"],
+        negative_token_BKTD=_group_by_image(token_ATD["negative"], B, K),
+        negative_token_mask_BKT=_group_by_image(mask_AT["negative"], B, K),
         negative_image_BJD=negative_image_BJD,
         negative_image_mask_BJ=batch.negative_image_mask_BJ,
         target_BL=batch.target_BL,
@@ -79,51 +82,34 @@ def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> tuple[Tensor
     return image_AD[:B], patch_AND if patch_AND is None else patch_AND[:B], _group_by_image(image_AD[B:], B, J)
 
 
-class _EncodedTexts:
-    """All texts of a step encoded in one forward pass, and handed out by kind."""
+def _encode_texts(
+    clip: ClipModule, batch: Batch, views: Views
+) -> tuple[dict[str, Tensor], dict[str, Tensor | None], dict[str, Tensor | None]]:
+    """Encode all texts in one forward pass; return unit vectors, tokens and which tokens are a text's own, by kind.
 
-    def __init__(self, clip: ClipModule, batch: Batch, tokens: bool) -> None:
-        texts = {
-            "caption": batch.text_BL,
-            "negative": batch.negative_BKL.flatten(0, 1),
-            "positive": batch.positive_BPL.flatten(0, 1),
-            "concept": batch.concept_ML,
-        }
-        self.layout = getattr(clip, "layout", towers.CLIP)
-        self.sizes = [len(p) for p in texts.values()]
-        self.kinds = list(texts)
-        self.text_AL = torch.cat(list(texts.values()))
-        self.pooled_AD, self.token_ATD = towers.encode_texts(clip, self.text_AL, tokens)
-
-    def _select_kind(self, all_A: Tensor, kind: str) -> Tensor:
-        return all_A.split(self.sizes)[self.kinds.index(kind)]
-
-    def pooled(self, kind: str) -> Tensor:
-        """Return unit vectors [., D] of the texts of a kind."""
-        return self._select_kind(self.pooled_AD, kind)
-
-    def tokens(self, kind: str) -> Tensor | None:
-        """Return token features [., T, D] of the texts of a kind; None where no loss asks for them."""
-        return None if self.token_ATD is None else self._select_kind(self.token_ATD, kind)
-
-    def mask(self, kind: str) -> Tensor | None:
-        """Return which of its T tokens are each text's own; None where `tokens` gives None."""
-        if self.token_ATD is None:
-            return None
-        return towers.mask_own_tokens(self._select_kind(self.text_AL, kind), self.token_ATD.shape[1], self.layout)
+    Tokens and masks are None where no loss asks for them.
+    """
+    texts = {
+        "caption": batch.text_BL,
+        "negative": batch.negative_BKL.flatten(0, 1),
+        "positive": batch.positive_BPL.flatten(0, 1),
+        "concept": batch.concept_ML,
+    }
+    sizes = [len(text_AL) for text_AL in texts.values()]
+    needs_tokens = views.tokens or views.concepts == "pooled"
+    all_AD, all_ATD = towers.encode_texts(clip, torch.cat(list(texts.values())), needs_tokens)
+    text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
+    if all_ATD is None:
+        return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
+    T, layout = all_ATD.shape[1], getattr(clip, "layout", towers.CLIP)
+    mask_AT: dict[str, Tensor | None] = {
+        kind: towers.mask_own_tokens(text_AL, T, layout) for kind, text_AL in texts.items()
+    }
+    return text_AD, dict(zip(texts, all_ATD.split(sizes), strict=True)), mask_AT
 
 
 def _group_by_image(flat: MaybeTensor, B: int, K: int) -> MaybeTensor:
     return None if flat is None else flat.reshape(B, K, *flat.shape[1:])
-
-
-def _encode_concepts(batch: Batch, views: Views, text: _EncodedTexts) -> tuple[Tensor, Tensor]:
-    if views.concepts == "encoded":
-        return text.pooled("concept"), batch.owner_M
-    token_BTD = text.tokens("caption")
-    if views.concepts != "pooled" or token_BTD is None:
-        return text.pooled_AD[:0], batch.owner_M[:0]
-    return pool_concepts(token_BTD, batch.concept_span_M2, batch.owner_M), batch.owner_M
 
 
 def pool_concepts(token_BTD: Tensor, span_M2: Tensor, owner_M: Tensor) -> Tensor:
