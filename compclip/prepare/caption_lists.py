@@ -168,17 +168,22 @@ def _read_json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Lis
         for line in filter(bytes.strip, iterate_lines(file)):
             counts["captions_rows"] += 1
             try:
-                record = json_text.parse_json(line.decode("utf-8"), str(path))
+                record = _parse_json(line.decode("utf-8"), path)
             except UnicodeDecodeError:
                 counts["captions_not_utf8"] += 1
                 continue
-            except UserError:
-                record = None
             if not isinstance(record, dict):
                 counts["captions_damaged"] += 1
                 continue
             columns = columns or choose_columns(record, cfg, path)
             yield from _build_row(record.get(columns[0]), [record.get(name) for name in columns[1]], counts)
+
+
+def _parse_json(text: str, path: Path) -> Any:
+    try:
+        return json_text.parse_json(text, str(path))
+    except UserError:
+        return None
 
 
 def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
@@ -254,27 +259,31 @@ def _decode(value: bytes | list[bytes | None] | None) -> Any:
 # --- a folder of files that are named after their keys ---------------------------------------------------------
 
 
-def _read_text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
-    """Give the first line of a file."""
+def _read_text(path: Path, counts: Counter) -> str | None:
+    """Return the text of a file, which is a row of the list; None, counted, where there is none."""
     counts["captions_rows"] += 1
     try:
-        yield path.stem, [line for line in read_bytes(path).decode("utf-8").splitlines() if line.strip()][:1]
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
         counts["captions_not_utf8"] += 1
     except UserError:  # a folder, a pipe or a link to nowhere
         counts["captions_damaged"] += 1
+    return None
+
+
+def _read_text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
+    """Give the first line of a file."""
+    text = _read_text(path, counts)
+    if text is not None:
+        yield path.stem, [line for line in text.splitlines() if line.strip()][:1]
 
 
 def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     """Give the texts of a file: a list of them, or an object with some by name."""
-    counts["captions_rows"] += 1
-    try:
-        content = json_text.parse_json(read_bytes(path).decode("utf-8"), str(path))
-    except UnicodeDecodeError:
-        counts["captions_not_utf8"] += 1
+    text = _read_text(path, counts)
+    if text is None:
         return
-    except UserError:  # no JSON, a folder, a pipe or a link to nowhere
-        content = None
+    content = _parse_json(text, path)
     if isinstance(content, dict):
         _check_column_given(list(content), cfg, path)
         content = [text for name in cfg.column for text in _as_list(content.get(name))]

@@ -57,7 +57,8 @@ PROMPTS = {
 }
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 PLACEHOLDER = "None"  # of the released files, for a caption that was not rewritten
-WriteRewrites = Callable[[str, list[str], str], tuple[dict[str, str], Counter]]  # of a kind, captions and their shard
+# of a kind, captions and their shard: the answers by caption, and counts
+AnswerKind = Callable[[str, list[str], str], tuple[dict[str, Answer], Counter]]
 FindRewrites = Callable[[Sequence[str]], list[dict[str, str]]]  # captions -> for each its rewrites, by kind
 
 
@@ -98,7 +99,7 @@ def open_rewriter(
 
     A model's answers are cached in one file per shard. `masked` is a model that is asked for words as well.
     """
-    with _open_source(cfg, data) as (kinds, write_kind):
+    with _open_source(cfg, data) as (kinds, answer_kind):
         fill = mask_filling.open_model(masked) if masked else None
 
         def write(task: ShardTask, path: Path) -> ShardResult:
@@ -107,7 +108,12 @@ def open_rewriter(
             rewrites: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
             counts = Counter[str]()
             for kind in kinds:
-                rewrites[kind], kind_counts = write_kind(kind, captions, task.name)
+                answers, kind_counts = answer_kind(kind, captions, task.name)
+                for caption, answer in answers.items():
+                    text, fault = check_rewrite(kind, caption, answer)
+                    kind_counts[fault or "usable"] += 1
+                    if not fault:
+                        rewrites[kind][caption] = text
                 counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
             columns = [captions, *([rewrites[kind].get(caption, "") for caption in captions] for kind in KINDS)]
             batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
@@ -123,39 +129,35 @@ def open_rewriter(
 
 
 @contextlib.contextmanager
-def _open_source(
-    cfg: Rewriter | ReleasedRewrites | None, data: Data
-) -> Iterator[tuple[tuple[str, ...], WriteRewrites]]:
-    """Give the kinds of hard positives that are written, and the function that writes one kind."""
+def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterator[tuple[tuple[str, ...], AnswerKind]]:
+    """Give the kinds of hard positives that are written, and the function that gives the answers of one kind."""
     if cfg is None:
         yield (), lambda kind, captions, shard: ({}, Counter())
         return
     if isinstance(cfg, ReleasedRewrites):
         find = open_released(cfg)
-        yield (
-            tuple(kind for kind in KINDS if getattr(cfg, kind)),
-            lambda kind, captions, _: _check_released(kind, captions, find),
-        )
+
+        def find_answers(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
+            pairs = zip(captions, find(captions), strict=True)
+            answers = {caption: Answer(texts[kind]) for caption, texts in pairs if kind in texts}
+            return answers, +Counter(not_released=len(captions) - len(answers))  # no entry for none
+
+        yield tuple(kind for kind in KINDS if getattr(cfg, kind)), find_answers
         return
     folder, rewriter = answer_cache.cache_folder(cfg.cache, data), cfg
     with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
 
-        def write_kind(kind: str, captions: list[str], shard: str) -> tuple[dict[str, str], Counter]:
+        def ask_model(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
             is_swap = kind == "swap"
             texts = [c for c in captions if can_swap(c, rewriter.swap_words_below)] if is_swap else captions
             max_tokens = rewriter.swap_max_tokens if is_swap else rewriter.replace_max_tokens
             questions = [Question(build_prompt(kind, text), max_tokens=max_tokens) for text in texts]
             replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
-            rewrites, counts = {}, replies.counts + Counter(not_asked=len(captions) - len(texts))
-            for caption, answer in zip(texts, replies.answers, strict=True):
-                if answer is not None:
-                    text, fault = check_rewrite(kind, caption, answer)
-                    counts[fault or "usable"] += 1
-                    if not fault:
-                        rewrites[caption] = text
-            return rewrites, counts
+            pairs = zip(texts, replies.answers, strict=True)
+            answers = {text: answer for text, answer in pairs if answer is not None}
+            return answers, replies.counts + Counter(not_asked=len(captions) - len(texts))
 
-        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), write_kind
+        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), ask_model
 
 
 def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
@@ -224,18 +226,6 @@ def open_released(cfg: ReleasedRewrites, folder: Path = caption_join.FOLDER) -> 
 
 def _released_files(cfg: ReleasedRewrites) -> list[str]:
     return [cfg.captions, *filter(None, (cfg.swap, cfg.replace))]
-
-
-def _check_released(kind: str, captions: list[str], find: FindRewrites) -> tuple[dict[str, str], Counter]:
-    """Return usable rewrites by caption, of the released ones; they are checked as a model's answers are."""
-    rewrites, counts = {}, Counter[str]()
-    for caption, texts in zip(captions, find(captions), strict=True):
-        answer = Answer(texts.get(kind, ""))
-        text, fault = check_rewrite(kind, caption, answer) if kind in texts else ("", "not_released")
-        counts[fault or "usable"] += 1
-        if not fault:
-            rewrites[caption] = text
-    return rewrites, counts
 
 
 def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
