@@ -45,7 +45,10 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["validity"]:
         raise UserError("report validity: is a command of its own; run `python -m compclip validity`")
     args = _parser().parse_args(argv)
-    _check_paths(args)
+    if args.published and not args.published.is_dir():
+        raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")
+    if args.claims and not args.claims.is_file():
+        raise UserError(f"--claims {args.claims}: no such file; give one with claims, or leave it out")
     params = read.load_params(args.params)
     check.check_reference(params)
     benchmarks = list(params.evaluate.benchmarks)
@@ -89,14 +92,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
     parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
     return parser
-
-
-def _check_paths(args: argparse.Namespace) -> None:
-    """Raise UserError where a file that an option names is absent; the usual files may be."""
-    if args.published and not args.published.is_dir():
-        raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")
-    if args.claims and not args.claims.is_file():
-        raise UserError(f"--claims {args.claims}: no such file; give one with claims, or leave it out")
 
 
 def _read_claims(

@@ -74,6 +74,11 @@ class Claim:
     finding: str
     inequalities: tuple[Inequality, ...]
 
+    @property
+    def source(self) -> str:
+        """Where the paper says so."""
+        return f"{self.paper}, {self.table}"
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -105,6 +110,11 @@ class Finding:
     group: str
     verdict: str
     evidence: tuple[Evidence, ...]
+
+    @property
+    def missing(self) -> str:
+        """The methods and columns that the grid lacks."""
+        return ", ".join(dict.fromkeys(name for e in self.evidence for name in e.missing))
 
 
 def read_claims(path: Path) -> list[Claim]:

@@ -28,40 +28,13 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class InequalityText:
-    """One inequality as text."""
-
-    text: str
-    paper: str
-    ours: str
-    interval: str
-    basis: str
-    verdict: str
-    css: str
-    why: str
-
-
-@dataclass(frozen=True)
-class ClaimText:
-    """One claim as text, its inequalities below each other."""
-
-    name: str
-    finding: str
-    source: str
-    verdict: str
-    css: str
-    lines: tuple[InequalityText, ...]
-    missing: str
-
-
-@dataclass(frozen=True)
 class GroupClaims:
     """The claims of one group: those that the grid can answer, those it cannot, and how many have which verdict."""
 
     group: str
     counts: str
-    judged: tuple[ClaimText, ...]
-    absent: tuple[ClaimText, ...]
+    judged: tuple[Finding, ...]
+    absent: tuple[Finding, ...]
 
 
 def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
@@ -69,8 +42,8 @@ def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
     sections = []
     for group in dict.fromkeys(f.group for f in findings):
         group_findings = [f for f in findings if f.group == group]
-        judged = tuple(_describe_claim(f) for f in group_findings if f.verdict != ABSENT)
-        absent = tuple(_describe_claim(f) for f in group_findings if f.verdict == ABSENT)
+        judged = tuple(f for f in group_findings if f.verdict != ABSENT)
+        absent = tuple(f for f in group_findings if f.verdict == ABSENT)
         evidence = [e for f in group_findings for e in f.evidence]
         counts = f"{_format_counts('claims', group_findings)}; of {_format_counts('inequalities', evidence)}"
         sections.append(GroupClaims(group, counts, judged, absent))
@@ -81,15 +54,8 @@ def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
     return f"{len(judged)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in count_verdicts(judged).items())
 
 
-def _describe_claim(finding: Finding) -> ClaimText:
-    claim = finding.claim
-    lines = tuple(_describe_inequality(e) for e in finding.evidence)
-    missing = ", ".join(dict.fromkeys(name for e in finding.evidence for name in e.missing))
-    source = f"{claim.paper}, {claim.table}"
-    return ClaimText(claim.name, claim.finding, source, finding.verdict, CSS[finding.verdict], lines, missing)
-
-
-def _describe_inequality(e: Evidence) -> InequalityText:
+def describe_evidence(e: Evidence) -> dict[str, str]:
+    """Describe an inequality's numbers: the paper's and our difference, its interval, and what that is over."""
     paper = ours = interval = "–"
     if e.printed:
         ends = (format_number(v / e.column.scale, e.column, sign=True) for v in (min(e.printed), max(e.printed)))
@@ -99,7 +65,7 @@ def _describe_inequality(e: Evidence) -> InequalityText:
         ours = format_number(e.difference, e.column, sign=True) + spread
     if e.interval:
         interval = format_interval(e.interval, e.column)
-    return InequalityText(e.inequality.text, paper, ours, interval, e.basis or "–", e.verdict, CSS[e.verdict], e.why)
+    return {"paper": paper, "ours": ours, "interval": interval, "basis": e.basis or "–"}
 
 
 def format_markdown(findings: Sequence[Finding]) -> str:
@@ -110,13 +76,15 @@ def format_markdown(findings: Sequence[Finding]) -> str:
 def _markdown_section(section: GroupClaims) -> str:
     head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
     rows = [head, ["---"] * len(head)]
-    for block in section.judged:
-        for i, line in enumerate(block.lines):
-            first = [f"**{block.verdict}**", to_markdown(f"{block.finding} ({block.source})")] if i == 0 else ["", ""]
-            last = to_markdown(f"{line.verdict} ({line.why})" if line.why else line.verdict)
-            rows.append([*first, to_code(line.text), line.paper, line.ours, line.interval, line.basis, last])
+    for finding in section.judged:
+        first = [f"**{finding.verdict}**", to_markdown(f"{finding.claim.finding} ({finding.claim.source})")]
+        for e in finding.evidence:
+            last = to_markdown(f"{e.verdict} ({e.why})" if e.why else e.verdict)
+            rows.append([*first, to_code(e.inequality.text), *describe_evidence(e).values(), last])
+            first = ["", ""]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
-    absent = "".join(f"- {to_markdown(f'{b.name} ({b.source}): no {b.missing}')}\n" for b in section.absent)
+    texts = [f"{f.claim.name} ({f.claim.source}): no {f.missing}" for f in section.absent]
+    absent = "".join(f"- {to_markdown(text)}\n" for text in texts)
     absent_list = f"\nNot in this grid:\n\n{absent}" if absent else ""
     return f"\n## Claims: {to_markdown(section.group)}\n\n{section.counts}. {RULE}\n\n{table}\n{absent_list}"
 
@@ -145,11 +113,12 @@ def format_latex(findings: Sequence[Finding]) -> str:
 
 def _latex_table(section: GroupClaims) -> str:
     rows = []
-    for block in section.judged:
-        for i, line in enumerate(block.lines):
-            first = f"{to_latex(block.name)} ({to_latex(block.source)}): {to_latex(block.verdict)}" if i == 0 else ""
-            cells = (line.text, line.paper, line.ours, line.interval, line.basis)
-            rows.append([first, *map(to_latex, cells)])
+    for finding in section.judged:
+        claim = finding.claim
+        first = f"{to_latex(claim.name)} ({to_latex(claim.source)}): {to_latex(finding.verdict)}"
+        for e in finding.evidence:
+            rows.append([first, *map(to_latex, (e.inequality.text, *describe_evidence(e).values()))])
+            first = ""
     caption = (
         rf"{to_latex(section.counts)}. Differences, in points, $\pm$ their standard deviation over seeds, and their "
         r"95\,\% intervals."

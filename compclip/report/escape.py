@@ -43,15 +43,12 @@ def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n")
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
     try:
         float(text)
+        is_number = text.isascii() and text.isprintable()
     except ValueError:
-        return False
-    return text.isascii() and text.isprintable()
+        is_number = False
+    return f"'{text}" if text.startswith(FORMULA) and not is_number else text
 
 
 def _to_one_line(text: str) -> str:

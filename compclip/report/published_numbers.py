@@ -150,12 +150,22 @@ def _printed_value(row: dict[str, PublishedNumber], column: str) -> float | None
 
 def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> list[PaperComparison]:
     """Compare a group with each paper's table that shares a method and a metric with it."""
-    numbers = select_comparable(numbers, group.backbone, group.data)
-    tables = dict.fromkeys((n.paper, n.table) for n in numbers)
-    comparisons = [
-        _compare_table(f"{p}, {t}", [n for n in numbers if (n.paper, n.table) == (p, t)], group) for p, t in tables
-    ]
-    return [c for c in comparisons if c.columns and any(line.ours for line in c.lines)]
+    columns, comparisons = {c.name for c in group.columns}, []
+    comparable = select_comparable(numbers, group.backbone, group.data)
+    for paper, table in dict.fromkeys((n.paper, n.table) for n in comparable):
+        compared = [n for n in comparable if (n.paper, n.table) == (paper, table) and n.column in columns]
+        names = tuple(dict.fromkeys(n.column for n in compared))
+        # a row of ours stands for the published methods of its name, or of its released checkpoint; a variant of ours
+        # (`fsc_clip.lora`) is matched only by a published row of that very name
+        methods_of = {row.method: {n.method for n in _select_matching(row.method, compared)} for row in group.rows}
+        lines: list[ComparisonRow] = []
+        for method in sorted(dict.fromkeys(n.method for n in compared), key=lambda m: m != PRETRAINED):
+            if our_rows := [row for row in group.rows if method in methods_of[row.method]]:
+                lines += _make_printed_rows(method, compared, names)
+                lines += [_make_our_row(row, group, names, compared) for row in our_rows]
+        if lines:
+            comparisons.append(PaperComparison(f"{paper}, {table}", names, tuple(lines)))
+    return comparisons
 
 
 def select_comparable(numbers: Sequence[PublishedNumber], backbone: str, data: str) -> list[PublishedNumber]:
@@ -166,22 +176,6 @@ def select_comparable(numbers: Sequence[PublishedNumber], backbone: str, data: s
     same_backbone = [n for n in numbers if to_slug(n.backbone) == backbone] or list(numbers)
     is_data_named = any(to_slug(n.data) == data for n in same_backbone)
     return [n for n in same_backbone if not is_data_named or not n.data or to_slug(n.data) == data]
-
-
-def _compare_table(title: str, numbers: Sequence[PublishedNumber], group: ResultTable) -> PaperComparison:
-    ours = {c.name for c in group.columns}
-    names = tuple(n for n in dict.fromkeys(n.column for n in numbers) if n in ours)
-    compared = [n for n in numbers if n.column in names]
-    lines: list[ComparisonRow] = []
-    # a row of ours stands for the published methods of its name, or of its released checkpoint
-    methods_of = {row.method: {n.method for n in _select_matching(row.method, compared)} for row in group.rows}
-    for method in sorted(dict.fromkeys(n.method for n in compared), key=lambda m: m != PRETRAINED):
-        # a variant of ours (`fsc_clip.lora`) is matched only by a published row of that very name
-        our_rows = [
-            _make_our_row(row, group, names, compared) for row in group.rows if method in methods_of[row.method]
-        ]
-        lines += [*_make_printed_rows(method, compared, names), *our_rows] if our_rows else []
-    return PaperComparison(title, names, tuple(lines))
 
 
 def _select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:

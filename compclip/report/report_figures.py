@@ -165,21 +165,15 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, size: tu
     base = replace(trajectories[0].points[0], name=PRETRAINED)
     ends = [replace(t.points[-1], name=t.method) for t in trajectories]
     body = draw_axes(x, y, f"{x_label}, %", "Comp, %") + _draw_guides(base, x, y)
-    body += "".join(_draw_trajectory(t, x, y) for t in trajectories)
+    for t in trajectories:
+        body += f'<path class="line c{t.colour % COLOURS}" d="{draw_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
+        for p in t.points[1:-1]:
+            title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
+            body += f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6">{title}</circle>'
     body += "".join(_draw_point(p, x, y, t.colour) for p, t in zip(ends, trajectories, strict=True))
     body += _draw_point(base, x, y, 0)
     body += _draw_labels([base, *ends], x, y, width, [t.points for t in trajectories])
     return wrap_svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
-
-
-def _draw_trajectory(t: Trajectory, x: Axis, y: Axis) -> str:
-    line = f'<path class="line c{t.colour % COLOURS}" d="{draw_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
-    dots = [
-        f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6"><title>{escape(p.name)}: '
-        f"{p.x:.1f} / {p.y:.1f}</title></circle>"
-        for p in t.points[1:-1]
-    ]
-    return line + "".join(dots)
 
 
 def _draw_guides(p: TradeoffPoint, x: Axis, y: Axis) -> str:
@@ -213,7 +207,10 @@ def _draw_labels(
         inside = [b for b in boxes if b[0] > x.start and b[2] < width and b[1] > 0]
         box = min(inside or boxes, key=lambda b: sum(_boxes_overlap(b, t) for t in occupied))
         occupied.append(box)
-        out.append(_draw_leader(x(p.x), y(p.y), box) + draw_text(box[0], box[3] - 2, name, "name"))
+        end = (min(max(x(p.x), box[0]), box[2]), (box[1] + box[3]) / 2)
+        if abs(end[0] - x(p.x)) > 12 or abs(end[1] - y(p.y)) > 14:  # a name that does not stand beside its point
+            out.append(draw_line(x(p.x), y(p.y), *end, "bar"))
+        out.append(draw_text(box[0], box[3] - 2, name, "name"))
     return "".join(out)
 
 
@@ -224,12 +221,6 @@ def _list_label_boxes(x_px: float, y_px: float, width: float) -> list[Box]:
     corners += [(at, y_px + 4 + d) for gap in (24, 40, 56, 72) for d in (0, -18, 18, -36, 36, -54, 54)
               for at in (x_px + gap, x_px - gap - width)]  # fmt: skip
     return [(a, b - 10, a + width, b + 2) for a, b in corners]
-
-
-def _draw_leader(x_px: float, y_px: float, box: Box) -> str:
-    """Draw a line from a point to a name that does not stand beside it."""
-    end = (min(max(x_px, box[0]), box[2]), (box[1] + box[3]) / 2)
-    return draw_line(x_px, y_px, *end, "bar") if abs(end[0] - x_px) > 12 or abs(end[1] - y_px) > 14 else ""
 
 
 def _boxes_overlap(a: Box, b: Box) -> bool:

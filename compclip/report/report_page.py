@@ -146,6 +146,8 @@ def render_page(page: ReportPage) -> str:
         not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
         claims=claims_table.build_sections(page.findings),
         claims_rule=claims_table.RULE,
+        claims_css=claims_table.CSS,
+        describe_evidence=claims_table.describe_evidence,
         count_names=names,
         counts=counts,
         group_counts=run_details.count_groups(page.runs),

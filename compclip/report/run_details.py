@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,26 +13,24 @@ from compclip.report.tables import ResultTable
 from compclip.runs.result_files import FinishedRun
 
 SECTIONS = ("train", "method")
+TableLines = list[dict[str, Any]]  # of a table of the page
 
 
-@dataclass(frozen=True)
-class BenchmarkCounts:
-    """Counts of one benchmark, `counts` in the order of `reasons`; `cells` says for which runs they hold."""
+def tabulate_counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], TableLines]:
+    """Tabulate the names of the counts, and a line for each benchmark, or several where the runs' counts differ.
 
-    benchmark: str
-    cells: str
-    counts: tuple[int | None, ...]
-
-
-def tabulate_counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], list[BenchmarkCounts]]:
-    """Tabulate the names of the counts, and a line for each benchmark, or several where the runs' counts differ."""
+    `counts` are in the order of the names; `cells` says for which runs they hold.
+    """
     counts_of_runs = [(n, r.cell.name, r.results[n].counts) for n in benchmarks for r in runs if n in r.results]
     names = list(dict.fromkeys(key for _, _, counts in counts_of_runs for key in counts if "/" not in key))
-    lines: dict[tuple[str, tuple[int | None, ...]], list[str]] = {}
+    cells: dict[tuple[str, tuple[int | None, ...]], list[str]] = {}
     for benchmark, cell, counts in counts_of_runs:
-        lines.setdefault((benchmark, tuple(counts.get(n) for n in names)), []).append(cell)
-    total = {n: sum(len(cells) for (name, _), cells in lines.items() if name == n) for n in benchmarks}
-    return names, [BenchmarkCounts(n, _describe_cells(cells, total[n]), counts) for (n, counts), cells in lines.items()]
+        cells.setdefault((benchmark, tuple(counts.get(n) for n in names)), []).append(cell)
+    total = Counter(benchmark for benchmark, _, _ in counts_of_runs)
+    return names, [
+        {"benchmark": benchmark, "counts": counts, "cells": _describe_cells(of_counts, total[benchmark])}
+        for (benchmark, counts), of_counts in cells.items()
+    ]
 
 
 def count_groups(runs: Sequence[FinishedRun]) -> list[tuple[str, int]]:
@@ -53,59 +52,35 @@ def list_stand_in_tokenizers(runs: Sequence[FinishedRun]) -> list[tuple[str, str
     return [(name, _describe_cells(cell_names, len(runs))) for name, cell_names in cells.items()]
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """One run's environment, wall times, `dropped` training samples by reason, and `trained` parameters of all."""
+def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
+    """Tabulate environment and wall times of each run, from environment.json and the results' own seconds.
 
-    cell: str
-    device: str
-    threads: str
-    commit: str
-    train: str
-    evaluate: str
-    memory: str
-    dropped: str
-    trained: str
-    hours: str
-
-
-def tabulate_runs(runs: Sequence[FinishedRun]) -> list[RunFacts]:
-    """Tabulate a line for each run, from environment.json and the results' own seconds."""
+    `dropped` are training samples by reason, `trained` parameters of all.
+    """
     lines = []
     for run in runs:
         facts = run.environment
         device, threads, commit = (str(facts.get(key) or "–") for key in ("device", "threads", "git_commit"))
         seconds, memory = facts.get("seconds"), facts.get("peak_memory_mib")
         parameters = [facts.get(key) for key in ("trained_parameters", "parameters")]  # the latter of the plain model
-        dropped = ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items()))
-        line = RunFacts(
-            run.cell.name,
-            device,
-            threads,
-            commit[:10] + ("+" if commit.endswith("+") else ""),
-            "–" if seconds is None else format_duration(seconds),
-            format_duration(sum(r.seconds for r in run.results.values())),
-            "–" if memory is None else f"{memory:,} MiB",
-            dropped or "none",
-            "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
-            _format_hours(sum_device_seconds([run])),
-        )
+        line = {
+            "cell": run.cell.name,
+            "device": device,
+            "threads": threads,
+            "commit": commit[:10] + ("+" if commit.endswith("+") else ""),
+            "train": "–" if seconds is None else format_duration(seconds),
+            "evaluate": format_duration(sum(r.seconds for r in run.results.values())),
+            "memory": "–" if memory is None else f"{memory:,} MiB",
+            "dropped": ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items())) or "none",
+            "trained": "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
+            "hours": _format_hours(sum_device_seconds([run])),
+        }
         lines.append(line)
     return lines
 
 
-@dataclass(frozen=True)
-class MethodHours:
-    """What the runs of one method took; `key` sorts."""
-
-    method: str
-    runs: int
-    hours: str
-    key: str
-
-
-def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, list[MethodHours]]]:
-    """Tabulate GPU-hours of every trained row by table; none where no run says."""
+def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:
+    """Tabulate GPU-hours of every trained row by table, `key` to sort by; none where no run says."""
     if sum_device_seconds(runs) is None:
         return []
     tables = []
@@ -114,7 +89,7 @@ def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -
         for row in (row for row in group.rows if row.method != PRETRAINED):
             seconds = sum_device_seconds(row.runs)
             key = "" if seconds is None else f"{seconds:.0f}"
-            lines.append(MethodHours(row.method, len(row.runs), _format_hours(seconds), key))
+            lines.append({"method": row.method, "runs": len(row.runs), "hours": _format_hours(seconds), "key": key})
         if lines:
             tables.append((group.name, lines))
     return tables

@@ -59,7 +59,12 @@ def main(argv: Sequence[str]) -> int:
         str(args.params), declared, tuple(pairs), tuple(_summarize_sets(pairs, declared, args.held_out)), not_paired,
         tuple(missing), args.held_out, tuple(looks),
     )  # fmt: skip
-    _write(results, results_hash, args.out)
+    write_json(args.out / "validity.json", validity_page.make_json(results, results_hash))
+    write_atomic(args.out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
+    write_atomic(args.out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
+    first = results.headline(results.summaries[0])
+    headline = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
+    print(f"{args.out / 'validity.html'}: {len(results.pairs)} pairs; {CHOOSING}: {headline}")
     return 0
 
 
@@ -148,15 +153,6 @@ def _list_looks(out: Path, results_hash: str, held_out: bool) -> list[str]:
     if held_out and (earlier := [look for look in looks if look != results_hash]):
         print(f"warning: {file}: it was looked at before with other results ({', '.join(earlier)})", file=sys.stderr)
     return list(dict.fromkeys([*looks, results_hash])) if held_out else looks
-
-
-def _write(results: ValidityResults, results_hash: str, out: Path) -> None:
-    write_json(out / "validity.json", validity_page.make_json(results, results_hash))
-    write_atomic(out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
-    write_atomic(out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
-    first = results.headline(results.summaries[0])
-    headline = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
-    print(f"{out / 'validity.html'}: {len(results.pairs)} pairs; {CHOOSING}: {headline}")
 
 
 if __name__ == "__main__":

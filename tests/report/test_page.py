@@ -99,9 +99,10 @@ def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
     page = build(runs)
     assert dict(report_page.list_facts(page))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
     assert [
-        [(r.method, r.runs, r.hours) for r in rows] for _, rows in run_details.tabulate_hours(page.runs, page.main)
+        [(r["method"], r["runs"], r["hours"]) for r in rows]
+        for _, rows in run_details.tabulate_hours(page.runs, page.main)
     ] == [[("negclip", 2, "1.50"), ("clic", 2, "2.00")]]
-    assert [m.hours for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
+    assert [m["hours"] for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
     tables = Reader(report_page.render_page(page)).tables
     assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
 
@@ -340,7 +341,7 @@ def test_the_trained_parameters_are_shown(tmp_path):
     runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
     html = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
-    assert [m.trained for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
+    assert [m["trained"] for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
 
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
