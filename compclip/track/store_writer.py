@@ -1,8 +1,9 @@
-"""Brings one store up to date: its experiments and our runs are asked for once, whatever the number of entries."""
+"""Bring one store up to date: its experiments and our runs are asked for once, whatever the number of entries."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,9 @@ class StoreWriter:
     def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: ModelTemplate) -> None:
         self._client, self._artifacts, self._template = client, artifacts, template
         self._project = project
-        experiments = _find_experiments(client, project)
+        # the filter takes `_` for any character, and finds others' experiments as well
+        experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
+        experiments = [e for e in experiments if e.name.startswith(f"{project}: ")]
         self._ids = {e.name: e.experiment_id for e in experiments}
         self.tracked_runs = self._find_tracked()
         self._project_experiments = {e.experiment_id for e in experiments if e.tags.get(PROJECT) == project}
@@ -123,47 +126,38 @@ class StoreWriter:
     def _find_tracked(self) -> dict[str, list[Any]]:
         """Find our runs in the store by key; more than one of a key only where writers did not share a lock."""
         runs: dict[str, list[Any]] = {}
-        token, ids = None, list(self._ids.values())
-        while ids:
-            page = self._client.search_runs(ids, max_results=1000, page_token=token)
-            for run in page:
-                tags = run.data.tags  # of a run that somebody logged by hand, not ours
-                if tags.get(PROJECT, self._project) == self._project and (KEY in tags or "content" in tags):
-                    runs.setdefault(tags.get(KEY) or f"cell/{run.info.run_name}", []).append(run)
-            token = page.token
-            if not token:
-                break
+        experiment_ids = list(self._ids.values())
+        for run in _read_pages(self._client.search_runs, experiment_ids=experiment_ids) if experiment_ids else ():
+            tags = run.data.tags
+            is_marked = KEY in tags or "content" in tags  # by us: not so what somebody logged by hand
+            if is_marked and tags.get(PROJECT, self._project) == self._project:
+                runs.setdefault(tags.get(KEY) or f"cell/{run.info.run_name}", []).append(run)
         return runs
 
     def _ensure_experiment(self, name: str) -> str:
         """Return the id of an experiment, made or brought back where need be."""
-        if name not in self._ids:
-            experiment = self._client.get_experiment_by_name(name)
-            if experiment is None:
-                self._ids[name] = self._create_experiment(name)
-                return self._ids[name]
-            if experiment.lifecycle_stage == "deleted":
-                self._client.restore_experiment(experiment.experiment_id)
-            if experiment.tags.get(PROJECT) == self._project:
-                self._project_experiments.add(experiment.experiment_id)
-            self._ids[name] = experiment.experiment_id
+        if name in self._ids:
+            return self._ids[name]
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
+            tags = {"mlflow.experimentKind": "custom_model_development", PROJECT: self._project}
+            artifact_uri = (self._artifacts / folder).as_uri() if self._artifacts else None
+            experiment = self._client.get_experiment(self._client.create_experiment(name, artifact_uri, tags))
+        elif experiment.lifecycle_stage == "deleted":
+            self._client.restore_experiment(experiment.experiment_id)
+        if experiment.tags.get(PROJECT) == self._project:
+            self._project_experiments.add(experiment.experiment_id)
+        self._ids[name] = experiment.experiment_id
         return self._ids[name]
 
-    def _create_experiment(self, name: str) -> str:
-        folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
-        tags = {"mlflow.experimentKind": "custom_model_development", PROJECT: self._project}
-        artifact_uri = (self._artifacts / folder).as_uri() if self._artifacts else None
-        experiment_id = self._client.create_experiment(name, artifact_uri, tags)
-        self._project_experiments.add(experiment_id)
-        return experiment_id
 
-
-def _find_experiments(client: MlflowClient, project: str) -> list[Any]:
-    """Find the experiments of the project's name. The filter takes `_` for any character, and finds others' as well."""
-    experiments: list[Any] = []
+def _read_pages(search: Callable[..., Any], **arguments: Any) -> list[Any]:
+    """Return everything that a search of MLflow's finds, page by page."""
+    results: list[Any] = []
     token = None
     while token != "":
-        page = client.search_experiments(filter_string=f"name LIKE '{project}: %'", max_results=1000, page_token=token)
-        experiments += [e for e in page if e.name.startswith(f"{project}: ")]
+        page = search(max_results=1000, page_token=token, **arguments)
+        results += page
         token = page.token or ""
-    return experiments
+    return results
