@@ -116,7 +116,7 @@ def test_it_counts_runs_newer_than_the_store(tmp_path):
     write_json(sync.synced_file(uri), synced)
     assert dashboard.count_new_runs(uri, root) == 0
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
-    path.write_text(path.read_text() + "\n")
+    path.write_text(path.read_text().replace("\n", " \n"))
     assert dashboard.count_new_runs(uri, root) == 1
     assert any(line.startswith("hint: 1 runs") for line in dashboard.startup_messages(uri, root, "127.0.0.1", 5000))
 

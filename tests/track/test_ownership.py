@@ -59,7 +59,7 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, share
     original = read_store(shared)
     assert len(original[0]) == 4 * len(PROJECTS) and len(original[1]) == len(PROJECTS)
     path = fake_runs.trained(tmp_path, "clic-vit-scenes-0").metrics
-    path.write_text(path.read_text() + "\n")
+    path.write_text(path.read_text().replace("\n", " \n"))
     for _ in range(2):
         counts = update(tmp_path, shared, project="team_1")
     assert counts["unchanged"] == 4
@@ -137,7 +137,7 @@ def test_a_version_registered_by_hand_keeps_its_model(tmp_path, registered, uri)
         client.create_registered_model("prod")
         client.create_model_version("prod", model.artifact_location, logged_run.info.run_id)
     path = fake_runs.trained(tmp_path, "clic-vit-scenes-0").metrics
-    path.write_text(path.read_text() + "\n")
+    path.write_text(path.read_text().replace("\n", " \n"))
     assert update(tmp_path, uri)["replaced"] == 1
     with tracking_store.open_client(uri) as client:
         assert [v.run_id for v in client.search_model_versions("name = 'prod'")] == [logged_run.info.run_id]
