@@ -2,7 +2,7 @@
 
 open_clip does what a config says: it builds a billion layers, downloads a tower, runs code from a hub. So numbers are
 bounded and names are no paths, and the model is first built and run on torch's meta device, which allocates nothing, up
-to a bound of weights and modules. Which options there are is open_clip's to say.
+to a bound of weights. Which options there are is open_clip's to say.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Beyond every model that open_clip has.
 LARGEST = 1 << 22  # any number, such as the size of a vocabulary
 LIMITS = {"layers": 200, "width": 16384, "image_size": 4096, "size": 4096, "patch_size": 4096, "context_length": 8192}
-MODULES = 1 << 16
 REQUIRED = ("embed_dim", "vision_cfg", "text_cfg")
 SECTIONS = ("vision_cfg", "text_cfg", "multimodal_cfg")
 SHOWN = 60  # characters of a wrong value
@@ -111,7 +110,7 @@ def _check_values(value: Any, where: str, key: str) -> None:
 
 
 class _TooLarge(Exception):
-    """A model that has more weights or modules than asked."""
+    """A model that has more weights than asked."""
 
 
 def count_weights(model_cfg: dict, where: str, most: int) -> int:
@@ -124,7 +123,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
 
     from compclip.model import clip_model
 
-    weights, modules = 0, 0
+    weights = 0
 
     def count_parameter(_module: nn.Module, _name: str, parameter: Tensor) -> None:
         nonlocal weights
@@ -132,16 +131,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         if weights > 2 * most:  # a weight may be registered twice
             raise _TooLarge
 
-    def count_module(_module: nn.Module, _name: str, _child: nn.Module | None) -> None:
-        nonlocal modules
-        modules += 1
-        if modules > MODULES:
-            raise _TooLarge
-
-    hooks = [
-        torch_modules.register_module_parameter_registration_hook(count_parameter),
-        torch_modules.register_module_module_registration_hook(count_module),
-    ]
+    hook = torch_modules.register_module_parameter_registration_hook(count_parameter)
     try:
         vision = model_cfg["vision_cfg"]
         height, width = clip_model.side_lengths(vision.get("image_size", 224))
@@ -160,8 +150,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         why = one_line(str(error))[:160] or type(error).__name__
         raise UserError(f"{where}: the config does not describe an open_clip model: {why}; mend it") from error
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
 
 
 def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
