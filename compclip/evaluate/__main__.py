@@ -60,7 +60,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _evaluate_method(method: SafeName, root: Path) -> int:
-    """The stage of a method, as the plan has it."""
+    """Score the cells of a method, as its plan has them."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
@@ -86,7 +86,7 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
 
 
 def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -> int:
-    """A table of our numbers against theirs; 1 where one is further off than allowed."""
+    """Print a table of our numbers against theirs; return 1 where one is further off than allowed."""
     comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.compare))
     print(number_comparison.comparison_table(comparison))
     far = comparison.beyond(args.within) if args.within is not None else []
@@ -96,7 +96,7 @@ def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -
 
 
 def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
-    """One cell, published where it was trained; a table of its numbers."""
+    """Score one cell, publish its results where it was trained, and print a table of its numbers."""
     from compclip.config import grid
     from compclip.evaluate import score
 
@@ -118,7 +118,7 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
 
 
 def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dict]:
-    """A checkpoint, or a generative model, that is no cell."""
+    """Score a checkpoint, or a generative model, that is no cell."""
     from compclip.evaluate import score, vqa
     from compclip.model import backbone
 
@@ -180,7 +180,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _check_given(args: argparse.Namespace, overrides: list[str]) -> None:
-    """A cell's results are replaced as a whole: fewer benchmarks would delete the others' results."""
+    """Raise UserError for options that do not go together; a cell's results are replaced as a whole."""
     if bool(args.results) > bool(args.compare) or (args.within is not None and not args.compare):
         raise UserError("--results and --within: are for --compare; give --compare FILE")
     if args.compare and (args.method or args.census):

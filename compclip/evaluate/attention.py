@@ -53,7 +53,7 @@ class AttentionRow:
 
 
 def embed_concept(model: ClipModel, text: str, caption: str = "") -> Tensor:
-    """The unit vector [D] of a text, or of the part of a caption that it is.
+    """Return the unit vector [D] of a text, or of the part of a caption that it is.
 
     Raises UserError where the caption does not hold the text.
     """
@@ -68,7 +68,7 @@ def embed_concept(model: ClipModel, text: str, caption: str = "") -> Tensor:
 
 
 def patch_map(model: ClipModel, pixels_3HW: Tensor, concept_D: Tensor, kind: str = "attention") -> np.ndarray:
-    """How much a concept attends to each patch (Eq. 6), 1 being an even share; or their cosine. Shape [P, P]."""
+    """Return how much a concept attends to each patch (Eq. 6), 1 being an even share; or their cosine. Shape [P, P]."""
     _, patch_BND = towers.encode_images(model.clip, pixels_3HW[None], tokens=True)
     cosine_N = F.normalize(patch_BND[0], dim=-1) @ concept_D
     value_N = cosine_N if kind == "similarity" else cosine_N.softmax(0) * len(cosine_N)
@@ -81,7 +81,7 @@ def patch_map(model: ClipModel, pixels_3HW: Tensor, concept_D: Tensor, kind: str
 def compute_maps(
     pretrained: ClipModel, tuned: ClipModel, image: str | Path, texts: list[str], caption: str, kind: str
 ) -> list[AttentionRow]:
-    """The maps of each text by both models. Raises UserError for models with different patches or input."""
+    """Return the maps of each text by both models. Raises UserError for models with different patches or input."""
     picture, attention_rows = images.load_image(image), []
     pixels = [model.transform(picture) for model in (pretrained, tuned)]
     with torch.inference_mode():
@@ -100,7 +100,7 @@ def compute_maps(
 
 
 def model_input(model: ClipModel, image: str | Path) -> np.ndarray:
-    """The picture as the model gets it, colours undone: [H, W, 3] in 0 to 1."""
+    """Return the picture as the model gets it, colours undone: [H, W, 3] in 0 to 1."""
     mean, std = (torch.tensor(model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     return (model.transform(images.load_image(image)) * std + mean).clamp(0, 1).permute(1, 2, 0).numpy()
 
@@ -136,7 +136,7 @@ def _overlay(
     colours: str,
     limits: tuple[float, float],
 ) -> None:
-    """Patches in colour over the picture in grey."""
+    """Draw patches in colour over the picture in grey."""
     height, width, _ = picture_HW3.shape
     axis.imshow(picture_HW3.mean(2), cmap="gray", vmin=0, vmax=1)
     where = (-0.5, width - 0.5, height - 0.5, -0.5)
@@ -152,7 +152,7 @@ def _is_checkpoint(name: str) -> bool:
 
 
 def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
-    """The reference of a checkpoint, or that of a cell of the grid by its name."""
+    """Return the reference of a checkpoint, or that of a cell of the grid by its name."""
     if _is_checkpoint(name):
         return name
     return str(result_store.find_checkpoint(grid.resolve(read.load_params(params), name).cell, root))

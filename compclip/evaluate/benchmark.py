@@ -59,7 +59,7 @@ class Outcomes:
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add_scorer(self, other: Outcomes, scorer: str) -> Outcomes:
-        """With those by another scorer under its name: `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
+        """Return these and those by another scorer as `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
         renamed = functools.partial(metric_by_scorer, scorer)
         means = {renamed(name): list(map(renamed, members)) for name, members in other.means.items()}
         return Outcomes(
@@ -72,7 +72,7 @@ class Outcomes:
 
 
 def metric_by_scorer(scorer: str, metric: str) -> str:
-    """A metric's name by a scorer other than the cosine."""
+    """Return a metric's name by a scorer other than the cosine."""
     base, stroke, group = metric.partition("/")
     return f"{base}.{scorer}{stroke}{group}"
 
@@ -140,7 +140,7 @@ class Benchmark:
         return self.authors if ties == FIRST and self.authors else self
 
     def fingerprint(self) -> str:
-        """SHA-256 of the annotation files and of what was read from them; the pictures' bytes are not part of it."""
+        """Return the SHA-256 of the annotation files and of what was read from them, without the pictures' bytes."""
         digest = hashlib.sha256(fingerprint(*self.files).encode())
         for record in self.records:
             names = [Path(image).name for image in record.images]
@@ -148,7 +148,7 @@ class Benchmark:
         return digest.hexdigest()
 
     def declared(self, metrics: Collection[str]) -> dict[str, str | list[str]]:
-        """What a result file says of the benchmark's kind and of its metrics, so that no reader has to guess.
+        """Return what a result file says of the benchmark's kind and of its metrics, so that no reader has to guess.
 
         A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
         """
@@ -159,7 +159,7 @@ class Benchmark:
         return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}
 
     def score(self, embeddings: Embeddings, without: Sequence[str] = ()) -> Outcomes:
-        """All metrics from the embeddings of `images` and `texts`, but for those `without` which it is asked."""
+        """Return all metrics from the embeddings of `images` and `texts`, but for those in `without`."""
         records = [record for record in self.records if record.has_text]
         measured = self.evaluate(records, embeddings)
         items = {name: i for name, i in measured.items() if len(i.ids) and name not in without}
@@ -175,7 +175,7 @@ class Benchmark:
         return Outcomes(metrics, items, means, counts, coverage)
 
     def _all_means(self) -> dict[str, list[str]]:
-        """The means of whole subsets, and the same means over each group."""
+        """Return the means of whole subsets, and the same means over each group."""
         names = sorted({group for groups in self.groups.values() for group in groups})
         subset_means = {name: list(members) for name, members in self.means.items()}
         return subset_means | {
@@ -200,7 +200,7 @@ class Benchmark:
         return coverage
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
-        """Every record under exactly one of scored, empty_text and the reasons of its pictures; groups by name.
+        """Count every record under exactly one of scored, empty_text and the reasons of its pictures; groups by name.
 
         `tied` are the items of which some outcome hangs on equal scores, however ties are counted.
         """
@@ -222,7 +222,7 @@ class Benchmark:
 
 
 def readable(records: Sequence[Record], embeddings: Embeddings) -> list[Record]:
-    """The records whose images were all read."""
+    """Return the records whose images were all read."""
     return [record for record in records if embeddings.has(record.images)]
 
 
@@ -235,28 +235,28 @@ def by_subset(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def column(records: Sequence[Record], text: int) -> list[str]:
-    """The text number `text` of every record."""
+    """Return the text number `text` of every record."""
     return [record.texts[text] for record in records]
 
 
 def ids(records: Sequence[Record]) -> tuple[str, ...]:
-    """The ids of records."""
+    """Return the ids of records."""
     return tuple(record.id for record in records)
 
 
 def flagged_ids(keys: Sequence[str], flag_N: np.ndarray) -> tuple[str, ...]:
-    """The ids whose flag is set."""
+    """Return the ids whose flag is set."""
     return tuple(keys[index] for index in np.flatnonzero(flag_N).tolist())
 
 
 def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
-    """The items of several subsets as one, each id behind the name of its own."""
+    """Return the items of several subsets as one, each id behind the name of its own."""
     keys = tuple(f"{items.subset}/{key}" for items in subsets for key in items.ids)
     return Items(keys, np.concatenate([items.values for items in subsets]), subset)
 
 
 def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
-    """Each item's unit, that of its record; none where some items are no records."""
+    """Return each item's unit, that of its record; none where some items are no records."""
     numbers = []
     for key in items.ids if unit_of else ():
         # a record's id, one behind the name of its subset (`pool_items`), or a caption of a record
@@ -283,7 +283,7 @@ def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]
 
 
 def number_units(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:
-    """The number of each record's unit, by subset and id; nothing where every record is a unit by itself.
+    """Return the number of each record's unit, by subset and id; nothing where every record is a unit by itself.
 
     A part of a picture is that picture. With `first_picture` the others of a record join nothing: where each picture is
     a wrong candidate somewhere, nearly all records would be one unit.
@@ -304,7 +304,7 @@ def number_units(records: Sequence[Record], first_picture: bool = False) -> dict
 
 
 def _root(parent: dict[str, str], picture: str) -> str:
-    """The picture that stands for all that are joined with this one; paths to it are halved on the way."""
+    """Return the picture that stands for all that are joined with this one; paths to it are halved on the way."""
     parent.setdefault(picture, picture)
     while parent[picture] != picture:
         parent[picture] = picture = parent[parent[picture]]

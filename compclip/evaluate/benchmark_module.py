@@ -67,7 +67,7 @@ def _check_names(name: str, module: ModuleType) -> None:
 
 
 def load_benchmark(name: str, section: Section) -> Benchmark:
-    """A benchmark of params.yaml, read by its module; halves of surrogate pairs in its texts are repaired and counted.
+    """Read a benchmark of params.yaml; halves of surrogate pairs in its texts are repaired and counted.
 
     Raises UserError for a picture outside of the section's `images`, and for an id that no file can hold.
     """

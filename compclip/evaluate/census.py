@@ -50,7 +50,7 @@ def _file_state(file: Path) -> list[int] | None:
 
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
-    """Counts and fingerprint."""
+    """Return counts and fingerprint."""
     paths = [file_of(parse_reference(ref)[0]) for ref in benchmark.images]
     exists = {path: os.path.isfile(path) for path in dict.fromkeys(paths)}
     return {

@@ -138,7 +138,7 @@ def _embeddings(
 
 @contextmanager
 def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Evaluation mode and full float32 on any device, and everything as it was afterwards."""
+    """Set evaluation mode and full float32 on any device, and everything as it was afterwards."""
     were_training = [module.training for module in modules]
     for module in modules:
         module.eval()
@@ -152,7 +152,7 @@ def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool whose jobs compute on one thread each; torch has as many as before when it is left."""
+    """Give a pool whose jobs compute on one thread each; torch has as many as before when it is left."""
     threads = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(max(1, workers), initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -188,18 +188,18 @@ def _text_batch(models: Sequence[ClipModel], how: Scoring, batch: tuple[Sequence
 
 
 def _vectors(tower: Callable, models: Sequence[ClipModel], how: Scoring, inputs: Tensor) -> list[np.ndarray]:
-    """What a tower of each model makes of a batch."""
+    """Return what a tower of each model makes of a batch."""
     with torch.inference_mode(), precision(how):
         return [tower(m.clip, inputs.to(device(m))).float().cpu().numpy() for m in models]
 
 
 def precision(how: Scoring) -> torch.autocast:
-    """Autocast where bf16 is asked for, of the thread that enters it."""
+    """Autocast where bf16 is asked for, in the thread that enters it."""
     return torch.autocast("cuda", torch.bfloat16, enabled=how.precision == "bf16")
 
 
 def _join_batches(batches: Sequence[_VectorBatch], number: int) -> tuple[dict[str, int], np.ndarray]:
-    """The rows of keys, and their vectors by model `number`."""
+    """Return the rows of keys, and their vectors by model `number`."""
     keys = [key for batch in batches for key in batch.keys]
     vectors = [batch.vector_MBD[number] for batch in batches if len(batch.keys)]
     vector_ND = np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
@@ -209,7 +209,7 @@ def _join_batches(batches: Sequence[_VectorBatch], number: int) -> tuple[dict[st
 def _token_batches(
     clip: ClipModule, texts: list[str], ids_TL: Tensor, selected: Sequence[str], size: int
 ) -> Iterator[tuple[list[str], Tensor]]:
-    """The texts that are wanted and their token ids, in the batches that the text tower takes."""
+    """Yield the texts to encode and their token ids, in the batches that the text tower takes."""
     if not selected:
         return
     row_of = {text: row for row, text in enumerate(texts)}
@@ -219,7 +219,7 @@ def _token_batches(
 
 
 def device(model: ClipModel) -> torch.device:
-    """Where a model's weights are."""
+    """Return where a model's weights are."""
     return next(model.clip.parameters()).device
 
 
@@ -238,7 +238,7 @@ class PreparedPictures:
         self._lock = threading.Lock()
 
     def prepare(self, ref: str, model: ClipModel, upright: bool) -> Image | str:
-        """The picture as the model takes it, or why there is none."""
+        """Return the picture as the model takes it, or why there is none."""
         preparation = {name: value for name, value in model.preprocess_cfg.items() if name not in COLOURS}
         cache_key = ref, json.dumps([preparation, upright], sort_keys=True)
         if cache_key in self._prepared:
@@ -259,7 +259,7 @@ class PreparedPictures:
 
 
 def crop_to_box(picture: Image, path: data_images.ImageSource, box: Sequence[float], upright: bool = True) -> Image:
-    """The part of the picture in the box, which is given in pixels of the full size; large JPEGs are read smaller.
+    """Cut a picture to a box, which is given in pixels of the full size; large JPEGs are read smaller.
 
     What a box has outside is black, as in the authors' code. Raises ImageError for a box that is none or outside.
     """
@@ -274,7 +274,7 @@ def crop_to_box(picture: Image, path: data_images.ImageSource, box: Sequence[flo
 
 
 def _is_box(box: Sequence[float], full_width: int, full_height: int) -> bool:
-    """Whether numbers make a box, and one that is not so much larger than its picture that it fills the memory."""
+    """Return whether numbers make a box, and one that is not so much larger than its picture that memory fills."""
     width, height = box[2:]
     is_bounded = all(abs(number) <= FARTHEST for number in box)  # false of NaN
     is_one = is_bounded and width > 0 and height > 0 and not data_images.is_too_narrow(width, height)

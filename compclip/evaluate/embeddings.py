@@ -32,32 +32,32 @@ class Embeddings:
     ties: str = WRONG
 
     def has(self, refs: Iterable[str]) -> bool:
-        """Whether every one of the images was read."""
+        """Return whether every one of the images was read."""
         return all(ref in self.image_row for ref in refs)
 
     def images(self, refs: Sequence[str]) -> np.ndarray:
-        """Rows [N, D] of images, float64; KeyError for one that could not be read."""
+        """Return the rows [N, D] of images, float64; KeyError for one that could not be read."""
         return self.image_ID[_rows(refs, self.image_row)].astype(np.float64)
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Rows [N, D] of texts, float64."""
+        """Return the rows [N, D] of texts, float64."""
         return self.text_TD[_rows(texts, self.text_row)].astype(np.float64)
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """Cosine of image n with text n, shape N."""
+        """Return the cosine of image n with text n, shape N."""
         return np.einsum("nd,nd->n", self.images(refs), self.texts(texts))
 
     def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
-        """Cosine of text n with other text n, shape N."""
+        """Return the cosine of text n with other text n, shape N."""
         return np.einsum("nd,nd->n", self.texts(texts), self.texts(other_texts))
 
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many texts stand before each image's best own one, and images before each text's own: `count_ranks`."""
+        """Count texts before each image's best own one, and images before each text's own: `count_ranks`."""
         image_ID, text_TD = self.image_ID[_rows(refs, self.image_row)], self.text_TD[_rows(texts, self.text_row)]
         return metrics.count_ranks(image_ID, text_TD, owner_T)
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """Cosines of every image with every text, float32 [len(refs), len(texts)].
+        """Return the cosines of every image with every text, float32 [len(refs), len(texts)].
 
         Computed once per different image and text: a matrix product may round equal columns differently, which would
         turn a tie into a win.
@@ -75,19 +75,19 @@ class Paired(Embeddings):
     score_of: dict[Pair, float] = field(default_factory=dict, kw_only=True)
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """The score of image n with text n, shape N."""
+        """Return the score of image n with text n, shape N."""
         pairs = list(zip(refs, texts, strict=True))
         if unscored := [pair for pair in dict.fromkeys(pairs) if pair not in self.score_of]:
             self.score_of.update(zip(unscored, self.ask(unscored).tolist(), strict=True))
         return np.array([self.score_of[pair] for pair in pairs])
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """The score of every image with every text, float32 [len(refs), len(texts)]: as many pairs."""
+        """Return the score of every image with every text, float32 [len(refs), len(texts)]: as many pairs."""
         rows = self.matches([ref for ref in refs for _ in texts], list(texts) * len(refs))
         return rows.reshape(len(refs), len(texts)).astype(np.float32)
 
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As those of vectors, from the whole table."""
+        """Count as those of vectors, from the whole table."""
         return metrics.ranks_from_table(self.table(refs, texts), owner_T)
 
 

@@ -28,7 +28,7 @@ Beats = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def tied_items(outcomes: Callable[..., PerItem], *scores: np.ndarray) -> np.ndarray:
-    """Which items hang on equal scores: an outcome of theirs is another if ties are won. Shape N, bool.
+    """Return which items hang on equal scores: an outcome of theirs is another if ties are won. Shape N, bool.
 
     `outcomes` is one of the functions below that take `beats`.
     """
@@ -140,7 +140,7 @@ def _outcomes_within_k(way: str, rank_Q3: np.ndarray, ks: Iterable[int], ties: s
 def count_ranks(
     image_ID: np.ndarray, text_TD: np.ndarray, owner_T: np.ndarray, at_once: int = AT_ONCE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many candidates stand before each image's best own text [I, 3], and before each text's own image [T, 3].
+    """Count candidates before each image's best own text [I, 3], and before each text's own image [T, 3].
 
     Three numbers: where the own one loses ties, where the first of equals wins, where it wins them. All are infinite
     where no own score is a number. An image's own texts do not compete with each other. `owner_T` names their images.
@@ -149,7 +149,7 @@ def count_ranks(
 
 
 def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of scores that are there as a whole."""
+    """Count them from a whole table of scores."""
     images, texts = scores_IT.shape
     at_once = max(AT_ONCE, images * texts)
     return _ranks_both_ways(lambda part: scores_IT[part], lambda part: scores_IT.T[part], images, owner_T, at_once)

@@ -71,7 +71,7 @@ class NumberComparison:
     percent: bool
 
     def beyond(self, points: float) -> list[MetricDifference]:
-        """The lines that differ by more than so many percentage points."""
+        """Return the lines that differ by more than so many percentage points."""
         return [line for line in self.lines if not abs(line.difference) <= points + 1e-9]
 
 
@@ -85,7 +85,7 @@ class OurNumber:
 
 
 def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, OurNumber]:
-    """The numbers of result documents by benchmark, as scoring gives them."""
+    """Return the numbers of result documents by benchmark, as scoring gives them."""
     return {
         f"{name}/{metric}": OurNumber(
             value, len(doc["items"][metric]["ids"]) if metric in doc["items"] else None, metric in doc["scores"]
@@ -96,7 +96,7 @@ def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
-    """The numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
+    """Read the numbers of a folder of result files. Raises UserError for a damaged one, and where there is none."""
     documents = [result_files.read_result(path) for path in folders.result_paths(folder)]
     if not documents:
         raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
@@ -111,7 +111,7 @@ def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
 
 
 def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) -> NumberComparison:
-    """Our numbers against theirs; a cosine may stand as it is among percentages.
+    """Compare our numbers with theirs; a cosine may stand as it is among percentages.
 
     Raises UserError where no name is in both.
     """
@@ -131,7 +131,7 @@ def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) 
 
 
 def read_numbers(path: str | Path) -> dict[str, float]:
-    """Numbers by "benchmark/metric". Raises UserError where the file has another form, or something is no number."""
+    """Read numbers by "benchmark/metric". Raises UserError for another form, and for what is no number."""
     text = read_text(path)
     is_csv = str(path).endswith(".csv")
     named = _csv_values(text, path) if is_csv else _json_values(json_text.parse_json(text, str(path)), path)
@@ -174,7 +174,7 @@ def _json_values(content: Any, path: str | Path) -> Iterator[tuple[str, Any]]:
 
 
 def _our_name(data_set: str, metric: str) -> str:
-    """Our name of a metric of CLIP_benchmark's; what has none keeps its own."""
+    """Return our name of a metric of CLIP_benchmark's; what has none keeps its own."""
     data, _, subset = data_set.removeprefix("wds/").partition("/")
     if data == "sugar_crepe":
         return f"sugarcrepe/{subset}"
@@ -197,7 +197,7 @@ def _finite_number(name: str, value: Any, path: str | Path) -> float:
 
 
 def comparison_table(comparison: NumberComparison) -> str:
-    """Benchmark and metric, ours, theirs, their difference in points and in items; then what has no partner."""
+    """Return a line a metric: ours, theirs, their difference in points and in items; then what has no partner."""
     unit = "percent" if comparison.percent else "shares"
     lines = [f"{'metric':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"]
     for line in comparison.lines:

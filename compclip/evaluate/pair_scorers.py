@@ -39,7 +39,7 @@ ATTENTION = "minmax"  # of the released FSC-CLIP
 def score_pairs(
     embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures
 ) -> Paired:
-    """The same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
+    """Return the same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
     return Paired(**values, ask=partial(_scores, scorer, model, how, pictures))
 

@@ -14,7 +14,7 @@ _BYTES = re.compile(rf"(.*){BYTES}(\d{{1,18}}),(\d{{1,18}})", re.S | re.A)
 
 
 def with_box(path: str, box: Sequence[float] | None) -> str:
-    """The reference of an image, or of a part of it: (x, y, width, height) in pixels."""
+    """Return the reference of an image, or of a part of it: (x, y, width, height) in pixels."""
     if box is None:
         return path
     try:
@@ -24,12 +24,12 @@ def with_box(path: str, box: Sequence[float] | None) -> str:
 
 
 def bytes_of_file(path: str, offset: int, length: int) -> str:
-    """The reference of an image that is `length` bytes of a file, from `offset` on. They sort in the file's order."""
+    """Return the reference of an image: `length` bytes of a file, from `offset` on. They sort in the file's order."""
     return f"{path}{BYTES}{offset:012},{length}"
 
 
 def parse_reference(ref: str) -> tuple[str | ImageLocation, tuple[float, ...] | None]:
-    """The picture of a reference, and its box where it has one; a file's own name may hold the mark of a box."""
+    """Return the picture of a reference, and its box where it has one; a file's name may hold the mark of a box."""
     if BOX in ref and (match := _BOXED.fullmatch(ref)):
         path, *numbers = match.groups()
         try:
@@ -46,5 +46,5 @@ def _parse_bytes(path: str) -> str | ImageLocation:
 
 
 def file_of(picture: str | ImageLocation) -> str:
-    """The file that holds a picture."""
+    """Return the file that holds a picture."""
     return picture.path if isinstance(picture, ImageLocation) else picture

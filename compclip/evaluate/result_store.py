@@ -55,12 +55,12 @@ class EvaluationTask:
         return [scored, self.how.recorded(), self.code]
 
     def identity(self, weights: str) -> str:
-        """Equal for equal results: the weights' fingerprint, benchmarks, the way they are scored and code."""
+        """Return what is equal for equal results: of weights, benchmarks, the way they are scored and code."""
         return hashlib.sha256(json.dumps([weights, *self.parts]).encode()).hexdigest()[:16]
 
 
 def task_from_params(params: Params, root: Path = Path(".")) -> EvaluationTask:
-    """The evaluation that params.yaml asks for."""
+    """Return the evaluation that params.yaml asks for."""
     from compclip.config import plan
 
     names = params.evaluate.benchmarks
@@ -69,7 +69,7 @@ def task_from_params(params: Params, root: Path = Path(".")) -> EvaluationTask:
 
 
 def task_from_plan(document: Mapping[str, Any], root: Path = Path(".")) -> EvaluationTask:
-    """The evaluation that a plan file asks for."""
+    """Return the evaluation that a plan file asks for."""
     sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
     return EvaluationTask(sections, Scoring(**document["how"]), document["code"], root)
 
@@ -78,7 +78,7 @@ def task_from_plan(document: Mapping[str, Any], root: Path = Path(".")) -> Evalu
 
 
 def find_results(task: EvaluationTask, folder: RunFolder) -> Path | None:
-    """The results that a finished run has, where they are those that the task would give.
+    """Return the results that a finished run has, where they are those that the task would give.
 
     Raises UserError where not all of the run is its own.
     """
@@ -92,7 +92,7 @@ def _results_folder(task: EvaluationTask, folder: RunFolder) -> Path:
 
 
 def _weights_fingerprint(trained: Trained) -> str:
-    """The fingerprint of a finished training's weights, as its own files have it."""
+    """Return the fingerprint of a finished training's weights, as its own files have it."""
     return str(trained.facts().get("weights_fingerprint") or fingerprint(trained.checkpoint))
 
 
@@ -116,7 +116,7 @@ def mark_scored(folder: RunFolder, results: Path) -> None:
 
 
 def is_scored(params: Params, run: StoredRun) -> bool:
-    """Whether a run is finished and has the results that an evaluation would give now, which are then the job's."""
+    """Return whether a finished run has the results that an evaluation would give now, which are then the job's."""
     results = find_results(task_from_params(params, run.root), run.folder)
     if results:
         mark_scored(run.folder, results)
@@ -151,7 +151,7 @@ class PublishedResults:
 
 
 def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedResults:
-    """Every cell's results published; what is there already costs no model and no import of torch."""
+    """Publish every cell's results; what is there already costs no model and no import of torch."""
     outcome, unscored = PublishedResults(), dict[str, list[Cell]]()
     for cell in cells:
         try:
@@ -173,7 +173,7 @@ def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedRes
 
 
 def _finished_run(cell: Cell, root: Path) -> RunFolder:
-    """The run of a published cell in the store. Raises UserError where the cell was not trained."""
+    """Return the run of a published cell in the store. Raises UserError where the cell was not trained."""
     trained = Published(root, cell).trained
     if not trained.environment.is_file():
         raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
@@ -195,7 +195,7 @@ def _publish(results: Path, cells: Iterable[Cell], root: Path, outcome: Publishe
 
 
 def find_checkpoint(cell: Cell, root: Path) -> Path:
-    """A cell's checkpoint: its own, or for the method `pretrained` that was not published the backbone itself.
+    """Return a cell's checkpoint: its own, or for the method `pretrained` that was not published the backbone itself.
 
     Raises UserError where it was not made yet.
     """
@@ -206,7 +206,7 @@ def find_checkpoint(cell: Cell, root: Path) -> Path:
 
 
 def find_backbone(cell: Cell, root: Path) -> Path:
-    """The backbone of a cell. Raises UserError where it was not made yet."""
+    """Return the backbone of a cell. Raises UserError where it was not made yet."""
     return _existing(Inputs(root, cell).backbone, f"backbone@{cell.backbone}")
 
 
@@ -217,7 +217,7 @@ def _existing(path: Path, stage: str) -> Path:
 
 
 def score_run(folder: RunFolder, task: EvaluationTask) -> Path:
-    """The results of a finished run, kept with it: those that are there, or scored now."""
+    """Return the results of a finished run: those that it has, or scored now and stored with it."""
     if results := find_results(task, folder):
         return results
     [(_, scored)] = _score_runs([folder], task)

@@ -40,7 +40,7 @@ class Rungs:
 
     @classmethod
     def load(cls, folder: RunFolder, params: Params) -> Rungs:
-        """What a pruner asks of a run, scored as `params.evaluate` says."""
+        """Read what a pruner asks of a run, scored as `params.evaluate` says."""
         request, how = read_mapping(folder.rungs), params.evaluate.scoring
         benchmarks = score.load_benchmarks(params.benchmarks, request["benchmarks"]).benchmarks
         return cls(tuple(request["shares"]), benchmarks, how, folder.intermediate)
@@ -60,7 +60,7 @@ class Rungs:
             file.write(json.dumps({"step": step, "metrics": metrics}) + "\n")
 
     def _scored_steps(self) -> set[int]:
-        """The steps that are written whole; what a kill left half-written is cut off."""
+        """Return the steps that are written whole; what a kill left half-written is cut off."""
         if not self.out.is_file():
             return set()
         text = read_text(self.out)

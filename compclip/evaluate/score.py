@@ -68,7 +68,7 @@ def load_benchmarks(
 
 
 def device() -> str:
-    """Where checkpoints are scored: a GPU where there is one."""
+    """Return where checkpoints are scored: a GPU where there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -84,14 +84,14 @@ class ScoredCheckpoint:
     activation: str = ""
 
     def open(self) -> ClipModel:
-        """The model."""
+        """Load the model."""
         return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation)
 
 
 def checkpoint_at(
     ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = ""
 ) -> ScoredCheckpoint:
-    """A checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
+    """Return a checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
     return ScoredCheckpoint(
         ref, {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}, model, device, tokenizer, activation
     )
@@ -132,7 +132,7 @@ def _score_embeddings(
     how: Scoring,
     pictures: PreparedPictures,
 ) -> dict[str, Outcomes]:
-    """By cosines all benchmarks; by further scorers those that compare a picture with some texts."""
+    """Score all benchmarks by cosines; by further scorers those that compare a picture with some texts."""
     outcomes = {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
     for scorer in how.scorers[1:]:
         pair_scores = pair_scorers.score_pairs(embeddings, scorer, model, how, pictures)
@@ -143,14 +143,14 @@ def _score_embeddings(
 
 
 def score_checkpoint(checkpoint: ScoredCheckpoint, loaded: LoadedBenchmarks) -> dict[str, dict]:
-    """A checkpoint's result documents by benchmark name. `seconds` is the wall time of the whole pass."""
+    """Return a checkpoint's result documents by benchmark name. `seconds` is the wall time of the whole pass."""
     return _score_together([checkpoint], loaded, PreparedPictures())[0]
 
 
 def score_checkpoints(
     checkpoints: Sequence[ScoredCheckpoint], loaded: LoadedBenchmarks
 ) -> Iterator[tuple[ScoredCheckpoint, dict[str, dict] | UserError]]:
-    """Each checkpoint with its result documents, or with the error that it ended in; the others go on.
+    """Yield each checkpoint with its result documents, or with the error that it ended in; the others go on.
 
     Those that are fed alike share a pass over the pictures, as many at once as memory holds; `seconds` is then an equal
     share of the pass. The next ones take the prepared pictures of those before, as far as these are kept.
@@ -199,7 +199,7 @@ def _input_key(ref: str) -> str:
 def _score_group(
     checkpoints: Sequence[ScoredCheckpoint], loaded: LoadedBenchmarks, pictures: PreparedPictures
 ) -> Iterator[tuple[ScoredCheckpoint, dict[str, dict] | UserError]]:
-    """Together; where one fails, one by one, to know which."""
+    """Score checkpoints together; where one fails, one by one, to know which."""
     try:
         yield from zip(checkpoints, _score_together(checkpoints, loaded, pictures), strict=True)
     except UserError as error:
@@ -228,7 +228,7 @@ def _score_together(
 def result_documents(
     scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, made_with: Mapping[str, str], seconds: float
 ) -> dict[str, dict]:
-    """The result documents of what was scored by `made_with` in so many seconds."""
+    """Return the result documents of what was scored by `made_with` in so many seconds."""
     return {
         name: {
             "benchmark": name,
@@ -262,7 +262,7 @@ def _outcome_numbers(items: Items) -> list[int | float]:
 
 
 def metric_table(documents: Mapping[str, dict]) -> str:
-    """One line a metric: benchmark, metric, value, and on how many items it rests; a mark where few records did."""
+    """Return a line a metric: benchmark, metric, value, on how many items it rests; a mark where few records did."""
     lines = [f"{'benchmark':<18} {'metric':<36} {'value':>7} {'n':>7}"]
     for name, doc in documents.items():
         for metric, value in doc["metrics"].items():
@@ -274,7 +274,7 @@ def metric_table(documents: Mapping[str, dict]) -> str:
 
 
 def print_warnings(documents: Mapping[str, dict]) -> None:
-    """A line on stderr for each benchmark some of whose records or images were left out."""
+    """Print a line on stderr for each benchmark some of whose records or images were left out."""
     for name, doc in documents.items():
         counts = doc["counts"]
         left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in ("records", "scored", "tied")}

@@ -84,7 +84,7 @@ class VqaQuestion:
             raise unknown("score", self.score, SCORES, "--score")
 
     def about(self, text: str) -> str:
-        """The question about a text; braces in the text are its own."""
+        """Return the question about a text; braces in the text are its own."""
         return self.question.replace("{}", text)
 
 
@@ -103,14 +103,14 @@ FAMILIES = {
 
 
 def question_of_family(model_type: str, words: Mapping[str, str]) -> VqaQuestion:
-    """The authors' asking for a family of models, with the fields in `words` that are not empty in place of theirs."""
+    """Return the authors' question for a family of models, with the fields in `words` that are not empty."""
     return replace(FAMILIES.get(model_type, VqaQuestion()), **{name: word for name, word in words.items() if word})
 
 
 def scores_by_model(
     processor: Any, model: Any, asking: VqaQuestion, batch_size: int = BATCH, upright: bool = False
 ) -> Scores:
-    """Scores by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
+    """Score by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
     from compclip.prepare.captioners import hf
 
     likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
@@ -157,7 +157,7 @@ def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarra
 
 
 def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
-    """Scores by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
+    """Score by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
 
     Pictures are sent upright, as JPEG, their longer side at most SIDE. Raises UserError where more questions fail than
     `server` allows, the score of one that fails otherwise is NaN; for a part of a picture, which is not sent; and for
@@ -180,7 +180,7 @@ def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
 
 
 def _likelihood(likeliest: str, answer: str) -> float:
-    """The answer's probability over all its spellings; where only its opposite is among the tokens, what that leaves.
+    """Add up an answer's probability over its spellings; of its opposite alone, return what that leaves.
 
     Spellings differ in case and in the spaces around. Of an answer with neither it is 0.
     """
@@ -194,14 +194,14 @@ def _likelihood(likeliest: str, answer: str) -> float:
 
 
 def load_picture(ref: str, upright: bool = False) -> Image:
-    """The picture of a reference, cut to its box. Raises ImageError."""
+    """Load the picture of a reference, cut to its box. Raises ImageError."""
     path, box = parse_reference(ref)
     image = images.load_image(path, upright)
     return crop_to_box(image, path, box, upright) if box else image
 
 
 def make_square(image: Image, way: str, processor: Any) -> Image:
-    """The picture as the authors' code for its family hands it to the processor."""
+    """Return the picture as the authors' code for its family hands it to the processor."""
     from PIL import Image as pil
     from torchvision.transforms import functional
 
@@ -239,7 +239,7 @@ def _no_vectors(what: str) -> UserError:
 
 
 def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
-    """What benchmarks with these pictures are scored on; pictures that cannot be read are listed in `failed`."""
+    """Return what benchmarks with these pictures are scored on; `failed` lists pictures that cannot be read."""
     image_row: dict[str, int] = {}
     failed: dict[str, str] = {}
     for ref in dict.fromkeys(refs):
@@ -255,7 +255,7 @@ def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
 def vqascore_documents(
     model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str], api_key_env: str = ""
 ) -> dict[str, dict]:
-    """Result documents by benchmark name, as those of a checkpoint. Raises UserError where it cannot be asked.
+    """Return result documents by benchmark name, as of a checkpoint. Raises UserError where it cannot be asked.
 
     `words`: fields of Asking in place of those of the model's family.
     """
@@ -270,7 +270,10 @@ def vqascore_documents(
 def open_scorer(
     model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING, api_key_env: str = ""
 ) -> tuple[Scores, Mapping[str, str]]:
-    """Scores by `URL::MODEL` or by a folder, and what results say of it. Raises UserError for neither."""
+    """Open a model by `URL::MODEL` or in a folder; return its scores and what results say of it.
+
+    Raises UserError for neither.
+    """
     from compclip.prepare.captioners import hf
 
     asking = question_of_family("", words)  # words that are wrong end here, before a model is read

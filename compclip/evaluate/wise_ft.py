@@ -53,20 +53,20 @@ class LineTask:
 
     @classmethod
     def from_params(cls, params: Params) -> LineTask:
-        """As params.yaml has it."""
+        """Return the task that params.yaml asks for."""
         names = params.wise_ft.benchmarks or params.evaluate.benchmarks
         sections = {name: params.benchmarks[name] for name in names}
         return cls(list(params.wise_ft.alphas), sections, params.evaluate.scoring)
 
     @classmethod
     def planned(cls, plan: Mapping[str, Any]) -> LineTask:
-        """As a plan file has it."""
+        """Return the task that a plan file asks for."""
         sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}
         return cls(plan["alphas"], sections, Scoring(**plan["how"]))
 
 
 def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dict, bool]:
-    """The document of a cell's line, and whether it had to be made: it is kept where it was made of the same.
+    """Return the document of a cell's line, and whether it was scored now, as nothing equal was there.
 
     Raises UserError for a cell that has no line, or was not trained yet.
     """
@@ -98,7 +98,7 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:
-    """All lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
+    """Score all lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
@@ -128,7 +128,7 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
 
 
 def line_table(document: Mapping[str, Any]) -> str:
-    """One line a metric, one column an alpha."""
+    """Return one line a metric, one column an alpha."""
     points = document["points"]
     lines = [f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in points)]
     for name in points[0]["metrics"]:
@@ -181,7 +181,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_line(args: argparse.Namespace) -> None:
-    """A line's place and its points are not chosen here."""
+    """Raise UserError for options that choose a line's place or its points, which are not chosen here."""
     line_options = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
     what = f"--cell {args.cell}" if args.cell else f"--method {args.method}"
     for option in (option for option, value in line_options.items() if value not in ("", None)):
