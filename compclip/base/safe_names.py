@@ -6,7 +6,6 @@ Code that joins a name to a path takes a `SafeName`, which holds no separator.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Self
 
 from compclip.base.errors import UserError
@@ -35,10 +34,3 @@ class SafeName(str):
 def parse_name(text: str, option: str) -> SafeName:
     """Return the name that an option gives, alone or as `stage@name`. Raises UserError for what is none."""
     return SafeName(text.rpartition("@")[2], option)
-
-
-def parse_only_option(argv: Sequence[str], option: str) -> SafeName | None:
-    """Return the option's name if it is all that a command is given; a stage that is done then imports no parser."""
-    if len(argv) == 2 and argv[0] == option and not argv[1].startswith("-"):
-        return parse_name(argv[1], option)
-    return None

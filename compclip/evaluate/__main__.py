@@ -43,8 +43,6 @@ PLAN = Path("plan/evaluate")
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
-    if method := safe_names.parse_only_option(argv, "--method"):
-        return _evaluate_method(method, root)
     args, overrides = _arguments(argv)
     if args.method:
         return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.safe_names import LONGEST, SafeName, parse_only_option
+from compclip.base.safe_names import LONGEST, SafeName, parse_name
 
 
 @pytest.mark.parametrize("text", ["clic", "fsc_clip.local", "ViT-B-32", "1e-5", "größe", "a+b", "x" * LONGEST])
@@ -47,21 +47,13 @@ def test_a_name_is_one_part_of_a_path_and_one_word(text):
     assert shlex.split(name) == [name]
 
 
-@pytest.mark.parametrize("given", ["clic", "train@clic"])
-def test_a_stage_needs_no_parser(given):
-    """The name behind an option that is all a command is given."""
-    assert parse_only_option(["--method", given], "--method") == "clic"
-
-
-@pytest.mark.parametrize(
-    "argv", [[], ["--method"], ["--cell", "clic"], ["--method", "--help"], ["--method", "clic", "a=1"]]
-)
-def test_anything_else_is_for_the_parser(argv):
-    """Which has words for it."""
-    assert parse_only_option(argv, "--method") is None
+@pytest.mark.parametrize("text", ["clic", "train@clic"])
+def test_a_stage_s_name(text):
+    """Alone, or behind its stage as DVC has it."""
+    assert parse_name(text, "--method") == "clic"
 
 
 def test_a_stage_s_name_is_checked():
-    """As the parser's."""
+    """As any other."""
     with pytest.raises(UserError, match="--method '../x': must be letters"):
-        parse_only_option(["--method", "../x"], "--method")
+        parse_name("../x", "--method")
