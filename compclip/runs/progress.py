@@ -134,7 +134,7 @@ def sum_device_seconds(folder: RunFolder) -> float:
     """Sum seconds x devices over all processes of a run, killed and requeued ones and this one included."""
     total = 0.0
     for path in folder.lives.glob("*.json"):
-        with contextlib.suppress(OSError, UserError, KeyError):  # one that is being written
+        with contextlib.suppress(OSError, UserError, KeyError, TypeError):  # being written, or not by us
             life = read_mapping(path)
             if "seconds" not in life and _process().items() <= life.items():
                 touch_life(path)
