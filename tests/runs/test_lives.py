@@ -114,7 +114,7 @@ def test_processes_of_one_run_are_devices(here, monkeypatch):
     stored_run, device_seconds = at(cell("finetune")), []
     monkeypatch.setattr(process_group, "session", lambda: _Session(4))
     monkeypatch.setattr(
-        job.finish,
+        job,
         "complete_run",
         lambda completed_run: device_seconds.append(progress.sum_device_seconds(completed_run.folder)),
     )
