@@ -72,8 +72,8 @@ def check_limits(text: str, where: str) -> None:
                 raise UserError(f"{where}: nested more than {DEPTH} deep; a file of parameters is flat")
 
 
-def to_plain(config: Any, where: str) -> Any:
-    """Return plain values, interpolations resolved.
+def to_plain(config: Any, where: str, resolves: bool = True) -> Any:
+    """Return plain values, interpolations resolved; without `resolves` the config must have none.
 
     Raises UserError naming the key of one that cannot be: an interpolation that leads nowhere or to itself, a text that
     no file and no command could hold, a number that is none, a key that is no text, an environment variable that is
@@ -82,6 +82,8 @@ def to_plain(config: Any, where: str) -> Any:
     try:
         values = OmegaConf.to_container(config, throw_on_missing=True)
         references = [(key, text) for key, text in _iterate_texts(values) if MARK in text]
+        if references and not resolves:
+            raise UserError(f"{where}: {references[0][0]}: refers to another value, and this file is a resolved one")
         if references:
             _check_kinds(references, where)
             environment_variables.check_allowed(references, where)

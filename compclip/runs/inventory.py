@@ -154,7 +154,7 @@ def read_cell(config: Path) -> dict[str, Any]:
     if not match:
         return {}
     where = f"{config}: cell"
-    cell = yaml_text.to_plain(yaml_text.parse_yaml(match[0], where, "must be a mapping"), where)["cell"]
+    cell = yaml_text.to_plain(yaml_text.parse_yaml(match[0], where, "must be a mapping"), where, resolves=False)["cell"]
     return cell if isinstance(cell, dict) else {}
 
 

@@ -133,7 +133,8 @@ def read_config(trained: Trained) -> dict[str, Any]:
 @lru_cache(maxsize=SECTIONS)
 def _parse_section(section: str) -> Any:
     """Parse one section of a config.yaml; cached, since most are the same in hundreds of runs."""
-    return yaml_text.to_plain(yaml_text.parse_yaml(section, "a section", "expected a mapping"), "a section")
+    config = yaml_text.parse_yaml(section, "a section", "expected a mapping")
+    return yaml_text.to_plain(config, "a section", resolves=False)
 
 
 def read_curve(trained: Trained) -> list[dict[str, Any]]:

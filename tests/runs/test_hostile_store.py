@@ -18,8 +18,8 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import result_store
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lock, progress, run_store, status
-from compclip.runs.run_folder import RunFolder
+from compclip.runs import inventory, jobs, lock, progress, result_files, run_store, status
+from compclip.runs.run_folder import RunFolder, Trained
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from tests import fake_store
@@ -244,3 +244,13 @@ def test_the_end_of_a_life_follows_no_link(tmp_path, victim):
     path.with_suffix(".new").symlink_to(victim / "notes.txt")
     progress.end_life(path)
     assert (victim / "notes.txt").read_text() == "precious"
+
+
+def test_a_config_that_grows_as_it_is_resolved_is_refused(tmp_path):
+    """A stored configuration is a resolved one: what refers to other values is nobody's run, and is not resolved."""
+    lines = [f"  k{i}: ${{train.k{i + 1}}}${{train.k{i + 1}}}" for i in range(60)]
+    (tmp_path / "config.yaml").write_text("\n".join(["cell:", "  method: ${train.k0}", "train:", *lines, "  k60: x"]))
+    with pytest.raises(UserError, match=r"config.yaml: not a configuration: .*refers to another value"):
+        result_files.read_config(Trained(tmp_path))
+    with pytest.raises(UserError, match="refers to another value"):
+        inventory.read_cell(tmp_path / "config.yaml")
