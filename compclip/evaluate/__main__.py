@@ -29,7 +29,7 @@ from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import census, number_comparison, result_store
+from compclip.evaluate import number_comparison, result_store
 from compclip.evaluate.number_comparison import OurNumber
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Published
@@ -75,6 +75,7 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
 
 def _census(params: Params, name: SafeName, root: Path) -> int:
     from compclip.config import columns
+    from compclip.evaluate import census
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")

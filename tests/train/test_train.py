@@ -87,7 +87,7 @@ def test_pretrained_is_published_untouched(finished):
 FSC_CLIP = tiny_project.cell("fsc_clip")
 # A function, what its first argument must hold, and which such call kills: between steps, before a checkpoint's rename,
 # between steps again, and when of the finished files the last one, which marks them complete, is lacking.
-KILLS = ((optimiser, "learning_rate", "", 4), (files, "_sync", ".step_", 1), (optimiser, "clamp_scale", "", 3),
+KILLS = ((optimiser, "learning_rate", "", 4), (files, "share_with_group", ".step_", 1), (optimiser, "clamp_scale", "", 3),
          (job, "write_json", "environment", 1))  # fmt: skip
 
 
