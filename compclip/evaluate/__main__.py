@@ -29,13 +29,13 @@ from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import number_comparison, result_store
-from compclip.evaluate.number_comparison import OurNumber
+from compclip.evaluate import result_store
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
+    from compclip.evaluate.number_comparison import OurNumber
 
 PARAMS = "params.yaml"
 PLAN = Path("plan/evaluate")
@@ -47,6 +47,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     if args.method:
         return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)
     if args.results:
+        from compclip.evaluate import number_comparison
+
         return _print_comparison(number_comparison.numbers_of_folder(Path(args.results)), args)
     from compclip.config import read
 
@@ -54,7 +56,11 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     if args.census:
         return _census(params, safe_names.parse_name(args.census, "--census"), root)
     documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
-    return _print_comparison(number_comparison.numbers_of_documents(documents), args) if args.compare else 0
+    if not args.compare:
+        return 0
+    from compclip.evaluate import number_comparison
+
+    return _print_comparison(number_comparison.numbers_of_documents(documents), args)
 
 
 def _evaluate_method(method: SafeName, root: Path) -> int:
@@ -86,6 +92,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
 
 def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -> int:
     """Print a table of our numbers against theirs; return 1 where one is further off than allowed."""
+    from compclip.evaluate import number_comparison
+
     comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.compare))
     print(number_comparison.comparison_table(comparison))
     far = comparison.beyond(args.within) if args.within is not None else []

@@ -7,7 +7,7 @@ benchmark; <name>.arrow beside it has what the pictures are known by. Pillow is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from compclip.base.errors import unknown
-from compclip.base.files import read_mapping, write_json
+from compclip.base.files import write_json
+from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, metric_by_scorer
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import file_of, parse_reference
@@ -23,30 +24,6 @@ from compclip.evaluate.picture_references import file_of, parse_reference
 if TYPE_CHECKING:
     from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
-
-
-FOLDER = Path("data/benchmarks")
-
-
-def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:
-    """Return the stored fingerprint of a benchmark while its files are unchanged, else a new one."""
-    path = root / FOLDER / f"{name}.json"
-    census: Mapping[str, Any] = read_mapping(path) if path.is_file() else {}
-    files = census.get("files") or {"": None}
-    if census.get("section") == asdict(section) and all(_file_state(Path(f)) == was for f, was in files.items()):
-        return str(census["fingerprint"])
-    from compclip.evaluate.benchmark_module import load_benchmark
-
-    return load_benchmark(name, section).fingerprint()
-
-
-def _file_state(file: Path) -> list[int] | None:
-    """Return size and modification time of a file, None where there is none."""
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns]
 
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
@@ -100,8 +77,10 @@ def write_census(
         where = f"{columns.WHERE}: not in the files of {name}"
         raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)
     counts = count_benchmark(benchmark)
-    file_states = {str(file): _file_state(file) for file in benchmark.files}
+    file_states = {str(file): result_store.file_state(file) for file in benchmark.files}
     pictures = dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
-    benchmark_overlap.write_benchmark_images(root / FOLDER / f"{name}.arrow", pictures)
-    write_json(root / FOLDER / f"{name}.json", counts | {"section": asdict(section), "files": file_states})
+    benchmark_overlap.write_benchmark_images(root / result_store.CENSUSES / f"{name}.arrow", pictures)
+    write_json(
+        root / result_store.CENSUSES / f"{name}.json", counts | {"section": asdict(section), "files": file_states}
+    )
     return counts

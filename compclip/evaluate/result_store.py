@@ -12,18 +12,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, temporary_path, write_json
+from compclip.base.files import fingerprint, read_mapping, temporary_path, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import census
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained
@@ -31,6 +30,8 @@ from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.runs.run_store import StoredRun
+
+CENSUSES = Path("data/benchmarks")  # what `census` counted of each benchmark
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class EvaluationTask:
         scored = {
             name: [
                 section.benchmark or name,
-                census.benchmark_fingerprint(SafeName(name, "benchmark"), section, self.root),
+                benchmark_fingerprint(SafeName(name, "benchmark"), section, self.root),
             ]
             for name, section in sorted(self.sections.items())
         }
@@ -251,3 +252,24 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
         except UserError as error:
             results = error
         yield folder.key, results
+
+
+def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:
+    """Return the stored fingerprint of a benchmark while its files are unchanged, else a new one."""
+    path = root / CENSUSES / f"{name}.json"
+    census: Mapping[str, Any] = read_mapping(path) if path.is_file() else {}
+    files = census.get("files") or {"": None}
+    if census.get("section") == asdict(section) and all(file_state(Path(f)) == was for f, was in files.items()):
+        return str(census["fingerprint"])
+    from compclip.evaluate.benchmark_module import load_benchmark
+
+    return load_benchmark(name, section).fingerprint()
+
+
+def file_state(file: Path) -> list[int] | None:
+    """Return size and modification time of a file, None where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns]
