@@ -84,7 +84,7 @@ def text_grounded(f: Features, cfg: Config) -> Tensor:
         B, K = mask_BK.shape
         place_BK = torch.arange(B, device=mask_BK.device)[:, None] + B * torch.arange(K, device=mask_BK.device)
         negative_BKD, mask_BK = negative_BKD.flatten(0, 1)[place_BK], mask_BK.flatten()[place_BK]
-    scale = f.scale.new_tensor(cfg.text_scale)
+    scale = f.scale.new_full((), cfg.text_scale)
     return losses.s_neg(f.text_BD, f.teacher.text_BD, negative_BKD, mask_BK, scale)
 
 

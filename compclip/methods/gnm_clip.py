@@ -45,6 +45,9 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     import torch
 
     whole_BJ = f.negative_image_mask_BJ & f.mask_BK
-    image_ND = torch.cat([f.image_BD, f.negative_image_BJD[whole_BJ]])
-    text_ND = torch.cat([f.text_BD, f.negative_BKD[whole_BJ]])
-    return {"clip": losses.clip(image_ND, text_ND, f.scale)}
+    valid_N = torch.cat([whole_BJ.new_ones(len(whole_BJ)), whole_BJ.flatten()])
+    image_ND = torch.cat([f.image_BD, f.negative_image_BJD.flatten(0, 1)])
+    text_ND = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)])
+    to_text = losses.matching_of(image_ND, text_ND, f.scale, valid_N, valid_N)
+    to_image = losses.matching_of(text_ND, image_ND, f.scale, valid_N, valid_N)
+    return {"clip": (to_text + to_image) / 2}

@@ -49,9 +49,11 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def negative(f: Features) -> Tensor:
     """The negative images with their captions, told from all captions of the batch: the second half."""
-    own_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
-    image_ND, text_ND = f.negative_image_BJD[own_B, 0], f.negative_BKD[own_B, 0]
-    if not len(image_ND):
-        return 0 * (f.negative_image_BJD.sum() + f.negative_BKD.sum())
-    every_B1 = own_B.new_ones(len(own_B), 1)
-    return losses.negclip(image_ND, text_ND, f.text_BD[:, None], every_B1, f.scale)
+    import torch
+
+    whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
+    image_BD, text_BD = f.negative_image_BJD[:, 0], f.negative_BKD[:, 0]
+    key_ND, valid_N = torch.cat([text_BD, f.text_BD]), torch.cat([whole_B, torch.ones_like(whole_B)])
+    to_text = losses.matching_of(image_BD, key_ND, f.scale, whole_B, valid_N)
+    to_image = losses.matching_of(text_BD, image_BD, f.scale, whole_B, whole_B)
+    return (to_text + to_image) / 2

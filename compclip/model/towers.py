@@ -79,18 +79,29 @@ def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
     return F.normalize(pooled_BD, dim=-1), visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
 
 
-def encode_texts(clip: ClipModule, text_BL: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
+def count_positions(clip: ClipModule, text_BL: Tensor) -> int:
+    """Return how many positions of some texts the tower needs: T, on a GPU only after a wait for the device.
+
+    CLIP's own causal tower needs those up to the longest text's end token: nothing depends on what follows. Towers
+    without a causal mask, or with another pooling (CLIPA), need all.
+    """
+    is_causal = not hasattr(clip, "text") and clip.attn_mask is not None and clip.text_pool_type == "argmax"
+    return int(text_BL.argmax(-1).max()) + 1 if is_causal and len(text_BL) else text_BL.shape[1]
+
+
+def encode_texts(
+    clip: ClipModule, text_BL: Tensor, tokens: bool = False, all_positions: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """Return unit embeddings [B, D] of texts and, with `tokens`, raw projected tokens of every position [B, T, D].
 
-    CLIP's own causal tower is run only up to the longest text's end token (T <= L): nothing depends on what follows.
-    Towers without a causal mask, or with another pooling (CLIPA), are run on all positions.
+    The tower is run on the positions that it needs, or on `all_positions` of texts that were cut already.
     """
     import open_clip
 
     if hasattr(clip, "text"):
         return _encode_by_text_tower(clip.text, text_BL, tokens)
     causal_mask, pool = clip.attn_mask, clip.text_pool_type
-    T = int(text_BL.argmax(-1).max()) + 1 if causal_mask is not None and pool == "argmax" else text_BL.shape[1]
+    T = text_BL.shape[1] if all_positions else count_positions(clip, text_BL)
     text_BT = text_BL[:, :T]
     x_BTW = embed_tokens(clip, text_BT, slice(T))
     mask_TT = None if causal_mask is None else causal_mask[:T, :T]

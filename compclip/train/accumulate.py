@@ -49,20 +49,17 @@ class GradientComputer:
 
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
+        batch = batch.to(self.clip.logit_scale.device)
         if 0 < self.micro_batch < len(batch):
             terms = self._compute_in_parts(batch, views, loss)
         else:
             with self.autocast():
-                features = encode.encode_features(self.clip, batch.to(self._device), views, self.frozen)
+                features = encode.encode_features(self.clip, batch, views, self.frozen)
                 terms = self._compute_terms(features, self._encode_by_teacher([batch], views), loss)
             sum_terms(terms).backward()
         distributed.sum_gradients(self.clip)
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
-
-    @property
-    def _device(self) -> torch.device:
-        return self.clip.logit_scale.device
 
     def _compute_terms(
         self, local_features: Features, teacher_features: Features | None, loss: Loss
@@ -81,7 +78,7 @@ class GradientComputer:
         if not self.extras.teacher:
             return None
         with torch.no_grad(), self.autocast():
-            return join([encode.encode_features(self.extras.teacher, p.to(self._device), views) for p in micro_batches])
+            return join([encode.encode_features(self.extras.teacher, p, views) for p in micro_batches])
 
     def _compute_in_parts(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
@@ -104,7 +101,7 @@ class GradientComputer:
 
     def _encode(self, micro_batch: Batch, views: Views, seed: int, first_features: Features | None = None) -> Features:
         torch.manual_seed(seed)
-        return encode.encode_features(self.clip, micro_batch.to(self._device), views, self.frozen, first_features)
+        return encode.encode_features(self.clip, micro_batch, views, self.frozen, first_features)
 
     def _detach_embeddings(self, f: Features) -> Features:
         """Return the embeddings as leaves that collect the loss's gradient; scale and bias stay in the graph."""

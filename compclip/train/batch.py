@@ -64,6 +64,7 @@ class Batch:
     target_BL: Tensor | None = None
     asked: dict[str, int] = field(default_factory=dict)
     had: dict[str, int] = field(default_factory=dict)
+    concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the same batch on a device."""
@@ -74,11 +75,14 @@ class Batch:
 
     def rows(self, start: int, stop: int) -> Batch:
         """Return the images `start` to `stop` (exclusive) with all texts and masks of theirs."""
-        own_M = (self.owner_M >= start) & (self.owner_M < stop)
+        counts = self.concept_counts or tuple(self.owner_M.bincount(minlength=len(self)).tolist())
+        first = sum(counts[:start])
+        of_rows = slice(first, first + sum(counts[start:stop]))
         concepts = {
-            "concept_span_M2": self.concept_span_M2[own_M],
-            "concept_ML": self.concept_ML[own_M] if len(self.concept_ML) else self.concept_ML,
-            "owner_M": self.owner_M[own_M] - start,
+            "concept_span_M2": self.concept_span_M2[of_rows],
+            "concept_ML": self.concept_ML[of_rows],
+            "owner_M": self.owner_M[of_rows] - start,
+            "concept_counts": counts[start:stop],
         }
         images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
         cut: dict[str, Any] = {name: value if value is None else value[start:stop] for name, value in images.items()}

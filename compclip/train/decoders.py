@@ -23,9 +23,9 @@ def build_decoder(source: str, widths: Widths) -> nn.Module:
 def log_likelihood(head: nn.Module, text_BD: Tensor, target_BL: Tensor) -> Tensor:
     """Return the mean log p(y_l | y_<l, embedding) over all tokens of all targets: a scalar, 0 where there is none."""
     logits_BLV, wanted_BL = head(text_BD, target_BL)
-    there_BL = wanted_BL != PADDING
-    logits_NV, wanted_N = logits_BLV[there_BL], wanted_BL[there_BL]
-    return -F.cross_entropy(logits_NV, wanted_N, reduction="sum") / max(len(wanted_N), 1)
+    logits_NV, wanted_N = logits_BLV.flatten(0, 1), wanted_BL.flatten()
+    nll = F.cross_entropy(logits_NV, wanted_N, ignore_index=PADDING, reduction="sum")
+    return -nll / (wanted_N != PADDING).sum().clamp_min(1)
 
 
 class SmallDecoder(nn.Module):

@@ -97,7 +97,7 @@ def _encode_texts(
     }
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
-    all_AD, all_ATD = towers.encode_texts(clip, torch.cat(list(texts.values())), needs_tokens)
+    all_AD, all_ATD = towers.encode_texts(clip, torch.cat(list(texts.values())), needs_tokens, all_positions=True)
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)

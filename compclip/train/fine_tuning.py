@@ -70,6 +70,10 @@ class Observer:
         """Return counts to travel with a batch, whose first `samples` rows are its own (in a worker's process)."""
         return {}
 
+    def reads_step(self, step: int) -> bool:
+        """Return whether the run reads numbers from the device after step `step`; every process calls this."""
+        return True
+
     def before_batch(self, step: int) -> None:
         """Look at the model before step `step`, whose batch is read next."""
 
@@ -77,7 +81,7 @@ class Observer:
         """Look at the batch that was read."""
 
     def after_step(
-        self, step: int, batch: Batch, views: Views, terms: dict[str, Tensor], lr: float, norm: float
+        self, step: int, batch: Batch, views: Views, terms: dict[str, Tensor], lr: float, norm: Tensor
     ) -> None:
         """Record step `step` with its terms and the gradient's norm before clipping; end the run by an exception."""
 
@@ -140,6 +144,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         return method.views(run.method, Step(step, sampler.per_epoch))
 
     gradient_computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    losses = LossCheck(adamw)
     batches = loader.batches(sampler, views_at, model, range(first_step, steps), cfg.workers, observer.count_parts)
     model.clip.train()
     for step in range(first_step, steps):
@@ -151,11 +156,38 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         seed_dropout(seed, step, rank)
         loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
         terms = gradient_computer.compute_gradients(batch, views, loss)
-        if not torch.isfinite(accumulate.sum_terms(terms)):
-            raise InfiniteLoss(step, terms)
+        losses.add(step, terms)
+        if observer.reads_step(step) or device.type == "cpu":
+            losses.check()
         norm = update(model, adamw, lr, cfg, extra_parts)
         observer.after_step(step, batch, views, terms, lr, norm)
     model.clip.float()
+
+
+class LossCheck:
+    """Notices a loss that is not finite, without a wait for the device at every step.
+
+    The optimiser's step is skipped by the device itself then, so that the weights stay those before that step.
+    """
+
+    def __init__(self, adamw: torch.optim.AdamW) -> None:
+        self.adamw = adamw
+        self.unchecked: list[tuple[int, Terms, Tensor]] = []
+
+    def add(self, step: int, terms: Terms) -> None:
+        """Take in the terms of a step, before the optimiser makes it."""
+        is_finite = torch.isfinite(accumulate.sum_terms(terms).detach())
+        self.unchecked.append((step, terms, is_finite))
+        if is_finite.device.type != "cpu":
+            self.adamw.found_inf = (~is_finite).float()  # which torch's fused step looks at
+
+    def check(self) -> None:
+        """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""
+        are_finite = torch.stack([is_finite for *_, is_finite in self.unchecked]).tolist()
+        for (step, terms, _), is_finite in zip(self.unchecked, are_finite, strict=True):
+            if not is_finite:
+                raise InfiniteLoss(step, terms)
+        self.unchecked.clear()
 
 
 def seed_dropout(seed: int, step: int, rank: int) -> None:
@@ -168,8 +200,8 @@ def total_steps(cfg: Train, per_epoch: int) -> int:
     return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
 
 
-def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> float:
-    """Take one optimiser step along the gradients that are there; return their norm before clipping."""
+def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> Tensor:
+    """Take one optimiser step along the gradients that are there; return their norm before clipping, a scalar."""
     for group in adamw.param_groups:
         group["lr"] = lr
     parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
@@ -178,7 +210,7 @@ def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, ex
     adamw.step()
     optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
     extra_parts.after_step(model.clip)
-    return norm.item()
+    return norm
 
 
 def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> None:

@@ -172,20 +172,24 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
     positive_BPL, positive_mask_BP = _tokenize_texts([row.positives for row in rows], model, length)
     span_M2, concept_ML, owner_M = _locate_concepts(rows, views, model, length)
     negative_image_BJ3HW, negative_image_mask_BJ = _stack_negative_images(rows, views, model)
+    # Cut here: how long the longest text is, only the CPU can tell without a wait.
+    T = max(towers.count_positions(model.clip, ids) for ids in (
+        text_BL, negative_BKL.flatten(0, 1), positive_BPL.flatten(0, 1), concept_ML) if len(ids))  # fmt: skip
     return Batch(
         image_B3HW,
-        text_BL,
-        negative_BKL,
+        text_BL[:, :T].contiguous(),
+        negative_BKL[..., :T].contiguous(),
         mask_BK,
-        positive_BPL,
+        positive_BPL[..., :T].contiguous(),
         positive_mask_BP,
         span_M2,
-        concept_ML,
+        concept_ML[:, :T].contiguous(),
         owner_M,
         dropped or {},
         negative_image_BJ3HW,
         negative_image_mask_BJ,
         _tokenize_targets(rows, views, model),
+        concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
     )
 
 

@@ -128,27 +128,36 @@ class Recorder(Observer):
         for kind, numbers in self.counts.items():
             numbers.update(getattr(batch, kind))
 
-    def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: float) -> None:
+    def reads_step(self, step: int) -> bool:
+        """Return whether a step is logged or saved."""
+        steps_done, cfg = step + 1, self.run.train
+        at_end = steps_done == self.steps
+        self.is_stopping = distributed.is_set_anywhere(self.must_stop) and not at_end
+        self.logs = steps_done % cfg.log_every_steps == 0 or at_end
+        self.saves = steps_done % cfg.checkpoint_every_steps == 0 or self.is_stopping or at_end
+        return self.logs or self.saves
+
+    def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: Tensor) -> None:
         """Log, check and save where due. Raises SystemExit after a signal, with all steps saved."""
         self.meter.add(batch, views)
-        steps_done, cfg, per_epoch = step + 1, self.run.train, self.per_epoch
-        at_end = steps_done == self.steps
-        is_stopping = distributed.is_set_anywhere(self.must_stop) and not at_end
-        logs = steps_done % cfg.log_every_steps == 0 or at_end
+        steps_done, cfg, per_epoch, state = step + 1, self.run.train, self.per_epoch, self.state
         checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
-        saves = steps_done % cfg.checkpoint_every_steps == 0 or is_stopping or at_end
-        total = sum_over_processes(self.counts) if logs or checks or saves else {}
-        if logs and self.log:
+        total = sum_over_processes(self.counts) if self.logs or checks or self.saves else {}
+        if self.logs and self.log:
             shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
-            scale = self.state.model.clip.logit_scale.exp().item()
-            self.log.write(steps_done, terms, lr, scale, norm, shares)
+            *values, norm_value, scale = read_numbers(*terms.values(), norm, state.model.clip.logit_scale.exp())
+            self.log.write(steps_done, dict(zip(terms, values, strict=True)), lr, scale, norm_value, shares)
         if checks:
-            view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or at_end)
-        if saves and self.is_first:
-            state = self.state
+            view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
+        if self.saves and self.is_first:
             checkpoint.write(self.work, steps_done, state.model.clip, state.adamw, total, state.extras)
-        if is_stopping:
+        if self.is_stopping:
             raise SystemExit(f"stopped by a signal after step {steps_done} of {self.steps}; the same command goes on")
+
+
+def read_numbers(*scalars: Tensor) -> list[float]:
+    """Return the values of tensors of one number, by one copy from their device."""
+    return torch.stack([scalar.detach().double().reshape(()) for scalar in scalars]).tolist()
 
 
 def _restore(work: Path, state: TrainingState) -> dict:
@@ -213,13 +222,18 @@ class MetricsLog:
         write_atomic(path, "".join(line + "\n" for line in lines))
 
     def write(
-        self, step: int, terms: Terms, lr: float, scale: float, norm: float, shares: dict[str, float] | None = None
+        self,
+        step: int,
+        values: dict[str, float],
+        lr: float,
+        scale: float,
+        norm: float,
+        shares: dict[str, float] | None = None,
     ) -> None:
         """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed.
 
         `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
         """
-        values = {name: term.item() for name, term in terms.items()}
         speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
         row = {
             "step": step,

@@ -202,11 +202,11 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
     path = tmp_path / "metrics.jsonl"
     log = recorder.MetricsLog(path, 0, 4, batch_size=8, per_epoch=2)
     for step in (1, 2, 3):
-        log.write(step, {"clip": torch.tensor(1.5), "global": torch.tensor(0.5)}, 1e-3, 14.0, 0.1)
+        log.write(step, {"clip": 1.5, "global": 0.5}, 1e-3, 14.0, 0.1)
     with open(path, "a") as file:
         file.write('{"step": 4, "lo')
     log = recorder.MetricsLog(path, 2, 4, batch_size=8, per_epoch=2)
-    log.write(3, {"clip": torch.tensor(1.0)}, 1e-3, 14.0, 0.1)
+    log.write(3, {"clip": 1.0}, 1e-3, 14.0, 0.1)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [r["step"] for r in rows] == [1, 2, 3]
     assert rows[0]["loss"] == 2.0

@@ -1,0 +1,128 @@
+"""One training step of a cell on a GPU that is not there: its memory, arithmetic, launches and waits.
+
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts, H height, W width.
+
+The step is the project's own: the method's views and loss, towers, gradient caching, the optimiser. The batch alone
+is made up: every text has all positions, every rule gave a text, a caption has CONCEPTS concepts. So memory is that of
+the largest batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from compclip.interface.views import Step, Views
+from compclip.model import clip_model, towers
+from compclip.model.clip_model import ClipModel
+from compclip.model.tokenizers import TokenLayout
+from compclip.train import accumulate, extras, fake_device, fine_tuning, optimiser
+from compclip.train.batch import Batch
+
+if TYPE_CHECKING:
+    from compclip.config.grid import Run
+    from compclip.interface.method import Method
+
+CONCEPTS = 3  # of a caption; COCO's have 2.6
+PER_EPOCH = 1000  # steps: a method may take turns by a step's number
+FIRST_STEPS = 2  # until gradients and the optimiser's state are there
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What a step costs: bytes at the peak, floating point operations, kernels, casts among them, and host waits."""
+
+    samples: int
+    peak_bytes: int
+    flops: int
+    launches: int
+    casts: int
+    waits: Mapping[str, int]  # by place in the code
+    blocking_copies: Mapping[str, int]  # by place: copies to the device from memory that is not pinned
+
+
+def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns: int = 1) -> StepCost:
+    """Return the cost of one step, of `turns` steps that a method takes in turn the mean; the highest peak counts.
+
+    `model_cfg`: the backbone's, in open_clip's format. Raises what the method's loss raises, and torch's error for
+    tensors on different devices.
+    """
+    cfg = run.train
+    with fake_device.simulate() as ledger:
+        model = build_model(run, method, model_cfg)
+        frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
+        extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
+        adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+        losses = fine_tuning.LossCheck(adamw)
+
+        def autocast() -> torch.autocast:
+            return torch.autocast(fake_device.NAME, torch.bfloat16, enabled=cfg.precision == "bf16")
+
+        computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+        model.clip.train()
+        for number in range(FIRST_STEPS * turns + turns):
+            if number == FIRST_STEPS * turns:
+                ledger.reset_counts()
+            step = Step(number, PER_EPOCH)
+            views = method.views(run.method, step)
+            batch = build_batch(views, cfg.batch_size, model).pin_memory()
+            adamw.zero_grad(set_to_none=True)
+            terms = computer.compute_gradients(batch, views, lambda f, step=step: method.loss(f, run.method, step))
+            losses.add(number, terms)
+            fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
+            losses.unchecked.clear()
+        return StepCost(
+            samples=cfg.batch_size,
+            peak_bytes=ledger.peak_bytes,
+            flops=ledger.flops // turns,
+            launches=ledger.launches // turns,
+            casts=ledger.casts // turns,
+            waits=dict(ledger.waits),
+            blocking_copies=dict(ledger.blocking_copies),
+        )
+
+
+def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any]) -> ClipModel:
+    """Build the cell's model on the device, without a tokenizer and with weights that nobody knows."""
+    cfg = copy.deepcopy(dict(model_cfg))
+    if run.train.context_length:
+        cfg["text_cfg"]["context_length"] = run.train.context_length
+    with torch.device(fake_device.NAME):
+        clip = clip_model.build_module(cfg)
+    clip.layout = TokenLayout()
+    model = ClipModel(clip, None, None, cfg, {}, "")
+    if method.needs_bias(run.method) and clip.logit_bias is None:
+        clip.logit_bias = nn.Parameter(torch.zeros((), device=fake_device.NAME))
+        clip.bias_added = True
+    if run.train.precision == "bf16_weights":
+        towers.cast_to_bfloat16(clip)
+    return model
+
+
+def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
+    """Return a batch of `size` samples on the CPU, whose texts are of full length and all there."""
+    B, L, side = size * (1 + views.neighbours), model.model_cfg["text_cfg"].get("context_length", 77), model.image_size
+    K = len(views.negatives) + (views.bag if views.bag_rule else 0) + (1 if views.composite else 0)
+    P = len(views.positives) + views.alternatives + views.bag + max(0, views.composite - 1)
+    J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
+    spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()
+    return Batch(
+        image_B3HW=torch.zeros(B, 3, side, side),
+        text_BL=torch.zeros(B, L, dtype=torch.long),
+        negative_BKL=torch.zeros(B, K, L, dtype=torch.long),
+        mask_BK=torch.ones(B, K, dtype=torch.bool),
+        positive_BPL=torch.zeros(B, P, L, dtype=torch.long),
+        positive_mask_BP=torch.ones(B, P, dtype=torch.bool),
+        concept_span_M2=spans_M2,
+        concept_ML=torch.zeros(M if views.concepts == "encoded" else 0, L, dtype=torch.long),
+        owner_M=torch.zeros(M, dtype=torch.long),
+        negative_image_BJ3HW=torch.zeros(B, J, 3, side, side) if J else None,
+        negative_image_mask_BJ=torch.ones(B, J, dtype=torch.bool) if J else None,
+        concept_counts=(CONCEPTS,) * B if M else (0,) * B,
+        target_BL=torch.zeros(B, L, dtype=torch.long) if views.target else None,
+    )

@@ -1,0 +1,156 @@
+"""Training steps on a GPU that is not there: nothing on a wrong device, no wait for it, no copy that blocks.
+
+A fault of each kind, put into a step, is noticed.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from compclip.base import plugins
+from compclip.config.grid import Cell
+from compclip.config.sections import Backbone, Lora, Train
+from compclip.interface.method import Method, load_method
+from compclip.train import fake_device, simulated_step
+from compclip.train.simulated_step import StepCost, simulate_step
+
+SHAPE = {
+    "embed_dim": 32,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 8},
+    "text_cfg": {"context_length": 16, "vocab_size": 100, "width": 32, "heads": 2, "layers": 2},
+}
+# How a step may be made; those of `train` that change which operators run.
+KINDS = {
+    "float32": {},
+    "bf16": {"precision": "bf16"},
+    "bf16_weights": {"precision": "bf16_weights"},
+    "cached": {"precision": "bf16", "micro_batch": 2},
+    "lora": {"precision": "bf16", "lora": Lora(), "train_logit_scale": False},
+    "text_alone": {"precision": "bf16", "trainable": "text"},
+}
+# Kernels that a step of the shape above launches in bf16, and casts among them, at most. More of them need a reason.
+LAUNCHES = {
+    "finetune": (700, 140),
+}
+TRAINED = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
+
+
+def simulate(method: Method, kind: str = "bf16", turns: int = 1) -> StepCost:
+    """A step of six pictures by a method as it is configured by default."""
+    train = Train(batch_size=6, **KINDS[kind])
+    run = SimpleNamespace(cell=Cell(method.name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
+    return simulate_step(run, method, SHAPE, turns)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TRAINED)
+def test_no_step_waits_or_blocks(name, kind):
+    """The host runs ahead of the device: no value is read from it, nothing is copied to it from pageable memory."""
+    cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)
+    assert (cost.waits, cost.blocking_copies) == ({}, {})
+    assert cost.flops > 0 and cost.peak_bytes > 0
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_launches_do_not_grow(name):
+    """What a step launches is a number in a table: a small batch is bound by launches."""
+    cost = simulate(load_method(name))
+    launches, casts = LAUNCHES[name]
+    assert cost.launches <= launches and cost.casts <= casts
+
+
+class FaultyMethod(Method):
+    """Plain fine-tuning with a fault in its loss."""
+
+    def __init__(self, fault) -> None:
+        self.name, self.plain, self.fault = "faulty", load_method("finetune"), fault
+        self.Config = self.plain.Config
+
+    def views(self, cfg, step):
+        return self.plain.views(cfg, step)
+
+    def loss(self, f, cfg, step):
+        self.fault(f)
+        return self.plain.loss(f, cfg, step)
+
+
+def test_a_value_that_a_loss_reads_is_a_wait():
+    cost = simulate(FaultyMethod(lambda f: f.scale.item()))
+    assert [place.partition(":")[0] for place in cost.waits] == ["test_fake_device.py"]
+
+
+def test_a_mask_as_an_index_is_a_wait():
+    cost = simulate(FaultyMethod(lambda f: f.text_BD[f.scale > torch.zeros(6, device=f.scale.device)]))
+    assert sum(cost.waits.values()) == 1
+
+
+def test_an_index_of_the_cpu_is_a_blocking_copy():
+    cost = simulate(FaultyMethod(lambda f: f.text_BD[torch.zeros(3, dtype=torch.long)]))
+    assert sum(cost.blocking_copies.values()) == 1
+
+
+def test_a_tensor_of_the_cpu_is_refused():
+    with pytest.raises(RuntimeError, match="same device"):
+        simulate(FaultyMethod(lambda f: f.text_BD + torch.zeros(6, 32)))
+
+
+def test_a_batch_that_is_not_pinned_blocks(monkeypatch):
+    monkeypatch.setattr(simulated_step.Batch, "pin_memory", lambda batch: batch)
+    copies = simulate(load_method("finetune")).blocking_copies
+    assert {place.partition(":")[0] for place in copies} == {"train/batch.py"} and sum(copies.values()) >= 2
+
+
+def test_a_step_count_of_the_cpu_is_refused(monkeypatch):
+    """As a run was resumed that had its optimiser's state read to the CPU."""
+    update = simulated_step.fine_tuning.update
+
+    def update_as_resumed(model, adamw, *others):
+        for state in adamw.state.values():
+            state["step"] = state["step"].cpu()
+        return update(model, adamw, *others)
+
+    monkeypatch.setattr(simulated_step.fine_tuning, "update", update_as_resumed)
+    with pytest.raises(RuntimeError, match="fused_adamw.*same device"):
+        simulate(load_method("finetune"))
+
+
+def test_memory_is_what_lives_at_once():
+    """Two tensors of 1 MiB, of which one goes before the third comes; freed memory is told."""
+    with fake_device.simulate() as ledger:
+        first = torch.empty(2**18, device=fake_device.NAME)
+        second = torch.empty(2**18, device=fake_device.NAME)
+        del first
+        third = torch.empty(2**19, device=fake_device.NAME)
+        assert (ledger.peak_bytes, ledger.bytes_in_use) == (3 * 2**20, 3 * 2**20)
+        del second, third
+        assert ledger.bytes_in_use == 0
+
+
+def test_operations_are_those_of_the_products():
+    """A product of 8x16 by 16x4 has 2 x 8 x 16 x 4 operations, its two slopes as many each."""
+    with fake_device.simulate() as ledger:
+        a, b = (torch.empty(*size, device=fake_device.NAME, requires_grad=True) for size in ((8, 16), (16, 4)))
+        (a @ b).sum().backward()
+        assert ledger.flops == 3 * 2 * 8 * 16 * 4
+
+
+def test_autocast_casts_as_on_a_gpu():
+    """Products in bfloat16, softmax in float32, and a weight is cast for each use."""
+    with fake_device.simulate() as ledger:
+        a, layer = torch.empty(4, 8, device=fake_device.NAME), torch.nn.Linear(8, 8, device=fake_device.NAME)
+        ledger.reset_counts()
+        with torch.autocast(fake_device.NAME, torch.bfloat16):
+            y = layer(a)
+            assert y.dtype == torch.bfloat16 and y.softmax(-1).dtype == torch.float32
+        assert ledger.casts == 4  # input, weight, bias; the softmax's input
+
+
+def test_fake_tensors_are_left_behind():
+    """Behind the block tensors have contents again."""
+    with fake_device.simulate():
+        pass
+    assert torch.ones(2).sum().item() == 2 and not isinstance(torch.ones(1), FakeTensor)
