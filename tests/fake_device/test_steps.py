@@ -80,7 +80,7 @@ class FaultyMethod(Method):
 
 def test_a_value_that_a_loss_reads_is_a_wait():
     cost = simulate(FaultyMethod(lambda f: f.scale.item()))
-    assert [place.partition(":")[0] for place in cost.waits] == ["test_fake_device.py"]
+    assert [place.partition(":")[0] for place in cost.waits] == ["test_steps.py"]
 
 
 def test_a_mask_as_an_index_is_a_wait():
