@@ -12,7 +12,7 @@ import pytest
 
 from compclip.train import fake_device
 
-collect_ignore_glob = [] if "COMPCLIP_TEST_FAKE_DEVICE" in os.environ else ["test_*.py"]
+collect_ignore_glob = [] if "FAKE_DEVICE_TESTS" in os.environ else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True, scope="session")
