@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "fake_device"
 def test_steps_on_a_gpu_that_is_not_there():
     """All pass, and there are more than a hundred."""
     environment = {**os.environ, "FAKE_DEVICE_TESTS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(FOLDER)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(FOLDER)]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parents[1], env=environment)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-2000:]
     assert int(finished.stdout.rpartition(" passed")[0].split()[-1]) > 100
