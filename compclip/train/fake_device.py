@@ -100,7 +100,7 @@ class Ledger:
 @contextlib.contextmanager
 def simulate() -> Iterator[Ledger]:
     """Within the block tensors have no contents, `torch.device("card")` exists, and the ledger counts."""
-    _register_device()
+    register_device()
     ledger = Ledger()
     fast_path, swap_tensors = torch.backends.mha.get_fastpath_enabled(), torch.utils.swap_tensors
     torch.backends.mha.set_fastpath_enabled(False)  # it has no form without contents; training never takes it
@@ -242,8 +242,11 @@ def _find_place() -> str:
 
 
 @functools.cache
-def _register_device() -> list[torch.library.Library]:
-    """Give torch the device and its autocast; return the libraries, which last as long as they are held."""
+def register_device() -> list[torch.library.Library]:
+    """Give torch the device and its autocast; return the libraries, which last as long as they are held.
+
+    A process that computes gradients on the CPU as well calls this first: torch counts devices at its first gradient.
+    """
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
