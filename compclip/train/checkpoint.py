@@ -54,6 +54,8 @@ def read(
     """Restore the newest complete checkpoint, or that of a step; return its header, or None where there is none."""
     for path in [_checkpoint_path(folder, step)] if step else reversed(_list_files(folder)):
         try:
+            if not path.is_file():
+                raise OSError("not a regular file")  # a pipe of somebody else's in a shared store would be waited for
             header, tensors = _read_file(path, clip, extra_parts)
         except Exception as error:  # cut by a full disk, or of another model: nothing of the model is changed yet
             print(f"warning: {path}: unreadable checkpoint ({error}); trying the one before", flush=True)
