@@ -80,7 +80,7 @@ class Batch:
         counts = self.concept_counts or tuple(self.owner_M.bincount(minlength=len(self)).tolist())
         first = sum(counts[:start])
         of_rows = slice(first, first + sum(counts[start:stop]))
-        concepts = {
+        concepts: dict[str, Any] = {
             "concept_span_M2": self.concept_span_M2[of_rows],
             "concept_ML": self.concept_ML[of_rows],
             "owner_M": self.owner_M[of_rows] - start,

@@ -282,7 +282,7 @@ def _casting(name: str, dtype: torch.dtype | None) -> Callable[..., Any]:
     """Return an operator that casts its floating point tensors first; None: to autocast's own type."""
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(aten, packet), overload or "default")
-    key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+    key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         target = dtype or torch.get_autocast_dtype(NAME)

@@ -222,7 +222,8 @@ class LossCheck:
         is_finite = torch.isfinite(accumulate.sum_terms(terms).detach())
         self.unchecked.append((step, terms, is_finite))
         if is_finite.device.type != "cpu":
-            self.adamw.found_inf = (~is_finite).float()  # which torch's fused step looks at
+            # torch's fused step looks at it
+            self.adamw.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
 
     def check(self) -> None:
         """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""

@@ -10,6 +10,7 @@ the largest batch.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns:
             views = method.views(run.method, step)
             batch = build_batch(views, cfg.batch_size, model).pin_memory()
             adamw.zero_grad(set_to_none=True)
-            terms = computer.compute_gradients(batch, views, lambda f, step=step: method.loss(f, run.method, step))
+            terms = computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=run.method, step=step))
             losses.add(number, terms)
             fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
             losses.unchecked.clear()
