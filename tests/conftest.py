@@ -15,7 +15,6 @@ import torch
 from hypothesis import settings
 
 from compclip.runs import cluster, run_store
-from compclip.train import fake_device
 
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
@@ -33,12 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread() -> None:
     """Tests compare bits; more threads add in another order."""
     torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def simulated_device() -> None:
-    """torch's engine knows the devices that were there at its first backward pass: ours is there before any test's."""
-    fake_device.register_device()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -16,15 +16,12 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
-from compclip.config.grid import Cell
-from compclip.config.sections import Backbone, Train
+from compclip.config.sections import Train
 from compclip.interface.method import load_method
 from compclip.model import towers
 from compclip.runs import run_store
 from compclip.train import accumulate, fine_tuning, job, throughput
-from compclip.train.simulated_step import simulate_step
 from tests import distributed_check
-from tests.train.test_fake_device import SHAPE
 
 TIMM = {
     "embed_dim": 16,
@@ -100,23 +97,6 @@ def test_gradients_are_equal_bit_for_bit(kind, micro):
     plain, recomputed = (compute_gradients(clip.train(), recomputes, micro) for recomputes in (False, True))
     assert plain.keys() == recomputed.keys() and len(plain) > 10
     assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
-
-
-def simulate(name: str, recomputes: bool, **options):
-    method, shape = load_method(name), json.loads(json.dumps(SHAPE))
-    shape["vision_cfg"]["layers"] = shape["text_cfg"]["layers"] = 4
-    train = Train(batch_size=32, checkpoint_activations=recomputes, **options)
-    run = SimpleNamespace(cell=Cell(name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
-    return simulate_step(run, method, shape)
-
-
-@pytest.mark.parametrize("options", [{}, {"precision": "bf16"}])
-def test_less_memory_for_more_arithmetic(options):
-    """On a GPU that is not there."""
-    plain, recomputed = (simulate("negclip", recomputes, **options) for recomputes in (False, True))
-    assert recomputed.peak_bytes < 0.7 * plain.peak_bytes
-    assert 1.2 * plain.flops < recomputed.flops < 1.4 * plain.flops
-    assert recomputed.waits == {}
 
 
 def test_what_is_computed_again_is_no_use_of_the_device():

@@ -5,6 +5,7 @@ A fault of each kind, put into a step, is noticed.
 
 from __future__ import annotations
 
+import json
 import threading
 from types import SimpleNamespace
 
@@ -207,3 +208,20 @@ def test_fake_tensors_are_left_behind():
     with fake_device.simulate():
         pass
     assert torch.ones(2).sum().item() == 2 and not isinstance(torch.ones(1), FakeTensor)
+
+
+def simulate_recomputing(name: str, recomputes: bool, **options):
+    method, shape = load_method(name), json.loads(json.dumps(SHAPE))
+    shape["vision_cfg"]["layers"] = shape["text_cfg"]["layers"] = 4
+    train = Train(batch_size=32, checkpoint_activations=recomputes, **options)
+    run = SimpleNamespace(cell=Cell(name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
+    return simulate_step(run, method, shape)
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "bf16"}])
+def test_less_memory_for_more_arithmetic(options):
+    """On a GPU that is not there."""
+    plain, recomputed = (simulate_recomputing("negclip", recomputes, **options) for recomputes in (False, True))
+    assert recomputed.peak_bytes < 0.7 * plain.peak_bytes
+    assert 1.2 * plain.flops < recomputed.flops < 1.4 * plain.flops
+    assert recomputed.waits == {}

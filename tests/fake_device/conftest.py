@@ -1,0 +1,21 @@
+"""The device is there before the first backward pass, which starts a thread for each device that torch then knows.
+
+A process with such threads cannot fork and train, as other tests do: these tests run in a process of their own, which
+tests/train/test_on_fake_device.py starts.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from compclip.train import fake_device
+
+collect_ignore_glob = [] if "COMPCLIP_TEST_FAKE_DEVICE" in os.environ else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def simulated_device() -> None:
+    """Register the device before any test."""
+    fake_device.register_device()
