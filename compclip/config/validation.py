@@ -117,7 +117,7 @@ def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
     """Return the error for an unknown key, or else for the first wrong type, or else for the first broken rule."""
     faults = error.errors(include_url=False)
     # a list whose entries are wrong counts as too short as well: the entry is what is wrong
-    causes = [f for f in faults if not any(f["loc"] == other["loc"][:-1] for other in faults)]
+    causes = [f for f in faults if not any(other["loc"] and f["loc"] == other["loc"][:-1] for other in faults)]
     fault = min(causes, key=lambda fault: (fault["type"] != UNKNOWN_KEY, fault["type"] == "value_error"))
     path, value, rule = [str(key) for key in fault["loc"]], fault["input"], fault["type"]
     key_path = ".".join([where, *path])
