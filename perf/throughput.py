@@ -42,7 +42,8 @@ SIDE = 256
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}
 train: {{max_steps: {steps}, batch_size: {batch}, lr: 1.0e-6, precision: {precision}, threads: {threads},
-         workers: {workers}, log_every_steps: {every}, checkpoint_every_steps: 1000000}}
+         workers: {workers}, log_every_steps: {every}, checkpoint_every_steps: 0,
+         checkpoint_every_min: 0}}
 methods: {{{tables}}}
 backbones: {{model: {{model: {model}, weights: random, tokenizer: clip}}}}
 data:

@@ -30,7 +30,12 @@ from compclip.runs.run_folder import Inputs
 from compclip.train import distributed, fine_tuning, recorder
 
 WARM = 2
-OVERRIDES = ("train.workers=0", "train.log_every_steps=1000000", "train.checkpoint_every_steps=1000000")
+OVERRIDES = (
+    "train.workers=0",
+    "train.log_every_steps=1000000",
+    "train.checkpoint_every_steps=0",
+    "train.checkpoint_every_min=0",
+)
 
 
 def measure(run: Run, steps: int) -> tuple[float, float]:

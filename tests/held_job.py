@@ -10,16 +10,25 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 from compclip.base.errors import entry
 from compclip.runs import jobs
-from compclip.train import optimiser
+from compclip.train import checkpoint_writer, optimiser
+
+
+def join_writers() -> None:
+    """Wait until the checkpoints that were handed over are on disk."""
+    for thread in threading.enumerate():
+        if thread.name == checkpoint_writer.THREAD:
+            thread.join()
 
 
 def hold() -> None:
-    """Say so, and wait; a signal that comes between the two counts."""
+    """Say so, with all checkpoints on disk, and wait; a signal that comes between the two counts."""
+    join_writers()
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)

@@ -68,7 +68,8 @@ class Train:
     precision: Literal["float32", "bf16", "bf16_weights"] = "float32"
     threads: PositiveInt = 1
     log_every_steps: PositiveInt = 10
-    checkpoint_every_steps: PositiveInt = 50
+    checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
+    checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
     workers: NonNegativeInt = 0  # processes that make batches ahead
     # windows: shards in random order, mixed some at a time, for disks that are slow to seek

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_steps")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps")
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,25 @@ LoRA adapter, are not written.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from compclip.base.files import write_atomic
+from compclip.base.files import atomic
 from compclip.train import extras
 from compclip.train.extras import Extras
 
 KEEP = 2
 COUNTS = ("dropped", "asked", "had")  # of a header: pictures by reason, samples by part (`view_shares`)
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 
 
 def write(
@@ -36,16 +41,49 @@ def write(
 
     Raises UserError where it cannot be written.
     """
+    return write_tensors(folder, step, collect_tensors(clip, optimiser, extra_parts), header)
+
+
+def collect_tensors(
+    clip: nn.Module, optimiser: torch.optim.Optimizer, extra_parts: Extras = extras.NONE
+) -> dict[str, Tensor]:
+    """Return what a checkpoint holds, by name in the file; not copies."""
     frozen = _frozen_names(clip)
-    tensors = {name: value.contiguous() for name, value in _state(clip, extra_parts).items() if name not in frozen}
+    tensors = {name: value for name, value in _state(clip, extra_parts).items() if name not in frozen}
     for name, parameter in _named_parameters(clip, extra_parts):
         state = optimiser.state.get(parameter, {})
-        tensors |= {f"{moment}.{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state}
+        tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if moment in state}
+    return tensors
+
+
+def write_tensors(folder: Path, step: int, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
+    """Write a checkpoint's tensors, and delete all files but the last two; return the path.
+
+    Other threads run meanwhile, and no second copy is in memory. safetensors' own `save` makes one, and holds Python's
+    lock meanwhile; its `save_file` leaves a file when it is killed whose name no clean-up knows. Raises UserError where
+    it cannot be written.
+    """
     path = _checkpoint_path(folder, step)
-    write_atomic(path, save(tensors, {"header": json.dumps({"step": step, **header})}))
+    by_size = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # so that all are aligned
+    with atomic(path) as tmp, open(tmp, "wb") as file:
+        file.write(_describe_tensors(by_size, {"step": step, **header}))
+        for _, tensor in by_size:
+            file.write(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     for old in _list_files(folder)[:-KEEP]:
         old.unlink()
     return path
+
+
+def _describe_tensors(tensors: Sequence[tuple[str, Tensor]], header: Mapping[str, Any]) -> bytes:
+    """Return the first bytes of a safetensors file: a length (8 bytes), then types, shapes and places as JSON."""
+    described: dict[str, Any] = {"__metadata__": {"header": json.dumps(header)}}
+    end = 0
+    for name, tensor in tensors:
+        start, end = end, end + tensor.nbytes
+        described[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(described).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def read(

@@ -58,13 +58,13 @@ def gather_objects(value: T) -> list[T]:
     return values
 
 
-def is_set_anywhere(flag: bool) -> bool:
-    """Whether `flag` is set on any process."""
+def are_set_anywhere(*flags: bool) -> list[bool]:
+    """Return for each flag whether it is set on any process."""
     if not dist.is_initialized():
-        return flag
-    flag_tensor = torch.tensor(int(flag), device=process_device())
-    dist.all_reduce(flag_tensor, dist.ReduceOp.MAX)
-    return bool(flag_tensor.item())
+        return list(flags)
+    flags_tensor = torch.tensor([int(flag) for flag in flags], device=process_device())
+    dist.all_reduce(flags_tensor, dist.ReduceOp.MAX)
+    return [bool(flag) for flag in flags_tensor.tolist()]
 
 
 class _Gather(torch.autograd.Function):

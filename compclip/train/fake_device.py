@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -73,6 +74,7 @@ FLOAT32 = [
     "dist",
     "cdist",
 ]
+_simulating = threading.local()  # its `ledger`: that of the simulation in this thread
 PACKAGE = str(Path(__file__).resolve().parents[1])
 aten = torch.ops.aten
 
@@ -101,7 +103,7 @@ class Ledger:
 def simulate() -> Iterator[Ledger]:
     """Within the block tensors have no contents, `torch.device("card")` exists, and the ledger counts."""
     register_device()
-    ledger = Ledger()
+    ledger = _simulating.ledger = Ledger()
     fast_path, swap_tensors = torch.backends.mha.get_fastpath_enabled(), torch.utils.swap_tensors
     torch.backends.mha.set_fastpath_enabled(False)  # it has no form without contents; training never takes it
     torch.utils.swap_tensors = _swap_tensors
@@ -109,6 +111,7 @@ def simulate() -> Iterator[Ledger]:
         with FakeTensorMode(allow_non_fake_inputs=True), _Recorder(ledger):
             yield ledger
     finally:
+        _simulating.ledger = None
         torch.backends.mha.set_fastpath_enabled(fast_path)
         torch.utils.swap_tensors = swap_tensors
 
@@ -137,6 +140,8 @@ class _Recorder(TorchDispatchMode):
             return {torch.bool: True, torch.float32: 1.0}.get(args[0].dtype, 1)
         if func in (aten._pin_memory.default, aten.is_pinned.default):
             return self._pin(func, args[0])
+        if kwargs.get("pin_memory"):
+            return self._pin(aten._pin_memory.default, func(*args, **kwargs | {"pin_memory": False}))
         if func is aten.nonzero.default:
             return self._find_places(args[0])
         if func is aten.index.Tensor:
@@ -260,8 +265,22 @@ def register_device() -> list[torch.library.Library]:
     return [fallback, operators]
 
 
+class _Event:
+    """A place in the device's queue."""
+
+    def record(self) -> None:
+        """Take the place at the queue's end."""
+
+    def synchronize(self) -> None:
+        """Wait for the device, which counts in the thread that makes the steps."""
+        if ledger := getattr(_simulating, "ledger", None):
+            ledger.waits[_find_place()] += 1
+
+
 class _Module(backend_registration._DummyBackendModule):
     """What torch asks `torch.card` for."""
+
+    Event = _Event
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         """Return the types that autocast may cast to."""

@@ -26,6 +26,7 @@ from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.runs.run_folder import SHARE
 from compclip.train import checkpoint, distributed, view_shares
+from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, Terms, TrainingState
 from compclip.train.throughput import Meter
 
@@ -52,13 +53,18 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     """Give the recorder of a run that works in the folder `work`; a signal lets it save between steps and leave.
 
     Every process of the run calls this. The first alone writes, and calls `on_step` before each step: that may look at
-    the model, and must leave it and the generators as they are. Raises UserError when the loss is no longer finite,
-    naming the step.
+    the model, and must leave it and the generators as they are. However the run ends, its checkpoints are on disk
+    behind the block. Raises UserError when the loss is no longer finite, naming the step, or a checkpoint could not be
+    written.
     """
     recorder = Recorder(run, work, on_step)
     handlers = {number: signal.signal(number, recorder.handle_signal) for number in STOP_SIGNALS}
     try:
         yield recorder
+        recorder.writer.finish()
+    except SystemExit:
+        recorder.writer.finish()  # an error of it matters more than the signal
+        raise
     except InfiniteLoss as error:
         step, terms = error.args
         total = sum(term.item() for term in terms.values())
@@ -68,6 +74,8 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
             f"lower train.lr={run.train.lr}, or mend that term"
         ) from None
     finally:
+        with contextlib.suppress(UserError):  # the run ends by another one
+            recorder.writer.close()
         for number, handler in handlers.items():
             signal.signal(number, handler)
         if recorder.log:
@@ -83,6 +91,7 @@ class Recorder(Observer):
         self.must_stop = False
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
+        self.writer = CheckpointWriter(work)
 
     def handle_signal(self, _number: int, _frame: object) -> None:
         """Stop after the step that is under way."""
@@ -98,6 +107,7 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
         dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
         self.meter = Meter(state.model.clip, state.frozen, dtype)
+        self.saved_at = read_clock()
         return header["step"]
 
     count_parts = staticmethod(view_shares.tally_parts)
@@ -117,7 +127,11 @@ class Recorder(Observer):
         return terms
 
     def before_batch(self, step: int) -> None:
-        """Call `on_step` in the first process, and begin to measure how long the batch is waited for."""
+        """Call `on_step` in the first process, and begin to measure how long the batch is waited for.
+
+        Raises UserError where a checkpoint could not be written.
+        """
+        self.writer.check()
         if self.is_first:
             self.on_step(step, self.steps, self.state.model)
         self.meter.begin_wait()
@@ -132,13 +146,19 @@ class Recorder(Observer):
         """Return whether a step is logged or saved."""
         steps_done, cfg = step + 1, self.run.train
         at_end = steps_done == self.steps
-        self.is_stopping = distributed.is_set_anywhere(self.must_stop) and not at_end
+        must_stop, is_due = distributed.are_set_anywhere(self.must_stop, self.is_first and self._is_due(steps_done))
+        self.is_stopping = must_stop and not at_end
         self.logs = steps_done % cfg.log_every_steps == 0 or at_end
-        self.saves = steps_done % cfg.checkpoint_every_steps == 0 or self.is_stopping or at_end
+        self.saves = is_due or self.is_stopping or at_end
         return self.logs or self.saves
 
+    def _is_due(self, steps_done: int) -> bool:
+        """Return whether a checkpoint is due, by steps or by this process's clock."""
+        every, seconds = self.run.train.checkpoint_every_steps, 60 * self.run.train.checkpoint_every_min
+        return (every > 0 and steps_done % every == 0) or 0 < seconds <= read_clock() - self.saved_at
+
     def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: Tensor) -> None:
-        """Log, check and save where due. Raises SystemExit after a signal, with all steps saved."""
+        """Log, check and save where due. Raises SystemExit after a signal; `recording` waits for the checkpoint."""
         self.meter.add(batch, views)
         steps_done, cfg, per_epoch, state = step + 1, self.run.train, self.per_epoch, self.state
         checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
@@ -150,9 +170,16 @@ class Recorder(Observer):
         if checks:
             view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
         if self.saves and self.is_first:
-            checkpoint.write(self.work, steps_done, state.model.clip, state.adamw, total, state.extras)
+            tensors = checkpoint.collect_tensors(state.model.clip, state.adamw, state.extras)
+            self.writer.save(steps_done, tensors, total)
+            self.saved_at = read_clock()
         if self.is_stopping:
             raise SystemExit(f"stopped by a signal after step {steps_done} of {self.steps}; the same command goes on")
+
+
+def read_clock() -> float:
+    """Return seconds of a clock that nobody sets."""
+    return time.monotonic()
 
 
 def read_numbers(*scalars: Tensor) -> list[float]:

@@ -5,6 +5,7 @@ A fault of each kind, put into a step, is noticed.
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,8 @@ from compclip.base import plugins
 from compclip.config.grid import Cell
 from compclip.config.sections import Backbone, Lora, Train
 from compclip.interface.method import Method, load_method
-from compclip.train import fake_device, simulated_step
+from compclip.train import checkpoint, checkpoint_writer, fake_device, optimiser, simulated_step
+from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.simulated_step import StepCost, simulate_step
 
 SHAPE = {
@@ -116,6 +118,57 @@ def test_a_step_count_of_the_cpu_is_refused(monkeypatch):
     monkeypatch.setattr(simulated_step.fine_tuning, "update", update_as_resumed)
     with pytest.raises(RuntimeError, match="fused_adamw.*same device"):
         simulate(load_method("finetune"))
+
+
+def state_on_device() -> dict[str, torch.Tensor]:
+    """What a checkpoint holds after one step of plain fine-tuning on the device."""
+    method, train = load_method("finetune"), Train(batch_size=6)
+    run = SimpleNamespace(cell=Cell("finetune", "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
+    clip = simulated_step.build_model(run, method, SHAPE).clip
+    adamw = optimiser.adamw(clip, train)
+    for parameter in clip.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    adamw.step()
+    return checkpoint.collect_tensors(clip, adamw)
+
+
+def save_on_device(monkeypatch, tmp_path) -> tuple[fake_device.Ledger, list[dict[str, torch.Tensor]]]:
+    """The ledger of three saves after one step, and what was written."""
+    written: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(checkpoint, "write_tensors", lambda _folder, _step, tensors, _header: written.append(tensors))
+    with fake_device.simulate() as ledger:
+        tensors = state_on_device()
+        ledger.reset_counts()
+        writer = CheckpointWriter(tmp_path)
+        for step in (1, 2, 3):
+            writer.save(step, tensors, {})
+        writer.finish()
+    assert [copies.keys() for copies in written] == [tensors.keys()] * 3
+    return ledger, written
+
+
+def test_a_save_waits_for_no_device(monkeypatch, tmp_path):
+    """Weights and moments go to pinned memory, the same at every save; the wait for them is the writer's."""
+    waiting: list[str] = []
+    monkeypatch.setattr(fake_device._Event, "synchronize", lambda _: waiting.append(threading.current_thread().name))
+    ledger, written = save_on_device(monkeypatch, tmp_path)
+    assert (ledger.waits, ledger.blocking_copies, ledger.launches) == ({}, {}, 0)
+    assert waiting == [checkpoint_writer.THREAD] * 3
+    assert all(written[0][name] is copy is written[2][name] for name, copy in written[1].items())
+    assert {name.partition(".")[0] for name in written[0]} == {"model", "exp_avg", "exp_avg_sq", "step"}
+
+
+def test_a_save_to_pageable_memory_is_a_wait(monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoint_writer, "_like", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    ledger, written = save_on_device(monkeypatch, tmp_path)
+    assert sum(ledger.waits.values()) == 3 * len(written[0])
+    assert {place.partition(":")[0] for place in ledger.waits} == {"train/checkpoint_writer.py"}
+
+
+def test_an_event_that_a_step_waits_for_is_a_wait():
+    with fake_device.simulate() as ledger:
+        torch.get_device_module(fake_device.NAME).Event().synchronize()
+        assert sum(ledger.waits.values()) == 1
 
 
 def test_memory_is_what_lives_at_once():

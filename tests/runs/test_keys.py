@@ -80,6 +80,7 @@ def test_a_key_follows_what_matters(here, method):
     base = key()
     for unaffecting in (
         "train.checkpoint_every_steps=5",
+        "train.checkpoint_every_min=0.5",
         "train.workers=2",
         "methods.negclip={}",
         "data.scenes.limit=3",

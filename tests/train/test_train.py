@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -25,7 +26,7 @@ from compclip.model.clip_model import CONFIG, WEIGHTS
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import accumulate, fine_tuning, job, loader, optimiser, recorder, view_maker
-from tests import small_training, tiny_project
+from tests import held_job, small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
 
@@ -97,6 +98,8 @@ def killed(monkeypatch, module: ModuleType, name: str, word: str, at: int) -> in
 
     def deadly(*args):
         if word in str(args[0]) and next(calls) == at:
+            if threading.current_thread() is threading.main_thread():
+                held_job.join_writers()
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*args)
 
