@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint
@@ -28,6 +27,7 @@ from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
 from compclip.model.clip_model import ClipModel
+from compclip.runs import gpus
 from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def load_benchmarks(
 
 
 def device() -> str:
-    """Return where checkpoints are scored: a GPU where there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """Return where checkpoints are scored. Raises UserError where a GPU is asked for and none is seen."""
+    return gpus.choose_device()
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from compclip.base import code_hash, plugins, safe_names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
@@ -139,6 +137,7 @@ def line_table(document: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Score the lines of a method or a cell, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
+    args.device = args.device or score.device()
     backbone.check_device(args.device)
     if args.method:
         bring_lines(safe_names.parse_name(args.method, "--method"), root, args.device)
@@ -166,7 +165,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
     parser.add_argument("--params", default="params.yaml")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default="", help="cpu, or cuda:1; by default a GPU where there is one")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
     if not args.pretrained:

@@ -30,7 +30,7 @@ from compclip.evaluate import result_store
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import jobs, local_runs, notify, run_folder, run_store, shard_tasks
+from compclip.runs import gpus, jobs, local_runs, notify, run_folder, run_store, shard_tasks
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -61,7 +61,10 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
         print("\n".join(list_costs(profile, to_send, root)))
     if profile.executor == "slurm":
         return _send_slurm(profile, to_send, params_path, dry, root)
-    return 0 if dry else _send_local(todo, params_path, workers, profile.notify)
+    if dry:
+        return 0
+    profile.require_local_gpus()
+    return _send_local(todo, params_path, workers, profile.notify)
 
 
 def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
@@ -110,7 +113,7 @@ def _is_published(run: StoredRun, params: Params) -> bool:
 
 def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
     """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
-    on_gpu = bool(local_runs.list_gpus() if profile.executor == "local" else profile.gpus)
+    on_gpu = bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
     return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), on_gpu)
 
 

@@ -17,7 +17,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.config.validation import load_section, mapping
-from compclip.runs import notify
+from compclip.runs import gpus, notify
 
 OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 
@@ -49,6 +49,15 @@ class Profile:
     def tasks(self) -> int:
         """Number of processes of one run on each node."""
         return self.tasks_per_node or max(1, self.gpus)
+
+    def require_local_gpus(self) -> None:
+        """Raise UserError where a profile of this machine asks for GPUs and CUDA counts fewer."""
+        count = len(gpus.list_gpus()) if self.gpus else 0
+        if count < self.gpus:
+            raise UserError(
+                f"gpus={self.gpus} of the profile: {count} on this machine: {gpus.describe_cuda()}; mend that, or set "
+                "gpus: 0 to use the CPU"
+            )
 
     def of_shards(self, costly: bool) -> Profile:
         """Return the profile of a task of shards: one process, with a node's whole share if `costly`, else one core."""

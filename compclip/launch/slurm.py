@@ -32,7 +32,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, jobs, run_store, shard_tasks
+from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
@@ -159,6 +159,8 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     threads = max(item.threads for item in work)
     first = shlex.quote(str(code.resolve()))
     setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    if profile.gpus:
+        setup.append(f"export {gpus.PROFILE_GPUS}={profile.gpus}")
     if not f"{root.resolve()}{code.resolve()}".isprintable():
         raise UserError(f"{str(root.resolve())!a}: cannot stand in a job's script; rename the folder")
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}

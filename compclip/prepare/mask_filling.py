@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import files
 from compclip.base.errors import UserError, one_line
+from compclip.runs import gpus
 from compclip.text import word_edits
 
 if TYPE_CHECKING:
@@ -142,11 +143,10 @@ class MaskedModel:
     @classmethod
     def load(cls, cfg: MaskedSection) -> MaskedModel:
         """Load the model of a folder, on a GPU where there is one. Raises UserError saying what to install or fetch."""
-        import torch
-
         if importlib.util.find_spec("transformers") is None:
             raise UserError("masked.model needs the package transformers; run `pip install compclip[captioners]`")
         fingerprint(cfg)
+        device = gpus.choose_device()
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
         # no hub, and no code of the folder's
@@ -159,7 +159,6 @@ class MaskedModel:
                 raise ValueError("its tokenizer has no mask")
             if missing_weights := sorted(loading["missing_keys"]):  # which transformers draws at random, and says so
                 raise ValueError(f"its weights lack {missing_weights[0]}")
-            device = "cuda" if torch.cuda.is_available() else "cpu"
             return cls(model.eval().to(device), tokenizer, cfg.model)
         except Exception as error:  # a damaged file is met by whichever line of transformers reads it
             raise UserError(

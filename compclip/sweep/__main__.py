@@ -92,6 +92,7 @@ def base_key(study: Study, params: Path) -> str:
 def make_sender(profile: Profile) -> RunSender:
     """Return the sender of runs: processes of this machine, or a cluster, where a killed driver's jobs are found."""
     if profile.executor == "local":
+        profile.require_local_gpus()
         return jobs.Local()
     recover_jobs(profile, Path("."))
     return Slurm(profile)

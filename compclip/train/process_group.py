@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from compclip.base.errors import UserError
-from compclip.runs import local_runs
+from compclip.runs import gpus
 from compclip.train.distributed import Process
 
 if TYPE_CHECKING:
@@ -51,15 +51,9 @@ def read_process() -> Process:
 def session() -> Iterator[Process]:
     """Connect the processes of a run, if it has several; disconnect them at the end.
 
-    Raises UserError where a GPU is asked for and none is seen: training on a CPU would take days, in silence.
+    Raises UserError where a GPU is asked for and none is seen.
     """
-    if not torch.cuda.is_available() and (why := local_runs.explain_gpu()):
-        reason = f"torch {torch.__version__} is built without CUDA"
-        if cuda := torch.version.cuda:
-            reason = f"torch is built for CUDA {cuda}, and `nvidia-smi` says whether its driver is there"
-        raise UserError(
-            f"{why}, and torch sees none: {reason}; mend that, or set {local_runs.GPU_VARIABLE}= to train on the CPU"
-        )
+    gpus.require_requested()
     here = read_process()
     if here.world == 1 or dist.is_initialized():
         yield here

@@ -162,7 +162,7 @@ def test_the_newest_few(project):
 
 def test_the_launch_says_it(project, monkeypatch, capsys):
     """launch --dry-run: each run, the sum, or that there is no estimate; steps that are done are not paid again."""
-    monkeypatch.setattr(launch_command.local_runs, "list_gpus", list)
+    monkeypatch.setattr(launch_command.gpus, "list_gpus", list)
     first, second = fake_store.runs(Path("."))
     assert launch_command.send(Profile(executor="local"), "params.yaml", True, 1) == 0
     out = capsys.readouterr().out

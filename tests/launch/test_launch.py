@@ -247,6 +247,7 @@ def test_options_of_a_profile(here, tmp_path):
     assert options["setup"] == [
         "module load cuda",
         f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}",
+        "export COMPCLIP_GPUS=1",
     ]
     assert options["additional_parameters"] == {"requeue": True, "chdir": str(here), "nice": "5"}
 

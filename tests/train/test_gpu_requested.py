@@ -6,18 +6,20 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
-from compclip.runs import local_runs
+from compclip.launch.profiles import Profile
+from compclip.runs import gpus, local_runs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 
-VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
+VARIABLES = ("COMPCLIP_GPUS", "CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
 
 
 @pytest.fixture
 def blind(monkeypatch, tmp_path):
     """torch sees no GPU, nothing asks for one, and the machine has no devices but those of a folder."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(local_runs, "DEVICES", tmp_path / "dev")
+    monkeypatch.setattr(gpus, "DEVICES", tmp_path / "dev")
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "version")
     (tmp_path / "dev").mkdir()
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -27,7 +29,7 @@ def blind(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", VARIABLES)
 def test_a_variable_that_asks_for_a_gpu(blind, monkeypatch, name):
     monkeypatch.setenv(name, "1")
-    said = rf"{name}=1 asks for a GPU, and torch sees none: .*; .*CUDA_VISIBLE_DEVICES= "
+    said = rf"{name}=1 .*asks for a GPU, and torch sees none: driver .*; mend that, or set .* to use the CPU"
     with pytest.raises(UserError, match=said), process_group.session():
         pass
 
@@ -52,6 +54,42 @@ def test_a_machine_without_a_gpu(blind, monkeypatch):
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "0")
     with process_group.session() as here:
         assert here.world == 1
+
+
+def test_a_profile_overrules_an_empty_variable(blind, monkeypatch):
+    """A cluster that gave a job no GPU sets CUDA_VISIBLE_DEVICES to nothing."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("COMPCLIP_GPUS", "2")
+    with pytest.raises(UserError, match="COMPCLIP_GPUS=2 .gpus of the profile.*set gpus: 0 in the profile"):
+        gpus.choose_device()
+
+
+def test_the_error_says_what_has_to_fit(blind, monkeypatch):
+    """Driver, build and variable, and nothing of a second line."""
+    gpus.DRIVER.write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\nGCC version: 12.2\n"
+    )
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with pytest.raises(UserError) as error:
+        gpus.require_requested()
+    assert "driver 535.104.05, torch " in str(error.value)
+    assert "built for CUDA 13.0, CUDA_VISIBLE_DEVICES '3'" in str(error.value)
+
+
+def test_a_local_profile_that_asks_for_gpus(blind):
+    with pytest.raises(UserError, match=r"gpus=2 of the profile: 0 on this machine: driver not loaded, torch "):
+        Profile(executor="local", gpus=2).require_local_gpus()
+    Profile(executor="local").require_local_gpus()
+
+
+def test_slots_are_numbered_as_cuda_does(blind, monkeypatch):
+    """A container with the file of the fourth card alone calls it 0."""
+    (blind / "nvidia3").touch()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert local_runs.list_slots(1) == [{"CUDA_VISIBLE_DEVICES": "0"}]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f")
+    assert local_runs.divide_gpus(3) == [{"CUDA_VISIBLE_DEVICES": name} for name in ("3", "GPU-1f", "3")]
 
 
 def test_training_stops_before_its_first_step(here, blind, monkeypatch):

@@ -20,6 +20,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.data import images
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
+from compclip.runs import gpus
 
 READERS = 4  # threads that read pictures; decoding runs outside of Python's lock
 # a replica: a batch of samples and their pictures -> a caption each
@@ -32,9 +33,11 @@ Result = TypeVar("Result")
 def parse_devices(option: str) -> list[str]:
     """Return the devices of an option: `auto`, or names with commas between them.
 
-    `auto` is every GPU that this process sees, or the CPU. Raises UserError for a device that does not compute here.
+    `auto` is every GPU that this process sees, or the CPU. Raises UserError for a device that does not compute here,
+    and for `auto` where a GPU is asked for and none is seen.
     """
     if option == "auto":
+        gpus.require_requested()
         return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
     names = [name.strip() for name in option.split(",")]
     for name in names:
