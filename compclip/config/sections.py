@@ -66,6 +66,10 @@ class Train:
     max_logit_scale: PositiveFloat = 100.0
     # bf16: autocast; bf16_weights: the weights of products themselves, as open_clip's bf16
     precision: Literal["float32", "bf16", "bf16_weights"] = "float32"
+    # of float32 products and convolutions: highest is float32 throughout, high lets a GPU round them to TF32
+    matmul: Literal["highest", "high"] = "highest"
+    deterministic: bool = False  # kernels that give the same bits each time; slower on a GPU
+    checkpoint_activations: bool = False  # the backward pass computes each layer's activations again; less memory
     threads: PositiveInt = 1
     log_every_steps: PositiveInt = 10
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time

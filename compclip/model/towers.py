@@ -44,6 +44,20 @@ def cast_to_bfloat16(clip: ClipModule) -> None:
             module.float()
 
 
+def checkpoint_activations(clip: ClipModule, enable: bool = True) -> None:
+    """Keep only each block's input; the backward pass computes the rest again (Chen et al. 2016, arXiv:1604.06174).
+
+    Raises UserError for a tower that cannot. A ResNet of open_clip's can, and keeps everything.
+    """
+    try:
+        clip.set_grad_checkpointing(enable)
+    except Exception as error:  # timm and transformers raise what they like
+        raise UserError(
+            "train.checkpoint_activations=true: a tower of this backbone cannot compute activations again; leave it "
+            f"out, or lower train.micro_batch ({type(error).__name__})"
+        ) from error
+
+
 def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Return unit embeddings [B, D] of pictures and, with `tokens`, raw projected patches [B, N, D].
 

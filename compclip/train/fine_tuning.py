@@ -7,8 +7,10 @@ neither reports nor writes files: logging, checkpoints and signals are an `Obser
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +99,40 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     model = method.model(run, inputs.root, start_cfg, device) or _load_backbone(inputs.backbone, run.train, device)
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
-        train(run, method, model, rows, observer)
+        with set_arithmetic(run.train):
+            train(run, method, model, rows, observer)
     return model
+
+
+@contextlib.contextmanager
+def set_arithmetic(cfg: Train) -> Iterator[None]:
+    """Set how float32 products are rounded and whether kernels are deterministic, for the block.
+
+    cuBLAS gives the same bits each time only with a workspace of fixed size, which it reads when it is first used.
+    """
+    before = describe_arithmetic()
+    if cfg.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    _apply_arithmetic(cfg.matmul, cfg.matmul == "high", cfg.deterministic)
+    try:
+        yield
+    finally:
+        _apply_arithmetic(*before.values())
+
+
+def _apply_arithmetic(matmul: str, convolutions_in_tf32: bool, deterministic: bool) -> None:
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.allow_tf32 = convolutions_in_tf32
+    torch.use_deterministic_algorithms(deterministic)
+
+
+def describe_arithmetic() -> dict[str, Any]:
+    """Return the rounding of float32 products, whether convolutions use TF32, and whether kernels are deterministic."""
+    return {
+        "matmul": torch.get_float32_matmul_precision(),
+        "convolutions_in_tf32": torch.backends.cudnn.allow_tf32,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
 
 
 def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
@@ -133,6 +167,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         towers.cast_to_bfloat16(model.clip)
     frozen = optimiser.freeze(model.clip, cfg, seed)
     extra_parts = extras.create_extras(method, run.method, model, seed)
+    if cfg.checkpoint_activations:
+        towers.checkpoint_activations(model.clip)
     adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
     first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
     device = next(model.clip.parameters()).device
@@ -162,6 +198,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         norm = update(model, adamw, lr, cfg, extra_parts)
         observer.after_step(step, batch, views, terms, lr, norm)
     model.clip.float()
+    if cfg.checkpoint_activations:
+        towers.checkpoint_activations(model.clip, False)
 
 
 class LossCheck:

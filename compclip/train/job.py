@@ -22,7 +22,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.interface.method import load_method
 from compclip.model import lora
-from compclip.runs import lock, progress, run_store
+from compclip.runs import gpus, lock, progress, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_folder import Inputs
 from compclip.runs.run_store import StoredRun
@@ -62,7 +62,12 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         if not load_method(run.run.method_name).TRAINS:
             facts["trained_parameters"] = 0
         facts |= describe_environment(distributed.process_device())
-        facts |= {"processes": process.world, "dropped": counts["dropped"], "seconds": round(time.time() - started, 3)}
+        facts |= {
+            "arithmetic": recorder.arithmetic,
+            "processes": process.world,
+            "dropped": counts["dropped"],
+            "seconds": round(time.time() - started, 3),
+        }
         _write_files(run, model, facts | {"view_shares": view_shares.shares(counts)})
 
 
@@ -95,6 +100,8 @@ def describe_environment(device: str) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
+        "cuda": torch.version.cuda or "",
+        "driver": gpus.read_driver(),
         "device": torch.cuda.get_device_name(device) if device != "cpu" else platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
         "git_commit": _describe_commit(),

@@ -25,7 +25,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.runs.run_folder import SHARE
-from compclip.train import checkpoint, distributed, view_shares
+from compclip.train import checkpoint, distributed, fine_tuning, view_shares
 from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, Terms, TrainingState
 from compclip.train.throughput import Meter
@@ -92,6 +92,7 @@ class Recorder(Observer):
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
         self.writer = CheckpointWriter(work)
+        self.arithmetic: dict[str, Any] = {}  # of the run's float32 products, as torch has it
 
     def handle_signal(self, _number: int, _frame: object) -> None:
         """Stop after the step that is under way."""
@@ -100,13 +101,13 @@ class Recorder(Observer):
     def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
         """Restore the newest checkpoint on every process; return its step."""
         self.state, self.steps, self.per_epoch, cfg = state, steps, per_epoch, self.run.train
-        header = _restore(self.work, state)
+        header, self.arithmetic = _restore(self.work, state), fine_tuning.describe_arithmetic()
         if self.is_first:
             # the counts of a checkpoint are those of all processes: the first goes on from them
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
         dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
-        self.meter = Meter(state.model.clip, state.frozen, dtype)
+        self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations)
         self.saved_at = read_clock()
         return header["step"]
 

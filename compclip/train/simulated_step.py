@@ -58,6 +58,8 @@ def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns:
         model = build_model(run, method, model_cfg)
         frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
         extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
+        if cfg.checkpoint_activations:
+            towers.checkpoint_activations(model.clip)
         adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
         losses = fine_tuning.LossCheck(adamw)
 

@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compclip.interface.views import Views
+from compclip.model import towers
 from compclip.model.clip_model import ClipModule
 from compclip.train import encode
 from compclip.train.accumulate import embedding_fields
@@ -40,11 +41,11 @@ class Meter:
     """Counts a process's work while it trains: operations, time, and time spent waiting for data.
 
     The operations are those of the two towers, forward and backward, on a step's images and texts: what gradient
-    caching does twice counts once, and the losses' own products are left out.
+    caching or `checkpoint_activations` does twice counts once, and the losses' own products are left out.
     """
 
-    def __init__(self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype) -> None:
-        self._clip, self._frozen = clip, frozen
+    def __init__(self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype, recomputes: bool = False) -> None:
+        self._clip, self._frozen, self._recomputes = clip, frozen, recomputes
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
         self._done, self._waited = 0.0, 0.0
@@ -63,7 +64,11 @@ class Meter:
         kind = _work_kind(views)
         if kind not in self._a_sample:
             started = time.perf_counter()
+            if self._recomputes:
+                towers.checkpoint_activations(self._clip, False)
             self._a_sample[kind] = count_flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
+            if self._recomputes:
+                towers.checkpoint_activations(self._clip)
             self._started += time.perf_counter() - started
         self._done += self._a_sample[kind] * len(batch)
 
