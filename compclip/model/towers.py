@@ -49,8 +49,9 @@ def checkpoint_activations(clip: ClipModule, enable: bool = True) -> None:
 
     Raises UserError for a tower that cannot. A ResNet of open_clip's can, and keeps everything.
     """
+    model: Any = clip
     try:
-        clip.set_grad_checkpointing(enable)
+        model.set_grad_checkpointing(enable)
     except Exception as error:  # timm and transformers raise what they like
         raise UserError(
             "train.checkpoint_activations=true: a tower of this backbone cannot compute activations again; leave it "
