@@ -81,6 +81,8 @@ class Train:
     # random_resized_crop: a random part of each picture; none: the evaluation transform
     augment: Literal["none", "random_resized_crop"] = "none"
     augment_scale: list[float] = field(default_factory=lambda: [0.9, 1.0])  # of its area, at ratios of 3/4 to 4/3
+    # what scales pictures: pil, as the papers' programs; torch, faster, one grey level beside it in some pixels
+    resize: Literal["pil", "torch"] = "pil"
     context_length: NonNegativeInt = 0  # positions of a text, of which the backbone has more; 0: all
     # the finished weights are 1 - alpha of the backbone's and alpha of the trained ones
     average_alpha: Share = part(1.0, off=1.0, name="averaging")

@@ -63,8 +63,8 @@ def load_image(path: ImageSource, upright: bool = True) -> Image.Image:
         picture.load()
         # looking for an orientation that a PNG lacks takes longer than decoding it
         if picture.format != "PNG" or not PNG_ORIENTATION_KEYS.isdisjoint(picture.info):
-            picture = ImageOps.exif_transpose(picture)
-        return _to_rgb(picture)
+            ImageOps.exif_transpose(picture, in_place=True)
+        return picture if picture.format == "JPEG" and picture.mode == "RGB" else _to_rgb(picture)
 
 
 def read_size(path: ImageSource, head: bytes | None = None, upright: bool = True) -> tuple[int, int]:

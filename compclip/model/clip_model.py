@@ -90,15 +90,22 @@ class ClipModel:
             picture = step(picture)
         return picture
 
+    def stack_pictures(self, pictures: Sequence[Image]) -> Tensor:
+        """Return the pictures, cropped and scaled, as uint8 [B, 3, H, W] whose channels lie last in memory."""
+        values_BHW3 = np.stack([np.asarray(self.fit_picture(picture)) for picture in pictures])
+        return torch.from_numpy(values_BHW3).permute(0, 3, 1, 2)
+
+    def statistics(self, others: Mapping[str, Sequence[float]] | None = None) -> Tensor:
+        """Return mean and deviation of the channels, float32 [2, 3]: the model's own, or `others`."""
+        values = others or self.preprocess_cfg
+        return torch.tensor([values["mean"], values["std"]], dtype=torch.float32)
+
     def pixels(self, pictures: Sequence[Image], statistics: Mapping[str, Sequence[float]] | None = None) -> Tensor:
         """Return the pictures as one tensor [B, 3, H, W], bit by bit what `transform` gives.
 
         `statistics`: another `mean` and `std` than the model's own.
         """
-        values_BHW3 = torch.from_numpy(np.stack([np.asarray(self.fit_picture(picture)) for picture in pictures]))
-        mean, std = (torch.tensor((statistics or self.preprocess_cfg)[k])[:, None, None] for k in ("mean", "std"))
-        values_B3HW = values_BHW3.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-        return values_B3HW.div_(255).sub_(mean).div_(std)
+        return normalise_pictures(self.stack_pictures(pictures), self.statistics(statistics))
 
     def tokenize(self, texts: list[str]) -> Tensor:
         """Return token ids [B, context_length]; longer texts are cut and keep their end token."""
@@ -125,6 +132,13 @@ class ClipModel:
             self.clip.logit_bias = nn.Parameter(torch.tensor(float(value), device=device))
             self.model_cfg["init_logit_bias"] = float(value)
             self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
+
+
+def normalise_pictures(picture_B3HW: Tensor, statistics_23: Tensor) -> Tensor:
+    """Return pictures of uint8 as a model takes them, float32: on a CPU bit by bit as open_clip's transform."""
+    mean_311, std_311 = statistics_23[:, :, None, None]
+    value_B3HW = picture_B3HW.to(torch.float32, memory_format=torch.contiguous_format)
+    return value_B3HW.div_(255).sub_(mean_311).div_(std_311)
 
 
 def load_folder(folder: Path, device: str = "cpu") -> ClipModel:

@@ -20,7 +20,7 @@ from torch import Tensor
 from compclip.interface.features import Features, field_kinds, join
 from compclip.interface.views import Views
 from compclip.model.clip_model import ClipModule
-from compclip.train import distributed, encode, extras
+from compclip.train import device_copy, distributed, encode, extras
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -49,7 +49,7 @@ class GradientComputer:
 
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
-        batch = batch.to(self.clip.logit_scale.device)
+        batch = device_copy.copy_batch(batch, self.clip.logit_scale.device)
         if 0 < self.micro_batch < len(batch):
             terms = self._compute_in_parts(batch, views, loss)
         else:

@@ -46,6 +46,7 @@ class Batch:
 
     `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
     a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
+    `statistics_23`: mean and deviation by which pictures of uint8 are normalised; None: they are normalised already.
     `dropped` counts replaced pictures by reason, `asked` and `had` samples by part (`view_shares`).
     """
 
@@ -64,6 +65,7 @@ class Batch:
     target_BL: Tensor | None = None
     asked: dict[str, int] = field(default_factory=dict)
     had: dict[str, int] = field(default_factory=dict)
+    statistics_23: Tensor | None = None
     concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
 
     def to(self, device: torch.device | str) -> Batch:
@@ -87,6 +89,12 @@ class Batch:
         images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
         cut: dict[str, Any] = {name: value if value is None else value[start:stop] for name, value in images.items()}
         return replace(self, **cut, **concepts, dropped={}, asked={}, had={})
+
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors that are there."""
+        import torch
+
+        return [value for f in fields(self) if isinstance(value := getattr(self, f.name), torch.Tensor)]
 
     def pin_memory(self) -> Batch:
         """Return the batch in page-locked memory, from which a GPU copies without waiting."""

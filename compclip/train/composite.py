@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from compclip.train.picture_resizing import Resize, resize_by_pillow
+
 if TYPE_CHECKING:
     from compclip.data.prepared_dataset import PreparedDataset
 
@@ -20,15 +22,17 @@ TRIES = 4 * SHARED
 Caption = tuple[int, int]  # a sample and which of its captions
 
 
-def join_pictures(a: Image.Image, b: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
+def join_pictures(
+    a: Image.Image, b: Image.Image, side: int, rng: np.random.Generator, resize: Resize = resize_by_pillow
+) -> Image.Image:
     """Return a square of `side` pixels: wide pictures stacked, tall ones side by side, in random order, resized."""
     first, second = (a, b) if rng.random() < 0.5 else (b, a)
     half = side // 2
     square = Image.new("RGB", (side, side))
     wide = first.width >= first.height
-    square.paste(first.resize((side, half) if wide else (half, side), Image.Resampling.BICUBIC), (0, 0))
+    square.paste(resize(first, (side, half) if wide else (half, side)), (0, 0))
     second_size = (side, side - half) if wide else (side - half, side)
-    square.paste(second.resize(second_size, Image.Resampling.BICUBIC), (0, half) if wide else (half, 0))
+    square.paste(resize(second, second_size), (0, half) if wide else (half, 0))
     return square
 
 

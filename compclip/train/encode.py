@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from compclip.interface.features import Features
 from compclip.interface.views import Views
-from compclip.model import towers
+from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train.batch import Batch
 
@@ -75,11 +75,17 @@ def encode_features(
 def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Encode images and negative images in one forward pass; return them and patches, None where not asked for."""
     if batch.negative_image_BJ3HW is None:
-        return *towers.encode_images(clip, batch.image_B3HW, views.tokens), None
+        return *towers.encode_images(clip, _normalise(batch.image_B3HW, batch), views.tokens), None
     B, J = batch.negative_image_BJ3HW.shape[:2]
     all_A3HW = torch.cat([batch.image_B3HW, batch.negative_image_BJ3HW.flatten(0, 1)])
-    image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
+    image_AD, patch_AND = towers.encode_images(clip, _normalise(all_A3HW, batch), views.tokens)
     return image_AD[:B], patch_AND if patch_AND is None else patch_AND[:B], _group_by_image(image_AD[B:], B, J)
+
+
+def _normalise(image_A3HW: Tensor, batch: Batch) -> Tensor:
+    if batch.statistics_23 is None:
+        return image_A3HW
+    return clip_model.normalise_pictures(image_A3HW, batch.statistics_23)
 
 
 def _encode_texts(

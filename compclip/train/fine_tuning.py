@@ -32,6 +32,7 @@ from compclip.train.batch import Batch, View
 from compclip.train.distributed import Process
 from compclip.train.extras import Extras
 from compclip.train.loader import EpochSampler
+from compclip.train.picture_resizing import Fit, Resize, open_torch_fit, resize_by_pillow, resize_by_torch
 from compclip.train.view_maker import RandomResizedCrop, ViewMaker
 
 if TYPE_CHECKING:
@@ -151,8 +152,12 @@ def build_sampler(
     neighbours: Sequence[Sequence[int]] | np.ndarray = ()
     if views.neighbours:
         neighbours = map_neighbours(inputs.neighbours)[:, : views.nearest]
-    crop = RandomResizedCrop(*cfg.augment_scale) if cfg.augment == "random_resized_crop" else None
-    maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours)
+    resize: Resize = resize_by_pillow
+    fit: Fit | None = None
+    if cfg.resize == "torch":
+        resize, fit = resize_by_torch, open_torch_fit(model.preprocess_cfg)
+    crop = RandomResizedCrop(*cfg.augment_scale, resize) if cfg.augment == "random_resized_crop" else None
+    maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours, resize=resize, fit=fit)
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 

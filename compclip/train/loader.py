@@ -163,9 +163,11 @@ def _set_up_worker(_worker: int) -> None:
 
 
 def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str, int] | None = None) -> Batch:
-    """Return the batch of some views; texts that a rule could not make are masked."""
-    statistics = composite.IMAGENET if views.statistics == "imagenet" else None
-    image_B3HW = model.pixels([row.image for row in rows], statistics)
+    """Return the batch of some views; texts that a rule could not make are masked.
+
+    Pictures stay uint8, a quarter of what they are as a model takes them: the step normalises them on its device.
+    """
+    image_B3HW = model.stack_pictures([row.image for row in rows])
     text_BL = model.tokenize([row.caption for row in rows])
     length = text_BL.shape[1]
     negative_BKL, mask_BK = _tokenize_texts([row.negatives for row in rows], model, length)
@@ -189,6 +191,7 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
         negative_image_BJ3HW,
         negative_image_mask_BJ,
         _tokenize_targets(rows, views, model),
+        statistics_23=model.statistics(composite.IMAGENET if views.statistics == "imagenet" else None),
         concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
     )
 
@@ -213,7 +216,7 @@ def _stack_negative_images(rows: list[View], views: Views, model: ClipModel) -> 
     there_BJ = torch.tensor([[picture is not None for picture in row.negative_images] for row in rows])
     blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
     pictures = [blank if picture is None else picture for row in rows for picture in row.negative_images]
-    return model.pixels(pictures).unflatten(0, tuple(there_BJ.shape)), there_BJ
+    return model.stack_pictures(pictures).unflatten(0, tuple(there_BJ.shape)), there_BJ
 
 
 def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, length: int) -> tuple[Tensor, Tensor]:

@@ -115,7 +115,7 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
     spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()
     return Batch(
-        image_B3HW=torch.zeros(B, 3, side, side),
+        image_B3HW=torch.zeros(B, 3, side, side, dtype=torch.uint8),
         text_BL=torch.zeros(B, L, dtype=torch.long),
         negative_BKL=torch.zeros(B, K, L, dtype=torch.long),
         mask_BK=torch.ones(B, K, dtype=torch.bool),
@@ -124,8 +124,9 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
         concept_span_M2=spans_M2,
         concept_ML=torch.zeros(M if views.concepts == "encoded" else 0, L, dtype=torch.long),
         owner_M=torch.zeros(M, dtype=torch.long),
-        negative_image_BJ3HW=torch.zeros(B, J, 3, side, side) if J else None,
+        negative_image_BJ3HW=torch.zeros(B, J, 3, side, side, dtype=torch.uint8) if J else None,
         negative_image_mask_BJ=torch.ones(B, J, dtype=torch.bool) if J else None,
+        statistics_23=torch.ones(2, 3),
         concept_counts=(CONCEPTS,) * B if M else (0,) * B,
         target_BL=torch.zeros(B, L, dtype=torch.long) if views.target else None,
     )

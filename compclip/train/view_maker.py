@@ -24,12 +24,12 @@ from compclip.text import sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, View
+from compclip.train.picture_resizing import Box, Fit, Resize, resize_by_pillow
 
 CROPS, NEAR, READ, WORDED = 1, 2, 3, 4  # streams of a sample's randomness beside that of its texts
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
-Box = tuple[int, int, int, int]  # left, upper, right, lower: pixels
 Texts = tuple[str | None, ...]  # None where a rule gave nothing
 
 
@@ -43,11 +43,11 @@ class RandomResizedCrop:
 
     low: float
     high: float
+    resize: Resize = resize_by_pillow
 
     def __call__(self, picture: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
         """Return a square of `side` pixels, scaled by cubic interpolation as open_clip's training transform does."""
-        cropped = picture.crop(self.draw_box(*picture.size, rng))
-        return cropped.resize((side, side), Image.Resampling.BICUBIC)
+        return self.resize(picture.crop(self.draw_box(*picture.size, rng)), (side, side))
 
     def draw_box(self, width: int, height: int, rng: np.random.Generator) -> Box:
         """Draw the box that is cropped."""
@@ -81,7 +81,8 @@ def _load_picture(sample: Sample) -> Image.Image:
 class ViewMaker:
     """Makes views of a training set.
 
-    `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite;
+    `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite,
+    whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch.
     `near` has the numbers of each sample's nearest ones, nearest first.
     """
 
@@ -93,8 +94,11 @@ class ViewMaker:
         load: Callable[[Sample], Image.Image] = _load_picture,
         crop: RandomResizedCrop | None = None,
         nearest: Sequence[Sequence[int]] | np.ndarray = (),
+        resize: Resize = resize_by_pillow,
+        fit: Fit | None = None,
     ) -> None:
         self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
+        self.resize, self.fit = resize, fit
         self.partners = composite.Partners(data, seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
@@ -170,7 +174,9 @@ class ViewMaker:
         return [int(neighbour) for neighbour in rng.permutation(self.near[index])[:count]]
 
     def _crop_picture(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-        return self.crop(picture, self.side, rng) if self.crop else picture
+        if self.crop:
+            return self.crop(picture, self.side, rng)
+        return self.fit(picture) if self.fit else picture
 
     def _negative_images(self, index: int, count: int, rng: np.random.Generator) -> Iterator[Image.Image | None]:
         """Yield the first pictures stored with a sample; None for one that is missing or cannot be read."""
@@ -196,7 +202,9 @@ class ViewMaker:
             caption_sentences, partner_sentences, views.composite, rng, views.partner == "common_noun", views.ends
         )
         if partner is not None:
-            picture = composite.join_pictures(picture, self.load(self.data.sample(partner)), self.side, rng)
+            picture = composite.join_pictures(
+                picture, self.load(self.data.sample(partner)), self.side, rng, self.resize
+            )
         caption, *further = [_in_case(text, views) for text in positives]
         negatives = _apply_case([negative], views)
         return View(picture, caption, negatives, tuple(further), stand_ins=frozenset(stand_ins))

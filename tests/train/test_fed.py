@@ -15,8 +15,9 @@ from PIL import Image
 
 from compclip.interface.views import Views
 from compclip.model import backbone, tokenizers
-from compclip.train import composite
-from compclip.train.batch import View
+from compclip.model.clip_model import normalise_pictures
+from compclip.train import composite, encode
+from compclip.train.batch import Batch, View
 from compclip.train.loader import collate
 from tests.evaluate.test_embed import CONFIG
 
@@ -82,9 +83,43 @@ def test_pixels_are_those_of_the_transform(model, mode):
     torch.testing.assert_close(made.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std)
 
 
+def normalised(batch: Batch) -> torch.Tensor:
+    """What the image tower is given of a batch."""
+    return normalise_pictures(batch.image_B3HW, batch.statistics_23)
+
+
 def test_a_method_may_ask_for_imagenet_s_statistics(model):
     """CLIC's released code, for composites."""
     rows = [View(picture(16, 16), "a dog")]
-    plain, other = (collate(rows, Views(statistics=name), model).image_B3HW for name in ("", "imagenet"))
+    plain, other = (normalised(collate(rows, Views(statistics=name), model)) for name in ("", "imagenet"))
     assert torch.equal(plain, model.pixels([rows[0].image])) and not torch.allclose(plain, other, atol=1e-3)
     assert torch.equal(other, model.pixels([rows[0].image], composite.IMAGENET))
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
+    """A quarter of the bytes; features and slopes are, to the bit, those of pictures that the worker normalised."""
+    views = Views(negative_images=beside)
+    rows = [View(picture(40 + i, 30), "a dog", negative_images=(picture(20, 20 + i), None)[:beside]) for i in range(3)]
+    batch = collate(rows, views, model)
+    assert batch.image_B3HW.dtype == torch.uint8 and batch.image_B3HW.untyped_storage().nbytes() == 3 * 3 * 16 * 16
+    early = replace(batch, image_B3HW=model.pixels([row.image for row in rows]), statistics_23=None)
+    if beside:
+        assert batch.negative_image_BJ3HW.dtype == torch.uint8
+        shown = [p or Image.new("RGB", (16, 16), "grey") for row in rows for p in row.negative_images]
+        early = replace(early, negative_image_BJ3HW=model.pixels(shown).unflatten(0, (3, beside)))
+    late_features, early_features = (encode.encode_features(model.clip, b, views) for b in (batch, early))
+    slopes = []
+    for features in (late_features, early_features):
+        model.clip.zero_grad()
+        features.image_BD.sum().backward(retain_graph=True)
+        slopes.append(model.clip.visual.conv1.weight.grad.clone())
+    assert torch.equal(late_features.image_BD, early_features.image_BD) and torch.equal(*slopes)
+    assert not beside or torch.equal(late_features.negative_image_BJD, early_features.negative_image_BJD)
+
+
+def test_rows_of_a_batch_are_normalised_alike(model):
+    """As with `train.micro_batch`."""
+    batch = collate([View(picture(16, 16 + i), "a dog") for i in range(4)], Views(), model)
+    parts = [normalised(batch.rows(i, i + 2)) for i in (0, 2)]
+    assert torch.equal(torch.cat(parts), normalised(batch))

@@ -1,0 +1,52 @@
+"""The copy of a batch to a GPU: on a stream of its own, and seen whole by the step. There is no GPU: calls are noted."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from compclip.train import device_copy
+from compclip.train.batch import Batch
+
+
+@pytest.fixture
+def batch() -> Batch:
+    texts, mask = torch.zeros(2, 0, 4, dtype=torch.long), torch.zeros(2, 0, dtype=torch.bool)
+    return Batch(
+        torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2, 4, dtype=torch.long), texts, mask, texts, mask,
+        torch.zeros(0, 2), torch.zeros(0, 4), torch.zeros(0), statistics_23=torch.ones(2, 3),
+    )  # fmt: skip
+
+
+def test_nothing_is_copied_on_a_cpu(batch):
+    copy = device_copy.copy_batch(batch, torch.device("cpu"))
+    assert all(a is b for a, b in zip(copy.tensors(), batch.tensors(), strict=True))
+
+
+def test_the_step_waits_for_a_copy_beside_it(batch, monkeypatch):
+    """Copied on another stream than the step's, which waits for it, and which all memory of the copy is noted for."""
+    calls = []
+
+    @contextlib.contextmanager
+    def entered(stream):
+        calls.append("begin")
+        yield
+        calls.append("end")
+
+    copied = [SimpleNamespace(record_stream=lambda stream: calls.append(stream)) for _ in batch.tensors()]
+    compute = SimpleNamespace(wait_stream=lambda stream: calls.append(("waits for", stream)))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: "copying")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: compute)
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    monkeypatch.setattr(
+        Batch, "to", lambda batch, device: calls.append("copy") or SimpleNamespace(tensors=lambda: copied)
+    )
+    device_copy._copy_stream.cache_clear()
+    try:
+        device_copy.copy_batch(batch, torch.device("cuda", 7))
+    finally:
+        device_copy._copy_stream.cache_clear()
+    assert calls == ["begin", "copy", "end", ("waits for", "copying"), *[compute] * len(copied)]

@@ -1,0 +1,84 @@
+"""Pictures scaled by torch: the places and sizes of Pillow's way, and values within a grey level of its values."""
+
+from __future__ import annotations
+
+import numpy as np
+import open_clip
+import pytest
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.data import images
+from compclip.train import composite
+from compclip.train.picture_resizing import open_torch_fit, resize_by_pillow, resize_by_torch
+from compclip.train.view_maker import RandomResizedCrop
+
+SIDE = 48
+SIZES = [(64, 48), (48, 64), (48, 48), (131, 97), (97, 131), (30, 40), (200, 49), (49, 200)]
+
+
+def photograph(size: tuple[int, int], seed: int = 0) -> Image.Image:
+    """A picture with structure at all scales."""
+    rng = np.random.default_rng(seed)
+    values = sum(np.asarray(Image.fromarray(rng.integers(0, 256, (n, n, 3), np.uint8)).resize(size, 2), float) / 3
+                 for n in (3, 12, 48))  # fmt: skip
+    return Image.fromarray(values.round().astype(np.uint8))
+
+
+def levels_apart(a: Image.Image, b: Image.Image) -> np.ndarray:
+    assert a.size == b.size and a.mode == b.mode == "RGB"
+    return np.abs(np.asarray(a, int) - np.asarray(b, int))
+
+
+def fit_both(picture: Image.Image, mode: str, side: int = SIDE) -> tuple[Image.Image, Image.Image]:
+    """The picture as torch fits it, and as open_clip's transform does."""
+    cfg = open_clip.transform.PreprocessCfg(size=side, resize_mode=mode)
+    theirs = picture
+    for step in open_clip.transform.image_transform_v2(cfg, is_train=False).transforms[:-2]:
+        theirs = step(theirs)
+    return open_torch_fit(vars(cfg))(picture), theirs
+
+
+@pytest.mark.parametrize("mode", ["shortest", "squash"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_fitted_picture_is_one_grey_level_from_open_clip_s(size, mode):
+    """Larger and smaller pictures, odd sizes whose middle is rounded."""
+    apart = levels_apart(*fit_both(photograph(size), mode))
+    assert (apart > 1).mean() < 0.001 and (apart > 0).mean() < 0.25
+
+
+def test_real_photographs_are_one_grey_level_apart(shared_data):
+    """Fewer than one value of fifty differs, and one of ten thousand by more than a level."""
+    paths = sorted((shared_data / "coco").rglob("*.jpg"))[:12]
+    if not paths:
+        pytest.skip(f"no photographs in {shared_data / 'coco'}")
+    apart = np.stack([levels_apart(*fit_both(images.load_image(path), "shortest", 224)) for path in paths])
+    assert (apart > 1).mean() < 1e-4 and (apart > 0).mean() < 0.02
+
+
+def test_a_random_part_is_the_same_part():
+    """The box is drawn by the same numbers; its values are one grey level apart."""
+    picture = photograph((131, 97))
+    pillow, torchs = (
+        RandomResizedCrop(0.3, 0.9, resize)(picture, SIDE, np.random.default_rng(4))
+        for resize in (resize_by_pillow, resize_by_torch)
+    )
+    assert levels_apart(pillow, torchs).max() <= 1
+
+
+def test_a_composite_has_the_same_halves():
+    pictures = photograph((131, 97), 1), photograph((99, 80), 2)
+    pillow, torchs = (
+        composite.join_pictures(*pictures, 49, np.random.default_rng(0), resize)
+        for resize in (resize_by_pillow, resize_by_torch)
+    )
+    assert levels_apart(pillow, torchs).max() <= 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"resize_mode": "longest"}, {"interpolation": "random"}, {"size": (48, 32), "resize_mode": "shortest"}]
+)
+def test_other_ways_of_fitting_are_refused(change):
+    cfg = vars(open_clip.transform.PreprocessCfg(size=SIDE)) | change
+    with pytest.raises(UserError, match="train.resize=torch: .*: set train.resize=pil"):
+        open_torch_fit(cfg)
