@@ -44,6 +44,7 @@ TRAINING = START | {
     "compclip.train.accumulate",
     "compclip.train.batch",
     "compclip.train.composite",
+    "compclip.train.device_copy",
     "compclip.train.distributed",
     "compclip.train.encode",
     "compclip.train.extras",
@@ -52,6 +53,7 @@ TRAINING = START | {
     "compclip.train.loader",
     "compclip.train.losses",
     "compclip.train.optimiser",
+    "compclip.train.picture_resizing",
     "compclip.train.view_maker",
 }
 SWAPS = {
