@@ -9,7 +9,10 @@ from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
 DAILY = {
-    "config": ("compclip.config.__main__", "check params.yaml, show a cell, switch to another grid, write an ablation"),
+    "config": (
+        "compclip.config.__main__",
+        "check params.yaml, show a cell, what a grid costs, switch to another, write an ablation",
+    ),
     "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
@@ -38,6 +41,8 @@ STAGES = {
     "keys": ("compclip.runs.keys", "write the run key of every cell"),
 }
 COMMANDS = DAILY | STAGES
+# Words of a command whose module stands further to the right than the command's own.
+FURTHER = {("config", "cost"): "compclip.launch.cost_table"}
 
 
 def listing() -> str:
@@ -65,6 +70,8 @@ def main(argv: list[str]) -> int:
     if argv[:2] == ["report", "validity"]:
         print("`compclip report validity` is called `compclip validity` now", file=sys.stderr)
         argv = argv[1:]
+    if tuple(argv[:2]) in FURTHER:
+        return importlib.import_module(FURTHER[tuple(argv[:2])]).main(argv[2:])
     if argv[0] not in COMMANDS:
         raise unknown("command", argv[0], COMMANDS)
     return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])

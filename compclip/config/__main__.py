@@ -1,5 +1,7 @@
 """params.yaml: check it, show what a cell resolves to, make another grid the current one, write an ablation, plan.
 
+What a grid costs on a card is `compclip config cost`: it trains a step, and stands in compclip/launch/cost_table.py.
+
 python -m compclip.config check [key=value ...]   validate
 python -m compclip.config show CELL               one cell, resolved
 python -m compclip.config use FILE                make another grid the current params.yaml
@@ -13,14 +15,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from compclip.base.errors import entry
+from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 
-PARAMS = "params.yaml"
+PARAMS, PROGRAM = "params.yaml", "python -m compclip.config"
 
 
 def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
+    if argv[:1] == ["cost"]:
+        raise UserError(f"{PROGRAM} cost: is `python -m compclip config cost`, or `compclip config cost`")
     args = _parse_arguments(argv)
     from compclip.config import ablate, grid, plan, read
 
@@ -55,7 +59,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")

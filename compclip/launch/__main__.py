@@ -25,6 +25,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
+from compclip.config.grid import Run
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch import estimate, profiles
@@ -44,8 +45,10 @@ LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
 SKIPPED = "didn't change, skipping"
 
 
-def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
-    """Send the stale runs of the grid; return 0 where nothing failed."""
+def send(
+    profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path("."), card: str | None = None
+) -> int:
+    """Send the stale runs of the grid; return 0 where nothing failed. `card`: of cards.yaml, for a dry run."""
     params = read.load_params(params_path)
     if not dry:
         run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
@@ -59,6 +62,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     )
     if dry:
         print("\n".join(list_costs(profile, to_send, root)))
+        _print_predictions(profile, card, [grid.resolve(params, run.cell) for run in to_send], root)
     if profile.executor == "slurm":
         return _send_slurm(profile, to_send, params_path, dry, root)
     if dry:
@@ -113,8 +117,20 @@ def _is_published(run: StoredRun, params: Params) -> bool:
 
 def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
     """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
-    on_gpu = bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
-    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), on_gpu)
+    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), _has_gpus(profile))
+
+
+def _has_gpus(profile: Profile) -> bool:
+    return bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
+
+
+def _print_predictions(profile: Profile, card: str | None, runs: Sequence[Run], root: Path) -> None:
+    """Print what the runs cost at least on a GPU; nothing of a profile without one."""
+    if _has_gpus(profile) and runs:
+        from compclip.launch import cost_table  # loads torch, which takes seconds
+
+        for line in cost_table.describe_costs(runs, profile, card, root):
+            print(line, flush=True)
 
 
 def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
@@ -191,6 +207,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
     parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
+    parser.add_argument("--card", help="with --dry-run: a name of compclip/launch/cards.yaml; default: the profile's")
     parser.add_argument("--stage", choices=STAGES, help="send the shards that this stage lacks, in place of runs")
     parser.add_argument("--data", nargs="+", default=(), help="with --stage: these data sets; default: the grid's")
     parser.add_argument("--shards-per-task", type=int, help="with --stage: how many shards a job of the cluster makes")
@@ -208,7 +225,7 @@ def main(argv: list[str]) -> int:
                 return cancel(args.params, [args.stage] if args.stage else (), args.data)
             if args.stage:
                 return _send_shards(args, profile)
-            return send(profile, args.params, args.dry_run, args.jobs or profile.jobs)
+            return send(profile, args.params, args.dry_run, args.jobs or profile.jobs, card=args.card)
         except KeyboardInterrupt:
             print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)
             return 130

@@ -129,6 +129,18 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     return model
 
 
+def read_architecture(model: str) -> dict[str, Any]:
+    """Return the config of a backbone's `model` in params.yaml, in open_clip's format; no weights are read.
+
+    Raises UserError for an unknown name, a wrong config file, and a hub that does not answer.
+    """
+    if model.startswith(SCHEMES):
+        scheme, _, place = model.partition(":")
+        folder = weight_files.fetch_repository(place, weights=False) if scheme == "hf-hub" else Path(place)
+        return model_config.read_config(folder / CONFIG)["model_cfg"]
+    return open_clip.get_model_config(_register_model(model))
+
+
 def identify_checkpoint(ref: str) -> str:
     """Return what identifies a checkpoint: the hash of a folder or file; a hub's name and tag as they are.
 

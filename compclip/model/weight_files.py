@@ -245,14 +245,18 @@ def default_preprocessing(name: str) -> dict:
     return select_preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tags[0])) if tags else {}
 
 
-def fetch_repository(repository: str) -> Path:
-    """Return the folder of a hub's repository in open_clip's format, from the cache or fetched."""
+def fetch_repository(repository: str, weights: bool = True) -> Path:
+    """Return the folder of a hub's repository in open_clip's format, from the cache or fetched.
+
+    Without `weights` it has the config alone.
+    """
     import open_clip
 
     try:
         with hub_cache.reachable_or_offline():
             config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
-            open_clip.pretrained.download_pretrained_from_hf(repository)
+            if weights:
+                open_clip.pretrained.download_pretrained_from_hf(repository)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"hf-hub:{repository}: cannot fetch it ({type(error).__name__}); "

@@ -268,6 +268,21 @@ def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
     assert towers.mask_own_tokens(ids, 8, model.clip.layout).sum(1).tolist() == [4, 2]
 
 
+def test_an_architecture_is_read_without_weights(tmp_path):
+    """From a folder whose weights are gone, a config file and a name; an unknown one is told with close matches."""
+    model = made(tmp_path, "gelu")
+    model.save(tmp_path / "saved")
+    (tmp_path / "saved" / clip_model.WEIGHTS).unlink()
+    assert backbone.read_architecture(f"local-dir:{tmp_path / 'saved'}") == model.model_cfg
+    write_json(tmp_path / "small.json", model.model_cfg)
+    assert backbone.read_architecture(str(tmp_path / "small.json")) == model.model_cfg
+    assert backbone.read_architecture("ViT-B-32")["embed_dim"] == 512
+    with pytest.raises(UserError, match="unknown model 'ViT-B-33'; did you mean"):
+        backbone.read_architecture("ViT-B-33")
+    with pytest.raises(UserError, match="hf-hub:nobody/nothing: cannot fetch it"):
+        backbone.read_architecture("hf-hub:nobody/nothing")
+
+
 def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
     """The cache's documented layout is enough without a network; what is not there ends with exit code 2, one line."""
     model = made(tmp_path, "gelu")
