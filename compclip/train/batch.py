@@ -13,6 +13,7 @@ from compclip.interface.views import Rule as Rule  # methods of other packages i
 from compclip.interface.views import Views as Views
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from PIL.Image import Image
     from torch import Tensor
@@ -42,7 +43,9 @@ class View:
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of one step. Masked texts are empty strings, masked pictures grey; both are encoded and never looked at.
+    """Tensors of one step. Masked texts are empty strings, masked pictures grey; no loss looks at either.
+
+    Pictures are encoded all the same, texts not: `encoded_BK` and `encoded_BP` are the masks as the host knows them.
 
     `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
     a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
@@ -66,6 +69,9 @@ class Batch:
     asked: dict[str, int] = field(default_factory=dict)
     had: dict[str, int] = field(default_factory=dict)
     statistics_23: Tensor | None = None
+    # of every text of an image, captions and concepts left out, whether it is encoded; on the CPU whatever the device
+    encoded_BK: np.ndarray | None = None  # negatives; None: all
+    encoded_BP: np.ndarray | None = None  # positives
     concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
 
     def to(self, device: torch.device | str) -> Batch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -91,9 +92,10 @@ def _normalise(image_A3HW: Tensor, batch: Batch) -> Tensor:
 def _encode_texts(
     clip: ClipModule, batch: Batch, views: Views
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None], dict[str, Tensor | None]]:
-    """Encode all texts in one forward pass; return unit vectors, tokens and which tokens are a text's own, by kind.
+    """Encode all texts that are there in one pass; return unit vectors, tokens and a text's own tokens, by kind.
 
-    Tokens and masks are None where no loss asks for them.
+    Vectors and tokens of texts that a rule could not make are zeros. Tokens and masks are None where no loss asks for
+    them.
     """
     texts = {
         "caption": batch.text_BL,
@@ -103,7 +105,14 @@ def _encode_texts(
     }
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
-    all_AD, all_ATD = towers.encode_texts(clip, torch.cat(list(texts.values())), needs_tokens, all_positions=True)
+    all_AL, index_N = torch.cat(list(texts.values())), _index_encoded(batch)
+    if index_N is not None:
+        index_N = index_N.to(all_AL.device, non_blocking=True)
+    all_AD, all_ATD = towers.encode_texts(
+        clip, all_AL if index_N is None else all_AL[index_N], needs_tokens, all_positions=True
+    )
+    if index_N is not None:
+        all_AD, all_ATD = (_fill_with_zeros(x, index_N, len(all_AL)) for x in (all_AD, all_ATD))
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
@@ -112,6 +121,30 @@ def _encode_texts(
         kind: towers.mask_own_tokens(text_AL, T, layout) for kind, text_AL in texts.items()
     }
     return text_AD, dict(zip(texts, all_ATD.split(sizes), strict=True)), mask_AT
+
+
+def _index_encoded(batch: Batch) -> Tensor | None:
+    """Return the places of the texts that are encoded among captions, negatives, positives and concepts.
+
+    The index is on the CPU, pinned where there is a GPU; None where all texts are encoded.
+    """
+    if batch.encoded_BK is None or batch.encoded_BP is None:
+        return None
+    encoded_A = np.concatenate([
+        np.ones(len(batch), bool), batch.encoded_BK.ravel(), batch.encoded_BP.ravel(),
+        np.ones(len(batch.concept_ML), bool),
+    ])  # fmt: skip
+    if encoded_A.all():
+        return None
+    index_N = torch.from_numpy(encoded_A.nonzero()[0])
+    return index_N if batch.text_BL.device.type == "cpu" else index_N.pin_memory()
+
+
+def _fill_with_zeros(encoded_N: MaybeTensor, index_N: Tensor, size: int) -> MaybeTensor:
+    """Return `size` rows, those of `index_N` as they are encoded, zeros in place of others."""
+    if encoded_N is None:
+        return None
+    return encoded_N.new_zeros(size, *encoded_N.shape[1:]).index_copy(0, index_N, encoded_N)
 
 
 def _group_by_image(flat: MaybeTensor, B: int, K: int) -> MaybeTensor:

@@ -88,9 +88,10 @@ def _work_kind(views: Views) -> tuple[int, int, Views]:
 def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Count operations of the towers, forward and backward, on a batch's first two images and their texts.
 
-    Their gradients are dropped. Attention is counted as its plain products.
+    Their gradients are dropped. Texts that a rule could not make count as well, attention as its plain products.
     """
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
+    first = replace(first, encoded_BK=None, encoded_BP=None)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
         features = encode.encode_features(clip, first, views, frozen)
