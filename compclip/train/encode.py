@@ -108,11 +108,11 @@ def _encode_texts(
     all_AL, index_N = torch.cat(list(texts.values())), _index_encoded(batch)
     if index_N is not None:
         index_N = index_N.to(all_AL.device, non_blocking=True)
-    all_AD, all_ATD = towers.encode_texts(
-        clip, all_AL if index_N is None else all_AL[index_N], needs_tokens, all_positions=True
-    )
+    encoded_NL = all_AL if index_N is None else all_AL[index_N]
+    all_AD, all_ATD = towers.encode_texts(clip, encoded_NL, needs_tokens, all_positions=True)
     if index_N is not None:
-        all_AD, all_ATD = (_fill_with_zeros(x, index_N, len(all_AL)) for x in (all_AD, all_ATD))
+        all_AD = _fill_with_zeros(all_AD, index_N, len(all_AL))
+        all_ATD = None if all_ATD is None else _fill_with_zeros(all_ATD, index_N, len(all_AL))
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
@@ -140,10 +140,8 @@ def _index_encoded(batch: Batch) -> Tensor | None:
     return index_N if batch.text_BL.device.type == "cpu" else index_N.pin_memory()
 
 
-def _fill_with_zeros(encoded_N: MaybeTensor, index_N: Tensor, size: int) -> MaybeTensor:
+def _fill_with_zeros(encoded_N: Tensor, index_N: Tensor, size: int) -> Tensor:
     """Return `size` rows, those of `index_N` as they are encoded, zeros in place of others."""
-    if encoded_N is None:
-        return None
     return encoded_N.new_zeros(size, *encoded_N.shape[1:]).index_copy(0, index_N, encoded_N)
 
 

@@ -58,6 +58,15 @@ class TrainingState:
     extras: Extras
 
 
+@dataclass(frozen=True)
+class StepNumbers:
+    """What was read from the device after a step: its terms, the gradient's norm before clipping, exp(logit_scale)."""
+
+    terms: dict[str, float]
+    norm: float
+    scale: float
+
+
 class Observer:
     """Look on while a run trains. This one does nothing; none may change the model or torch's generators."""
 
@@ -83,10 +92,8 @@ class Observer:
     def before_step(self, batch: Batch) -> None:
         """Look at the batch that was read."""
 
-    def after_step(
-        self, step: int, batch: Batch, views: Views, terms: dict[str, Tensor], lr: float, norm: Tensor
-    ) -> None:
-        """Record step `step` with its terms and the gradient's norm before clipping; end the run by an exception."""
+    def after_step(self, step: int, batch: Batch, views: Views, numbers: StepNumbers | None, lr: float) -> None:
+        """Record step `step`, with numbers where `reads_step` asked for them; end the run by an exception."""
 
 
 def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
@@ -156,7 +163,8 @@ def build_sampler(
     fit: Fit | None = None
     if cfg.resize == "torch":
         resize, fit = resize_by_torch, open_torch_fit(model.preprocess_cfg)
-    crop = RandomResizedCrop(*cfg.augment_scale, resize) if cfg.augment == "random_resized_crop" else None
+    low, high = cfg.augment_scale
+    crop = RandomResizedCrop(low, high, resize) if cfg.augment == "random_resized_crop" else None
     maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours, resize=resize, fit=fit)
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
@@ -164,7 +172,8 @@ def build_sampler(
 def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, observer: Observer) -> None:
     """Train `model` in place; every process of the run calls this with its own sampler.
 
-    Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it.
+    Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it. Another device than
+    the CPU is read once in each step that `observer` asks for numbers of, and in no other.
     """
     cfg, seed = run.train, run.cell.seed
     steps, rank = total_steps(cfg, sampler.per_epoch), distributed.current_process().rank
@@ -198,10 +207,12 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
         terms = gradient_computer.compute_gradients(batch, views, loss)
         losses.add(step, terms)
-        if observer.reads_step(step) or device.type == "cpu":
+        reads = observer.reads_step(step)
+        if device.type == "cpu":
             losses.check()
         norm = update(model, adamw, lr, cfg, extra_parts)
-        observer.after_step(step, batch, views, terms, lr, norm)
+        numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp()) if reads else None
+        observer.after_step(step, batch, views, numbers, lr)
     model.clip.float()
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip, False)
@@ -227,11 +238,22 @@ class LossCheck:
 
     def check(self) -> None:
         """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""
-        are_finite = torch.stack([is_finite for *_, is_finite in self.unchecked]).tolist()
-        for (step, terms, _), is_finite in zip(self.unchecked, are_finite, strict=True):
+        self._read()
+
+    def read_numbers(self, terms: Terms, norm: Tensor, scale: Tensor) -> StepNumbers:
+        """Check, and return the numbers of the last step, by one copy from their device."""
+        *values, norm_value, scale_value = self._read(*terms.values(), norm, scale)
+        return StepNumbers(dict(zip(terms, values, strict=True)), norm_value, scale_value)
+
+    def _read(self, *scalars: Tensor) -> list[float]:
+        """Return the values of tensors of one number. Raises InfiniteLoss as `check` does."""
+        flags = [is_finite for *_, is_finite in self.unchecked]
+        values = torch.stack([tensor.detach().double().reshape(()) for tensor in (*flags, *scalars)]).cpu().tolist()
+        for (step, terms, _), is_finite in zip(self.unchecked, values, strict=False):
             if not is_finite:
                 raise InfiniteLoss(step, terms)
         self.unchecked.clear()
+        return values[len(flags) :]
 
 
 def seed_dropout(seed: int, step: int, rank: int) -> None:

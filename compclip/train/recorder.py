@@ -27,7 +27,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.runs.run_folder import SHARE
 from compclip.train import checkpoint, distributed, fine_tuning, view_shares
 from compclip.train.checkpoint_writer import CheckpointWriter
-from compclip.train.fine_tuning import InfiniteLoss, Observer, Terms, TrainingState
+from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
 from compclip.train.throughput import Meter
 
 if TYPE_CHECKING:
@@ -158,16 +158,15 @@ class Recorder(Observer):
         every, seconds = self.run.train.checkpoint_every_steps, 60 * self.run.train.checkpoint_every_min
         return (every > 0 and steps_done % every == 0) or 0 < seconds <= read_clock() - self.saved_at
 
-    def after_step(self, step: int, batch: Batch, views: Views, terms: Terms, lr: float, norm: Tensor) -> None:
+    def after_step(self, step: int, batch: Batch, views: Views, numbers: StepNumbers | None, lr: float) -> None:
         """Log, check and save where due. Raises SystemExit after a signal; `recording` waits for the checkpoint."""
         self.meter.add(batch, views)
         steps_done, cfg, per_epoch, state = step + 1, self.run.train, self.per_epoch, self.state
         checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
         total = sum_over_processes(self.counts) if self.logs or checks or self.saves else {}
-        if self.logs and self.log:
+        if self.logs and self.log and numbers:
             shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
-            *values, norm_value, scale = read_numbers(*terms.values(), norm, state.model.clip.logit_scale.exp())
-            self.log.write(steps_done, dict(zip(terms, values, strict=True)), lr, scale, norm_value, shares)
+            self.log.write(steps_done, numbers, lr, shares)
         if checks:
             view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
         if self.saves and self.is_first:
@@ -181,11 +180,6 @@ class Recorder(Observer):
 def read_clock() -> float:
     """Return seconds of a clock that nobody sets."""
     return time.monotonic()
-
-
-def read_numbers(*scalars: Tensor) -> list[float]:
-    """Return the values of tensors of one number, by one copy from their device."""
-    return torch.stack([scalar.detach().double().reshape(()) for scalar in scalars]).tolist()
 
 
 def _restore(work: Path, state: TrainingState) -> dict:
@@ -249,15 +243,7 @@ class MetricsLog:
             raise UserError(f"{path}: damaged; remove the run and train it again") from error
         write_atomic(path, "".join(line + "\n" for line in lines))
 
-    def write(
-        self,
-        step: int,
-        values: dict[str, float],
-        lr: float,
-        scale: float,
-        norm: float,
-        shares: dict[str, float] | None = None,
-    ) -> None:
+    def write(self, step: int, numbers: StepNumbers, lr: float, shares: dict[str, float] | None = None) -> None:
         """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed.
 
         `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
@@ -267,11 +253,11 @@ class MetricsLog:
             "step": step,
             "epoch": step / self.per_epoch,
             "samples": step * self.batch_size,
-            "loss": sum(values.values()),
-            **values,
+            "loss": sum(numbers.terms.values()),
+            **numbers.terms,
             "lr": lr,
-            "logit_scale": scale,
-            "grad_norm": norm,
+            "logit_scale": numbers.scale,
+            "grad_norm": numbers.norm,
             "samples_per_second": round(speed, 1),
             **(shares or {}),
             "time": round(time.time(), 3),

@@ -15,6 +15,7 @@ from compclip.base.errors import UserError
 from compclip.config.sections import Train
 from compclip.interface import features
 from compclip.train import checkpoint, encode, optimiser, recorder
+from compclip.train.fine_tuning import StepNumbers
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
 
@@ -202,11 +203,11 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
     path = tmp_path / "metrics.jsonl"
     log = recorder.MetricsLog(path, 0, 4, batch_size=8, per_epoch=2)
     for step in (1, 2, 3):
-        log.write(step, {"clip": 1.5, "global": 0.5}, 1e-3, 14.0, 0.1)
+        log.write(step, StepNumbers({"clip": 1.5, "global": 0.5}, norm=0.1, scale=14.0), 1e-3)
     with open(path, "a") as file:
         file.write('{"step": 4, "lo')
     log = recorder.MetricsLog(path, 2, 4, batch_size=8, per_epoch=2)
-    log.write(3, {"clip": 1.0}, 1e-3, 14.0, 0.1)
+    log.write(3, StepNumbers({"clip": 1.0}, norm=0.1, scale=14.0), 1e-3)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [r["step"] for r in rows] == [1, 2, 3]
     assert rows[0]["loss"] == 2.0

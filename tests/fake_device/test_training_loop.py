@@ -1,0 +1,70 @@
+"""The whole training loop with its recorder, on a GPU that is not there: how often a step waits for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.config.grid import Cell
+from compclip.config.sections import Backbone, Train
+from compclip.interface.method import load_method
+from compclip.train import checkpoint, fake_device, fine_tuning, loader, recorder, simulated_step
+from tests.fake_device.test_steps import KINDS, SHAPE
+
+STEPS = 6
+
+
+def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]:
+    """Return where each step waited; the first one also counts operations, the last one saves."""
+    method, train = load_method(name), Train(batch_size=6, max_steps=STEPS, **options)
+    run = SimpleNamespace(cell=Cell(name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
+    waits: list[Counter[str]] = []
+    monkeypatch.setattr(checkpoint, "write_tensors", lambda *_: None)
+    with fake_device.simulate() as ledger:
+        model = simulated_step.build_model(run, method, SHAPE)
+
+        def batches(sampler, views_at, model, steps, *_):
+            return (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
+
+        def on_step(step: int, *_) -> None:
+            if step:
+                waits.append(Counter(ledger.waits))
+            ledger.reset_counts()
+
+        monkeypatch.setattr(loader, "batches", batches)
+        with recorder.recording(run, folder, on_step) as record:
+            fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS), record)
+            waits.append(Counter(ledger.waits))
+    return waits
+
+
+@pytest.mark.parametrize("kind", ["float32", "bf16", "cached"])
+def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path, kind):
+    """Terms, norm, scale and whether every loss was finite come by one copy."""
+    waits = count_waits(monkeypatch, tmp_path, "negclip", log_every_steps=2, **KINDS[kind])
+    assert [sum(places.values()) for places in waits[1:]] == [1, 0, 1, 0, 1]
+    assert {place.partition(":")[0] for places in waits[1:] for place in places} == {"train/fine_tuning.py"}
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_second_read_is_noticed(monkeypatch, tmp_path):
+    """As the recorder read the rate's scale by itself."""
+    write = recorder.MetricsLog.write
+    scales = []
+
+    def read_again(log, *values) -> None:
+        scales[0].item()
+        write(log, *values)
+
+    start = recorder.Recorder.start
+
+    def start_and_look(record, state, *numbers) -> int:
+        scales.append(state.model.clip.logit_scale)
+        return start(record, state, *numbers)
+
+    monkeypatch.setattr(recorder.Recorder, "start", start_and_look)
+    monkeypatch.setattr(recorder.MetricsLog, "write", read_again)
+    waits = count_waits(monkeypatch, tmp_path, "finetune", log_every_steps=2)
+    assert [sum(places.values()) for places in waits[1:]] == [2, 0, 2, 0, 2]
