@@ -9,6 +9,7 @@ from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
 DAILY = {
+    "init": ("compclip.config.project_files", "begin a project in a folder, or bring one up to an upgraded package"),
     "config": (
         "compclip.config.__main__",
         "check params.yaml, show a cell, what a grid costs, switch to another, write an ablation",

@@ -106,7 +106,9 @@ def read_values(path: str | Path, overrides: Sequence[str]) -> dict:
 def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
     """Return the file as OmegaConf has it, unresolved, overrides applied: for writing another params.yaml."""
     if not os.path.exists(path):
-        raise UserError(f"{path}: no such file; run from the project's root or give --params FILE")
+        raise UserError(
+            f"{path}: no such file; run from a project's root, begin one with `compclip init`, or give --params FILE"
+        )
     merged = yaml_text.read_yaml(path, NO_SECTIONS)
     for override in overrides:
         where = f"{path}: override {override!r}"

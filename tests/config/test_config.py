@@ -212,7 +212,7 @@ def test_invalid_utf8_and_missing_file(tmp_path):
         read.load_params(tmp_path / "p.yaml")
     with pytest.raises(UserError, match="Is a directory"):
         read.load_params(tmp_path)
-    with pytest.raises(UserError, match="none.yaml: no such file; run from the project's root"):
+    with pytest.raises(UserError, match="none.yaml: no such file; run from a project's root"):
         read.load_params(tmp_path / "none.yaml")
 
 

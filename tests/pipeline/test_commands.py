@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import filecmp
 import functools
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from compclip import __main__ as commands
 from compclip.base.errors import UserError
+from compclip.config import project_files
 from tests.conftest import ROOT
 
 NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
@@ -49,7 +51,8 @@ def _runs(node: ast.stmt) -> bool:
 
 def test_every_program_is_a_command():
     """A new command cannot be left out of the list, nor one that is gone stay in it."""
-    assert {module for module, _ in commands.COMMANDS.values()} == programs().keys() - NOT_FOR_PEOPLE
+    listed = {module for module, _ in commands.COMMANDS.values()} | set(commands.FURTHER.values())
+    assert listed == programs().keys() - NOT_FOR_PEOPLE
 
 
 @pytest.mark.parametrize("name", sorted(programs().keys() - NOT_FOR_PEOPLE))
@@ -83,8 +86,9 @@ def test_a_misspelt_command_names_the_nearest():
 def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "params.yaml", *project_files.list_files(ROOT)):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
     shutil.copytree(ROOT / "compclip", source / "compclip", ignore=shutil.ignore_patterns("__pycache__"))
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target")
     process = run(sys.executable, "-m", "pip", "install", *options, target, source, path=target, cwd=source)
@@ -106,11 +110,23 @@ def test_the_installed_script(installed, tmp_path):
     assert checked.stdout.endswith("benchmarks: OK\n")
 
 
+def test_a_project_from_the_installed_package(installed, tmp_path):
+    """Every file that a checkout has for its users, and a grid that is checked where no checkout is in reach."""
+    command = installed / "bin" / "compclip"
+    process = run(command, "init", "demo", "--grid", "try", path=installed, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert all(filecmp.cmp(ROOT / name, tmp_path / "demo" / name, False) for name in project_files.list_files(ROOT))
+    checked = run(command, "config", "check", path=installed, cwd=tmp_path / "demo")
+    assert checked.stdout == "params.yaml: 9 cells, 5 benchmarks: OK\n", checked.stderr
+
+
 def test_the_installed_package_is_whole(installed):
     """Every module, template and catalogue of the checkout, and the licence."""
     kinds = ("*.py", "*.j2", "*.yaml")
     ours = {p.relative_to(ROOT) for kind in kinds for p in (ROOT / "compclip").rglob(kind)}
-    assert {p.relative_to(installed) for kind in kinds for p in (installed / "compclip").rglob(kind)} == ours
+    package = installed / "compclip"
+    theirs = {p.relative_to(installed) for kind in kinds for p in package.rglob(kind)}
+    assert {p for p in theirs if p.parts[1] != "project_files"} == ours
     about = next(metadata.distributions(name="compclip", path=[str(installed)]))
     assert about.metadata["License-Expression"] == "Apache-2.0"
     licence = next(p for p in about.files if p.name == "LICENSE").locate().read_text(encoding="utf-8")

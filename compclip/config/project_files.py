@@ -1,0 +1,220 @@
+"""Lay out a project from the installed package, or say what an upgrade of the package changes in one.
+
+compclip init [FOLDER] [--grid NAME]   a new project with git and DVC; NAME is a file of experiments/grids
+compclip init                          in a project: what differs from the package's files
+compclip init --diff | --update        show the differences | take over what nobody edited
+
+An installed package has these files in compclip/project_files, a checkout at its root. `.compclip.json` keeps the hash
+of each file as it was laid out: a file with another hash was edited here, and is never overwritten. params.yaml belongs
+to the project from the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
+from compclip.config.read import DEFAULT as PARAMS
+from compclip.config.read import GRIDS
+
+MANIFEST = ".compclip.json"
+PACKAGE = Path(__file__).resolve().parent.parent
+# What a project begins with, besides params.yaml; folders with all that is in them.
+PROJECT_FILES = (
+    ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "experiments/backbones", "experiments/claims.yaml",
+    "experiments/grids", "experiments/published", "experiments/studies", "experiments/validity.yaml", "slurm",
+)  # fmt: skip
+Change = Literal["new", "changed", "edited", "removed"]
+MEANINGS: dict[Change, str] = {
+    "new": "is not here yet",
+    "changed": "is as it was laid out, and the package has another one",
+    "edited": "was edited here, and the package has another one: it stays",
+    "removed": "was removed here, or from the package: it stays so",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A file of a project that is not as the package has it; `path` is relative to both."""
+
+    path: str
+    change: Change
+
+
+def find_source() -> Path:
+    """Return the folder that holds the package's project files. Raises UserError where the installation lacks them."""
+    for folder in (PACKAGE / "project_files", PACKAGE.parent):
+        if (folder / "dvc.yaml").is_file() and (folder / GRIDS).is_dir():
+            return folder
+    raise UserError(f"{PACKAGE}: installed without its project files; install the package again")
+
+
+def list_files(source: Path) -> list[str]:
+    """Return the project files below `source`, sorted, as paths relative to it."""
+    paths = (p for name in PROJECT_FILES for p in [source / name, *(source / name).rglob("*")])
+    return sorted({p.relative_to(source).as_posix() for p in paths if p.is_file()})
+
+
+def compare(source: Path, folder: Path) -> list[Difference]:
+    """Return what differs between the package's files and a project's, in the order of their paths."""
+    laid_out = read_manifest(folder)
+    names = list_files(source)
+    differences = [
+        Difference(name, change) for name in names if (change := _compare_file(name, source, folder, laid_out))
+    ]
+    gone = [Difference(name, "removed") for name in laid_out if name not in names and (folder / name).exists()]
+    return sorted([*differences, *gone], key=lambda difference: difference.path)
+
+
+def _compare_file(name: str, source: Path, folder: Path, laid_out: dict[str, str]) -> Change | None:
+    package_hash, path = _hash(source / name), folder / name
+    if not path.exists():
+        return "removed" if name in laid_out else "new"
+    if (current := _hash(path)) == package_hash:
+        return None
+    if current == laid_out.get(name):
+        return "changed"
+    return None if package_hash == laid_out.get(name) else "edited"
+
+
+def _hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, str]:
+    """Return the hash of each file as it was laid out, by path; empty where no project was laid out."""
+    path = folder / MANIFEST
+    return dict(read_mapping(path)["files"]) if path.exists() else {}
+
+
+def apply(source: Path, folder: Path, differences: Sequence[Difference]) -> None:
+    """Copy what is new or unedited to the project, and note the hashes of all that is as the package has it."""
+    for name in (d.path for d in differences if d.change in ("new", "changed")):
+        write_atomic(folder / name, (source / name).read_bytes())
+        (folder / name).chmod((source / name).stat().st_mode & 0o777)
+    package_hashes = {name: _hash(source / name) for name in list_files(source)}
+    same = {n: digest for n, digest in package_hashes.items() if (folder / n).exists() and _hash(folder / n) == digest}
+    hashes = read_manifest(folder) | same
+    write_json(folder / MANIFEST, {"version": metadata.version("compclip"), "files": dict(sorted(hashes.items()))})
+
+
+def create(source: Path, folder: Path, grid: str) -> None:
+    """Lay out a project: git, DVC, the package's files, and `grid` as its params.yaml ("": the default grid).
+
+    Raises UserError for an unknown grid, before anything is written, and where git or DVC refuse.
+    """
+    grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml") if path.stem != "claims"}
+    if grid and grid not in grids:
+        raise unknown("grid", grid, grids)
+    folder.mkdir(parents=True, exist_ok=True)
+    _start_repositories(folder)
+    apply(source, folder, compare(source, folder))
+    if not (folder / PARAMS).exists():
+        write_atomic(folder / PARAMS, (grids[grid] if grid else source / PARAMS).read_bytes())
+
+
+def _start_repositories(folder: Path) -> None:
+    """Begin git and DVC where they are missing; without git DVC keeps to itself."""
+    try:
+        inside = _run("git", "rev-parse", "--show-toplevel", folder=folder)
+        if inside.returncode:
+            _require(_run("git", "init", "--quiet", folder=folder), folder)
+            inside = _run("git", "rev-parse", "--show-toplevel", folder=folder)
+        options = [] if Path(inside.stdout.strip()).resolve() == folder.resolve() else ["--subdir"]
+    except FileNotFoundError:
+        options = ["--no-scm"]
+        print("git: not on this machine; the project begins without it", file=sys.stderr)
+    if not (folder / ".dvc").exists():
+        _require(_run(sys.executable, "-m", "dvc", "init", "--quiet", *options, folder=folder), folder)
+        (folder / ".dvc" / "config").unlink(missing_ok=True)  # an empty one: the package's takes its place
+        (folder / ".dvcignore").unlink(missing_ok=True)
+
+
+def _run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def _require(process: subprocess.CompletedProcess[str], folder: Path) -> None:
+    if process.returncode:
+        words = [word for word in process.args if not word.startswith("-")]
+        message = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
+        raise UserError(f"{folder}: `{' '.join(words[-2:])}` failed: {''.join(message)}; mend that and run it again")
+
+
+def describe(differences: Sequence[Difference]) -> Iterator[str]:
+    """Yield a line for each kind of difference, and the files below it."""
+    for change, meaning in MEANINGS.items():
+        paths = [d.path for d in differences if d.change == change]
+        if paths:
+            yield f"{change} ({meaning}):"
+            yield from (f"  {path}" for path in paths)
+
+
+def show_difference(source: Path, folder: Path, difference: Difference) -> str:
+    """Return a unified diff from the project's file to the package's, or a line for what is no text."""
+    name = difference.path
+    try:
+        here, there = ((side / name).read_text(encoding="utf-8").splitlines(True) for side in (folder, source))
+    except UnicodeDecodeError:
+        return f"{name}: no text; {_hash(folder / name)[:12]} here, {_hash(source / name)[:12]} in the package\n"
+    return "".join(difflib.unified_diff(here, there, f"here/{name}", f"package/{name}"))
+
+
+def main(argv: list[str]) -> int:
+    """Lay out a project, or say what the package would change in one."""
+    args = _parse_arguments(argv)
+    source, folder = find_source(), args.folder
+    if any((folder / name).exists() for name in (PARAMS, MANIFEST)):
+        if args.grid:
+            command = f"compclip config use {GRIDS}/{args.grid}.yaml"
+            raise UserError(f"--grid {args.grid}: {folder} is a project; run `{command}` in it")
+        upgrade(source, folder, args.update, args.diff)
+        return 0
+    if args.diff or args.update:
+        raise UserError(f"{folder}: has no {PARAMS}; leave out --diff and --update to begin a project in it")
+    create(source, folder, args.grid)
+    print(f"{folder}: a project with {'the grid ' + args.grid if args.grid else 'the default grid'}")
+    print("Next:" + (f" cd {folder};" if folder != Path(".") else "") + " `compclip doctor`, then `dvc repro`")
+    return 0
+
+
+def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
+    """Print what differs from the package's files; `updates` takes over what nobody edited, `shows` prints diffs."""
+    if source.resolve() == folder.resolve():
+        raise UserError(f"{folder}: is the checkout that compclip runs from; its files are the package's")
+    differences = compare(source, folder)
+    diffs = [show_difference(source, folder, d) for d in differences if d.change in ("changed", "edited")]
+    if updates:
+        apply(source, folder, differences)
+    print(*describe(differences) if differences else [f"{folder}: nothing new in the package"], sep="\n")
+    if shows:
+        print("", *diffs, sep="\n", end="")
+    elif differences and not updates:
+        print("`compclip init --diff` shows the differences, `--update` takes over what is new or changed")
+
+
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=check_output_folder, default=Path("."), help="default: this folder")
+    parser.add_argument("--grid", default="", help="a file of experiments/grids; default: the embedded scenes' grid")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--diff", action="store_true", help="show what differs from the package's files")
+    which.add_argument("--update", action="store_true", help="take over new and changed files that nobody edited")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
