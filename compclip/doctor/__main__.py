@@ -1,0 +1,86 @@
+"""Say whether this machine computes as it should: `compclip doctor --gpu`.
+
+    compclip doctor --gpu                   the GPUs, in three minutes, without data
+    compclip doctor --gpu --device cpu      the same checks where there is no GPU
+
+Checked are: each method's loss and gradients in float32 and bf16 against float64 on the CPU; a run that is stopped and
+resumed against the same run through; all GPUs against one; how fast this machine reads, decodes and copies, and how
+fast a ViT-B/32 is fine-tuned; and that step's peak memory against what `config cost` predicts. The exit code is 1
+where a check failed. A file compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user:
+send it along with a defect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from compclip.base import plugins
+from compclip.base.errors import UserError, entry
+from compclip.doctor.check_rows import FAILED, HEADS, format_row
+from compclip.interface.method import load_method
+from compclip.runs import gpus
+
+
+def main(argv: list[str]) -> int:
+    """Run the command `doctor`."""
+    args = _parse_arguments(argv)
+    if not args.gpu and not args.device:
+        raise UserError("doctor: nothing to check; give --gpu")
+    return check_device(args)
+
+
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
+    parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: what is not reached then is skipped")
+    parser.add_argument("--methods", nargs="+", help="with --gpu: these alone; default: all that train")
+    parser.add_argument("--model", default="ViT-B-32", help="with --gpu: whose step is timed")
+    parser.add_argument("--batch", type=int, default=0, help="with --gpu: of that step; default: 256, on a CPU 8")
+    parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
+    return parser.parse_args(argv)
+
+
+def check_device(args: argparse.Namespace) -> int:
+    """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
+    import torch
+
+    from compclip.doctor.device_checks import DeviceSettings, name_report, run_checks, write_report
+
+    device, methods = args.device or "cuda", choose_methods(args.methods)
+    for option, value in (("--minutes", args.minutes), ("--batch", args.batch)):
+        if not value >= 0:
+            raise UserError(f"{option} {value}: must be >= 0")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; mend that, or give --device cpu")
+    settings = DeviceSettings(device, methods, args.minutes, args.model, args.batch)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
+    started, rows = time.monotonic(), []
+    print(format_row(HEADS), flush=True)
+    for row in run_checks(settings):
+        rows.append(row)
+        print(format_row(row.cells()), flush=True)
+    output = args.output or name_report()
+    write_report(output, settings, rows, time.monotonic() - started)
+    failed = sum(row.state == FAILED for row in rows)
+    print(f"{len(rows)} checks, {failed} failed; to send along with a defect: {output}")
+    return 1 if failed else 0
+
+
+def choose_methods(names: list[str] | None) -> tuple[str, ...]:
+    """Return the methods that are checked, all that train by default. Raises UserError for one that does not."""
+    trained = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
+    for name in names or ():
+        if not load_method(name).TRAINS:
+            raise UserError(f"--methods {name}: trains nothing; give one of {', '.join(trained)}")
+    return tuple(names or trained)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,113 @@
+"""Samples that need no data: drawn pictures and captions, and everything that a method's views ask for beside them.
+
+B samples, K negatives, P extra positives, J negative images, H height, W width.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from compclip.interface.views import Views
+from compclip.model import clip_model, tokenizers
+from compclip.model.clip_model import ClipModel
+from compclip.train.batch import View
+
+PHOTOGRAPH = (640, 480)  # width and height, as most of COCO's
+QUALITY = 90
+SCALES = (4, 16, 64, 256, 512)  # cells along a side of the fields that make up a picture
+PRESENT = 0.7  # share of the texts and pictures that a rule gave
+COLOURS = ("red", "blue", "small", "old", "wooden", "bright", "empty", "striped")
+THINGS = ("dog", "bicycle", "table", "window", "train", "bottle", "umbrella", "horse")
+PLACES = ("on a beach", "near the station", "in the rain", "at night", "behind a fence", "under a bridge")
+SMALL = {
+    "embed_dim": 64,
+    "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 128, "layers": 2, "head_width": 64},
+    "text_cfg": {"context_length": 32, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 2},
+}
+
+
+def build_model(model_cfg: Mapping[str, Any], seed: int = 0) -> ClipModel:
+    """Build a model with CLIP's tokenizer and random weights, on the CPU."""
+    import torch
+
+    torch.manual_seed(seed)
+    clip = clip_model.build_module(model_cfg)
+    coder = _open_tokenizer(model_cfg["text_cfg"].get("context_length", 77))
+    return clip_model.assemble(clip, dict(model_cfg), "drawn", {}, coder)
+
+
+@functools.cache
+def _open_tokenizer(context_length: int) -> tokenizers.ClipTokenizer:
+    return tokenizers.ClipTokenizer(context_length)
+
+
+def draw_picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image:
+    """Return a picture [W, H] with structure at all scales."""
+    pixels_HW3 = np.full((size[1], size[0], 3), 128.0)
+    for scale in (s for s in SCALES if s <= max(size)):
+        field_SS3 = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** 0.5
+        planes = [Image.fromarray(field_SS3[..., c]).resize(size, Image.Resampling.BICUBIC) for c in range(3)]
+        pixels_HW3 += np.stack([np.asarray(plane) for plane in planes], axis=-1)
+    return Image.fromarray(np.clip(pixels_HW3, 0, 255).astype(np.uint8))
+
+
+def encode_photograph(seed: int) -> bytes:
+    """Return a JPEG of PHOTOGRAPH's size, with about as many bytes as a real photograph."""
+    out = io.BytesIO()
+    draw_picture(np.random.default_rng(seed), PHOTOGRAPH).save(out, "JPEG", quality=QUALITY)
+    return out.getvalue()
+
+
+def draw_text(rng: np.random.Generator) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return a caption, and the characters of its two noun phrases."""
+    first, second = (f"{rng.choice(COLOURS)} {rng.choice(THINGS)}" for _ in range(2))
+    start = f"a {first} beside a "
+    text = f"{start}{second} {' '.join(rng.choice(PLACES, int(rng.integers(1, 4)), replace=False))}"
+    return text, ((2, 2 + len(first)), (len(start), len(start) + len(second)))
+
+
+def draw_views(views: Views, size: int, side: int, seed: int) -> list[View]:
+    """Return `size` views with pictures of `side` pixels and all that `views` asks for; some texts are missing."""
+    rng = np.random.default_rng(seed)
+    return [_draw_view(views, side, rng) for _ in range(size * (1 + views.neighbours))]
+
+
+def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
+    K = len(views.negatives) + (views.bag if views.bag_rule else 0) + (1 if views.composite else 0)
+    P = len(views.positives) + views.alternatives + views.bag + max(0, views.composite - 1)
+    caption, concepts = draw_text(rng)
+    negatives, positives = (tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(n)) for n in (K, P))
+    return View(
+        draw_picture(rng, (side, side)),
+        caption,
+        negatives,
+        positives,
+        concepts[: int(rng.integers(1, 3))] if views.concepts else (),
+        tuple(_draw_or_none(rng, draw_picture(rng, (side, side))) for _ in range(views.negative_images)),
+        draw_text(rng)[0] if views.target else "",
+    )
+
+
+def _draw_or_none(rng: np.random.Generator, value: Any) -> Any:
+    return value if rng.random() < PRESENT else None
+
+
+class DrawnSampler:
+    """Batches of drawn samples, in the place of `loader.EpochSampler`: step by step, whatever was read before."""
+
+    def __init__(self, batch_size: int, side: int, seed: int = 0, per_epoch: int = 1000) -> None:
+        self.batch_size = self.share = batch_size
+        self.per_epoch, self.side, self.seed = per_epoch, side, seed
+
+    def prepare_epoch(self, step: int) -> None:
+        """Do nothing: nothing has an order."""
+
+    def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
+        """Return the views of a step, counted from 0, and no replaced pictures."""
+        return draw_views(views, self.batch_size, self.side, self.seed + step), {}

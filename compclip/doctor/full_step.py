@@ -1,0 +1,255 @@
+"""A training step of a whole model on a device: how fast it is, and its peak memory beside the prediction.
+
+    python -m compclip.doctor.full_step predict '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
+    python -m compclip.doctor.full_step measure '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
+
+A prediction takes torch's slot for a device, so that it has a process of its own; so has a measurement on the CPU.
+Measured is there by how much anonymous memory grew from before the model was built to the peak. Tensors of 64 KiB and
+more have pages of their own, which go back when they are freed: else the measure would be glibc's heap.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import entry
+from compclip.config.grid import Cell, Run
+from compclip.config.sections import Backbone, Data, Train
+from compclip.doctor.check_rows import MEASURED, SKIPPED, CheckRow, TimeBudget, judge
+from compclip.interface.method import load_method
+from compclip.runs.gpus import VISIBLE
+
+EVERY_S = 0.002
+TOLERANCE = 0.15  # of a peak
+WARM_STEPS, LONGEST_S = 3, 8.0
+LARGE = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "MALLOC_ARENA_MAX": "1"}
+ROOM = 1.25  # times the predicted peak that has to be free
+
+
+@dataclass(frozen=True)
+class StepJob:
+    """A step: a method as it is configured by default, an open_clip model or config file, and `train`'s options."""
+
+    method: str
+    model: str
+    batch: int
+    precision: str = "float32"
+    threads: int = 2
+
+    def build_run(self) -> Run:
+        """Return a run that has such steps."""
+        train = Train(batch_size=self.batch, threads=self.threads, precision=self.precision)  # type: ignore[arg-type]
+        cell = Cell(self.method, "b", "d", 0)
+        return Run(cell, load_method(self.method).Config(), train, Backbone(model=self.model), Data())
+
+
+def check_step(job: StepJob, device: str, budget: TimeBudget, share: float) -> Iterator[CheckRow]:
+    """Yield the rows of a step's rate and of its peak memory."""
+    title = f"{job.model} {job.method} {job.precision}"
+    name = f"step of {title}, batch {job.batch}"
+    if budget.seconds_left(share) <= 0:
+        yield budget.skip_row(name)
+        return
+    predicted = run_apart("predict", job, budget.seconds_left(share))
+    peak = predicted["peak_bytes"]
+    if free := measure_free_memory(device, peak):
+        yield CheckRow(name, state=SKIPPED, reason=f"it takes {peak / 2**30:.1f} GiB, and {free} are free")
+        return
+    seconds, measured_peak = time_steps(job, device, min(LONGEST_S, budget.seconds_left(share)))
+    rate, share_of_rate = job.batch / seconds, predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
+    value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
+    yield CheckRow(name, value, MEASURED)
+    if device == "cpu":
+        measured_peak = run_apart("measure", job, max(1.0, budget.seconds_left()))["peak_bytes"]
+    yield compare_peaks(f"peak memory of {title}", peak, measured_peak)
+
+
+def compare_peaks(name: str, predicted: int, measured: int) -> CheckRow:
+    """Return the row of a peak beside its prediction, both in bytes."""
+    off = predicted / measured - 1
+    value = f"{measured / 2**20:.0f} MiB, predicted {predicted / 2**20:.0f} ({off:+.1%})"
+    reason = "the prediction is off, and so is `config cost`; report it with this file"
+    return judge(name, value, f"{TOLERANCE:.0%}", abs(off) <= TOLERANCE, reason)
+
+
+def measure_free_memory(device: str, peak_bytes: int) -> str:
+    """Return how much memory of the GPU is free where that is too little for a peak, as text; else an empty one."""
+    import torch
+
+    if device == "cpu":
+        return ""
+    free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return f"{free / 2**30:.1f} GiB" if free < ROOM * peak_bytes else ""
+
+
+def measure_matrix_rate(device: str, precision: str) -> float:
+    """Return the operations a second of a large product in the precision's type."""
+    import torch
+
+    from compclip.train.throughput import matrix_rate
+
+    return matrix_rate(torch.device(device), torch.float32 if precision == "float32" else torch.bfloat16)
+
+
+def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]:
+    """Return the seconds of a step, of some after the first, and on a GPU the peak of memory above what was in use."""
+    import torch
+
+    torch.set_num_threads(job.threads)
+    synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
+    warm_libraries(device)
+    before = 0
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    take_step = open_step(job.build_run(), device)
+    for number in range(WARM_STEPS):
+        take_step(number)
+    synchronize()
+    started, count = time.perf_counter(), 0
+    while not count or time.perf_counter() - started < longest_s / 2:
+        take_step(WARM_STEPS + count)
+        count += 1
+        synchronize()
+    seconds = (time.perf_counter() - started) / count
+    return seconds, torch.cuda.max_memory_allocated() - before if device != "cpu" else 0
+
+
+def warm_libraries(device: str) -> None:
+    """Have libraries make what they make once, forward and backward: it is no part of a step's memory."""
+    import torch
+
+    layer = torch.nn.Linear(256, 256, device=device)
+    for enabled in (False, True):
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=enabled):
+            layer(torch.ones(256, 256, device=device)).sum().backward()
+
+
+def open_step(run: Run, device: str) -> Callable[[int], None]:
+    """Build what a run's steps need on a device; return what makes step `number`, as `simulated_step` does."""
+    import torch
+
+    from compclip.interface.views import Step
+    from compclip.model import backbone, clip_model, towers
+    from compclip.model.clip_model import ClipModel
+    from compclip.model.tokenizers import TokenLayout
+    from compclip.train import accumulate, extras, fine_tuning, optimiser, simulated_step
+
+    cfg, method = run.train, load_method(run.method_name)
+    model_cfg = backbone.read_architecture(run.backbone.model)
+    with torch.device(device):
+        clip = clip_model.build_module(model_cfg)
+    clip.layout = TokenLayout()
+    model = ClipModel(clip, None, None, model_cfg, {}, "")
+    if method.needs_bias(run.method):
+        model.add_bias(run.method.init_bias)
+    if cfg.precision == "bf16_weights":
+        towers.cast_to_bfloat16(clip)
+    frozen = optimiser.freeze(clip, cfg, run.cell.seed)
+    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
+    adamw = optimiser.adamw(clip, cfg, extra_parts.parameters())
+    autocast = functools.partial(
+        torch.autocast, torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16"
+    )
+    computer = accumulate.GradientComputer(clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    clip.train()
+
+    def take_step(number: int) -> None:
+        step = Step(number, simulated_step.PER_EPOCH)
+        views = method.views(run.method, step)
+        batch = simulated_step.build_batch(views, cfg.batch_size, model)
+        batch = batch if device == "cpu" else batch.pin_memory()
+        adamw.zero_grad(set_to_none=True)
+        computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=run.method, step=step))
+        fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
+
+    return take_step
+
+
+# --- in processes of their own ----------------------------------------------------------------------------------
+
+
+def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict[str, Any]:
+    """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
+    command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
+    environment = os.environ | LARGE | {VISIBLE: ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise RuntimeError(f"{action}: exit code {done.returncode}: {lines[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def predict(job: StepJob) -> dict[str, Any]:
+    """Return the predicted peak in bytes, and the operations of a step."""
+    from compclip.launch.card_costs import CostPredictor, find_card
+
+    card = replace(find_card("h200-141gb"), memory_gib=1e6)
+    cost = CostPredictor(card).predict(job.build_run()).configured
+    return {"peak_bytes": cost.peak_bytes, "flops": cost.flops}
+
+
+def measure(job: StepJob) -> dict[str, Any]:
+    """Return by how many bytes this process's memory grew over a run's first steps on the CPU."""
+    import torch
+
+    from compclip.launch.card_costs import count_turns
+    from compclip.train.simulated_step import FIRST_STEPS
+
+    torch.set_num_threads(job.threads)
+    run = job.build_run()
+    warm_libraries("cpu")
+    watch = PeakWatch()
+    watch.start()
+    take_step = open_step(run, "cpu")
+    for number in range((FIRST_STEPS + 1) * count_turns(load_method(job.method), run.method)):
+        take_step(number)
+    return {"peak_bytes": watch.stop()}
+
+
+class PeakWatch(threading.Thread):
+    """Looks at this process's anonymous memory, again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.start_bytes = self.peak_bytes = read_anonymous_bytes()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look until `stopped` is set."""
+        while not self.stopped.wait(EVERY_S):
+            self.peak_bytes = max(self.peak_bytes, read_anonymous_bytes())
+
+    def stop(self) -> int:
+        """Return by how much the memory grew."""
+        self.stopped.set()
+        self.join()
+        return self.peak_bytes - self.start_bytes
+
+
+def read_anonymous_bytes() -> int:
+    """Return this process's anonymous memory."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("RssAnon:")[2].split()[0]) << 10
+
+
+def main(argv: list[str]) -> int:
+    """Print what a step is predicted to take, or what it takes here, as JSON."""
+    action, job = argv[0], StepJob(**json.loads(argv[1]))
+    print(json.dumps(predict(job) if action == "predict" else measure(job)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

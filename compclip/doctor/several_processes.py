@@ -1,0 +1,120 @@
+"""A method's step on all GPUs of this machine against one: the same loss and gradients, whoever has which rows.
+
+    python -m compclip.doctor.several_processes '{"methods": ["finetune"], "device": "cuda", "model_cfg": {...}}'
+
+is what each process runs, with the variables that torchrun sets; the first one prints a row of errors a method as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from compclip.base.errors import entry
+from compclip.doctor.check_rows import FAILED, SKIPPED, STEP_TOLERANCES, CheckRow, TimeBudget, judge_errors
+from compclip.doctor.drawn_samples import build_model
+from compclip.runs.gpus import PROFILE_GPUS, VISIBLE
+
+CPU_PROCESSES = 2
+ROWS_EACH = 4  # of each process
+EXIT_LOST = 74  # of `train.process_group`: another process ended first
+NAME = "all GPUs against one"
+
+
+def check_processes(
+    methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any], budget: TimeBudget, share: float
+) -> Iterator[CheckRow]:
+    """Yield a row for each method and precision; on a CPU two processes stand for two GPUs."""
+    world = count_processes(device)
+    if world < 2:
+        yield CheckRow(NAME, state=SKIPPED, reason="one GPU is visible")
+        return
+    seconds = budget.seconds_left(share)
+    if seconds <= 0:
+        yield budget.skip_row(NAME)
+        return
+    job = {"methods": methods, "device": device, "model_cfg": dict(model_cfg)}
+    yield from run_processes(job, world, seconds)
+
+
+def count_processes(device: str) -> int:
+    """Return the number of GPUs that torch sees, or of processes that stand for them."""
+    if device == "cpu":
+        return CPU_PROCESSES
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
+    """Start the processes, wait so long at most, and yield the rows that they tell of."""
+    environment = os.environ | {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    if job["device"] == "cpu":
+        environment |= {VISIBLE: "", PROFILE_GPUS: "0"}
+    command = [sys.executable, "-m", "compclip.doctor.several_processes", json.dumps(job)]
+    processes = [
+        subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(world)
+    ]  # fmt: skip
+    try:
+        outputs = [process.communicate(timeout=seconds) for process in processes]
+    except subprocess.TimeoutExpired:
+        reason = f"no answer after {seconds:.0f} s: one process waits for another; look at NCCL_DEBUG=INFO"
+        yield CheckRow(NAME, state=FAILED, reason=reason)
+        return
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    failed = [(p.returncode, e) for p, (_, e) in zip(processes, outputs, strict=True) if p.returncode]
+    for code, errors in sorted(failed, key=lambda pair: pair[0] == EXIT_LOST)[
+        :1
+    ]:  # first who did not only lose another
+        last_line = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        yield CheckRow(NAME, state=FAILED, reason=f"a process ended with exit code {code}: {last_line}")
+    for line in map(json.loads, [] if failed else outputs[0][0].splitlines()):
+        name = f"{world} processes {line['method']}"
+        yield judge_errors(name, line["precision"], line["errors"], "differs from one process; report it")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def main(argv: list[str]) -> int:
+    """Compute each method's step as one of several processes, and alone; print how far both are apart."""
+    from compclip.config.sections import Train
+    from compclip.doctor.gradient_accuracy import compute_step, draw_batch, measure_errors
+    from compclip.interface.method import load_method
+    from compclip.interface.views import Step
+    from compclip.train import distributed, fine_tuning, process_group
+
+    job, here = json.loads(argv[0]), process_group.read_process()
+    model, first = build_model(job["model_cfg"]), Step(0, 1)
+    batches = {name: draw_batch(load_method(name), first, model, ROWS_EACH * here.world) for name in job["methods"]}
+    cases = [(name, precision) for name in batches for precision in STEP_TOLERANCES]
+    with fine_tuning.set_arithmetic(Train()), process_group.session():
+        device = distributed.process_device()
+        results = {}
+        for name, precision in cases:
+            share = len(batches[name]) // here.world
+            rows = batches[name].rows(here.rank * share, (here.rank + 1) * share)
+            results[name, precision] = compute_step(load_method(name), first, model, device, precision, rows)
+    if here.rank == 0:  # alone, after the processes have parted
+        for name, precision in cases:
+            alone = compute_step(load_method(name), first, model, device, precision, batches[name])
+            errors = measure_errors(results[name, precision], alone)
+            print(json.dumps({"method": name, "precision": precision, "errors": errors}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
