@@ -2,7 +2,8 @@
 
 B = 6 images, three a process, K negatives and P positives by the method's own views, L = 12 positions. Concepts are
 spread unevenly, the first process has a single valid negative, the second one's texts are longer.
-Prints one JSON line a case.
+Gradients travel in messages of 4 KiB. Prints one JSON line a case; `bfloat16` as an argument: of float32 weights
+under autocast, plain and without frozen towers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from compclip.config.sections import Lora
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import lora
-from compclip.train import accumulate, extras, process_group
+from compclip.train import accumulate, distributed, extras, process_group
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -41,12 +42,12 @@ LORA = "lora"  # both towers but for their adapters
 FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}), frozenset({LORA}))
 
 
-def model(bias: bool) -> nn.Module:
-    """A tiny open_clip model in float64."""
+def model(bias: bool, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """A tiny open_clip model."""
     torch.manual_seed(0)
-    clip = open_clip.CLIP(**SHAPE).double()
+    clip = open_clip.CLIP(**SHAPE).to(dtype)
     if bias:
-        clip.logit_bias = nn.Parameter(torch.tensor(-5.0, dtype=torch.float64))
+        clip.logit_bias = nn.Parameter(torch.tensor(-5.0, dtype=dtype))
     return clip
 
 
@@ -112,6 +113,22 @@ def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tens
     return torch.where(place < end, words, torch.where(place == end, END, 0))
 
 
+def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]:
+    """Terms and gradients of a case with float32 weights under autocast, on some rows of the batch (all: None)."""
+    name, changes, number = case
+    method = load_method(name)
+    cfg = method.Config(**changes)
+    views, clip = method.views(cfg, number), model(method.needs_bias(cfg), torch.float32)
+    beside = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    whole = batch(views)
+    whole = whole._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    autocast = functools.partial(torch.autocast, "cpu", torch.bfloat16)
+    step = accumulate.GradientComputer(clip, frozenset(), autocast, 0, beside)
+    loss = functools.partial(method.loss, cfg=cfg, step=number)
+    terms = step.compute_gradients(whole.rows(*rows) if rows else whole, views, loss)
+    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
+
+
 def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
     """Terms and gradients of a case on some rows of the batch (all: None)."""
     name, changes, number = case
@@ -132,15 +149,22 @@ def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | 
     (terms, slopes), (others, other_slopes) = a, b
     assert terms.keys() == others.keys()
     both = [n for n in slopes if slopes[n] is not None and other_slopes[n] is not None]
+    least = 1e-3 * torch.stack([slopes[n].norm() for n in both]).norm()  # some slopes are zeros but for rounding
     return {"terms": max((terms[n] - others[n]).abs().item() for n in terms),
             "gradients": max((slopes[n] - other_slopes[n]).abs().max().item() for n in both),
+            "relative_terms": max(((terms[n] - others[n]).abs() / terms[n].abs().clamp(min=1)).item() for n in terms),
+            "relative_gradients": max(((slopes[n] - other_slopes[n]).norm() / slopes[n].norm().clamp(min=least)).item() for n in both),
             "one_sided": [n for n in slopes if (slopes[n] is None) != (other_slopes[n] is None)],
             "compared": len(both)}  # fmt: skip
 
 
-def main() -> int:
-    """Every case, plain and with gradient caching, for each frozen tower."""
+def main(argv: list[str]) -> int:
+    """Every case, plain and with gradient caching, for each frozen tower; or in bfloat16."""
     torch.set_num_threads(1)
+    distributed.BUCKET_BYTES = 4096
+    if argv == ["bfloat16"]:
+        _compare_bfloat16()
+        return 0
     expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
     with process_group.session() as here:
         own = (3 * here.rank, 3 * here.rank + 3)
@@ -151,5 +175,13 @@ def main() -> int:
     return 0
 
 
+def _compare_bfloat16() -> None:
+    expected = [run_bfloat16(case, None) for case in CASES]
+    with process_group.session() as here:
+        for i, one in enumerate(expected):
+            found = difference(one, run_bfloat16(CASES[i], (3 * here.rank, 3 * here.rank + 3)))
+            print(json.dumps({"case": i, **found}), flush=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

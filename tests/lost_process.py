@@ -1,17 +1,27 @@
-"""One of two processes of a run, of which the other gets lost: `python -m tests.lost_process collective|alone`."""
+"""One of two processes of a run, of which the other gets lost: `python -m tests.lost_process collective|alone|failing`."""
 
 from __future__ import annotations
 
 import sys
 import threading
 
+from compclip.base.errors import UserError, entry
 from compclip.train import distributed, process_group
 
-if __name__ == "__main__":
+
+def main(_argv: list[str]) -> int:
+    """Connect, say so, and do what the first line of the input asks for."""
     process_group.BEAT_S, process_group.PATIENCE_BEATS = 0.1, 40
     with process_group.session() as here:
         distributed.gather_objects(here.rank)  # both are there
         print("connected", flush=True)
-        if sys.stdin.readline().strip() == "collective":
+        work = sys.stdin.readline().strip()
+        if work == "failing":
+            raise UserError("train.lr=1: too high; lower it")
+        if work == "collective":
             distributed.gather_objects(here.rank)
         threading.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

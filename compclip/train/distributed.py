@@ -2,14 +2,17 @@
 
 B images of this process, M concepts, T text positions. Every process encodes its share of a batch, gathers the
 features of all, and computes the whole loss: value and slope are those of one process. The towers' activations shrink
-with the number of processes; the gathered features and the loss's own matrices do not. Gradients are summed in one
-message after the backward pass: DDP's buckets would overlap with it, but know nothing of a parameter that one process
-does not use, nor of gradients that come in parts (accumulate.py). With one process all of this does nothing.
+with the number of processes; the gathered features and the loss's own matrices do not. Gradients are summed after the
+backward pass: DDP would overlap with it, but knows nothing of a parameter that one process does not use, nor of
+gradients that come in parts (accumulate.py). What the host decides by travels by the host: no process waits for its
+GPU to read a flag. With one process all of this does nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +22,8 @@ from torch import Tensor, nn
 from compclip.interface.features import Features, field_kinds, pad_text
 
 T = TypeVar("T")
+BUCKET_BYTES = 25 * 2**20  # of gradients that are summed in one message, as in DDP
+_host_groups: dict[Any, dist.ProcessGroup] = {}  # of the default group, where that one is a GPU's
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,27 @@ def current_process() -> Process:
     return Process(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Process()
 
 
+def open_host_group(patience: timedelta) -> None:
+    """Connect the processes by the host beside a default group of NCCL, whose messages wait for the GPU.
+
+    Every process calls this. `patience`: how long one waits for the others' messages.
+    """
+    _host_groups.clear()
+    group: Any = dist.new_group(backend="gloo", timeout=patience)
+    _host_groups[dist.group.WORLD] = group
+
+
+def _host_group() -> dist.ProcessGroup | None:
+    """Return the group whose messages travel by the host; None: the default one."""
+    return _host_groups.get(dist.group.WORLD)
+
+
 def broadcast_first(value: T) -> T:
     """Return rank 0's value on every process."""
     if not dist.is_initialized():
         return value
     box = [value]
-    dist.broadcast_object_list(box, src=0, device=torch.device(process_device()))
+    dist.broadcast_object_list(box, src=0, group=_host_group(), device=torch.device("cpu"))
     return box[0]
 
 
@@ -54,7 +74,7 @@ def gather_objects(value: T) -> list[T]:
     if not dist.is_initialized():
         return [value]
     values: list = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
+    dist.all_gather_object(values, value, group=_host_group())
     return values
 
 
@@ -62,9 +82,17 @@ def are_set_anywhere(*flags: bool) -> list[bool]:
     """Return for each flag whether it is set on any process."""
     if not dist.is_initialized():
         return list(flags)
-    flags_tensor = torch.tensor([int(flag) for flag in flags], device=process_device())
-    dist.all_reduce(flags_tensor, dist.ReduceOp.MAX)
+    flags_tensor = torch.tensor(flags, dtype=torch.uint8)
+    dist.all_reduce(flags_tensor, dist.ReduceOp.MAX, group=_host_group())
     return [bool(flag) for flag in flags_tensor.tolist()]
+
+
+def _gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
+    """Return for each number those of all processes, by rank."""
+    local_numbers = torch.tensor(numbers)
+    numbers_by_rank = [torch.empty_like(local_numbers) for _ in range(dist.get_world_size())]
+    dist.all_gather(numbers_by_rank, local_numbers, group=_host_group())
+    return [tuple(column) for column in torch.stack(numbers_by_rank).T.tolist()]
 
 
 class _Gather(torch.autograd.Function):
@@ -102,10 +130,7 @@ def gather_features(f: Features) -> Features:
     if not dist.is_initialized():
         return f
     positions = 0 if f.token_BTD is None else f.token_BTD.shape[1]
-    local_sizes = torch.tensor((len(f.image_BD), len(f.owner_M), positions), device=f.image_BD.device)
-    sizes_by_rank = [torch.empty_like(local_sizes) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes_by_rank, local_sizes)
-    images, concepts, texts = (tuple(column) for column in torch.stack(sizes_by_rank).T.tolist())
+    images, concepts, texts = _gather_numbers(len(f.image_BD), len(f.owner_M), positions)
     f = pad_text(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(texts))
     sizes = {"image": images, "concept": concepts}
     rows: dict[str, Any] = {
@@ -124,17 +149,44 @@ def _gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def sum_gradients(module: nn.Module) -> None:
-    """Sum gradients over processes in one message; a parameter without one on every process keeps none."""
+    """Sum gradients over processes in place; a parameter without one on every process keeps none.
+
+    A message has BUCKET_BYTES at most, or one larger gradient, in the widest type of all.
+    """
     if not dist.is_initialized():
         return
     trained = [p for p in module.parameters() if p.requires_grad]
-    have = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8, device=trained[0].device)
-    dist.all_reduce(have, dist.ReduceOp.MAX)
-    used = [p for p, h in zip(trained, have.tolist(), strict=True) if h]
-    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in used])
+    have = are_set_anywhere(*(p.grad is not None for p in trained))
+    gradients = [_gradient(p) for p, is_used in zip(trained, have, strict=True) if is_used]
+    dtype = max((g.dtype for g in gradients), key=lambda dtype: dtype.itemsize, default=torch.float32)
+    for bucket in _split_into_buckets(gradients, BUCKET_BYTES // dtype.itemsize):
+        _sum_bucket(bucket, dtype)
+
+
+def _sum_bucket(gradients: Sequence[Tensor], dtype: torch.dtype) -> None:
+    flat = torch.cat([gradient.flatten().to(dtype) for gradient in gradients])
     dist.all_reduce(flat)
-    for p, gradient in zip(used, flat.split([p.numel() for p in used]), strict=True):
-        p.grad = gradient.view_as(p).to(p.dtype, copy=True)
+    for gradient, total in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(total.view_as(gradient))
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    """Return a parameter's gradient, zeros where it has none yet."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
+
+
+def _split_into_buckets(tensors: Sequence[Tensor], largest: int) -> Iterator[list[Tensor]]:
+    """Yield the tensors in turn, at most `largest` numbers together; a larger one alone."""
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        if bucket and sum(t.numel() for t in bucket) + tensor.numel() > largest:
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
 
 
 def average_gradients(module: nn.Module) -> None:

@@ -135,6 +135,8 @@ class Recorder(Observer):
         self.writer.check()
         if self.is_first:
             self.on_step(step, self.steps, self.state.model)
+        if self.on_step is not do_nothing:
+            distributed.broadcast_first(None)  # it may score: the others wait by the host, whose patience is longer
         self.meter.begin_wait()
 
     def before_step(self, batch: Batch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
@@ -26,6 +27,25 @@ def test_the_others_end(lost, number, work):
             process.kill()
     assert survivor.returncode == process_group.EXIT_LOST, said
     assert f"process {lost} of this run gave no sign of life" in said and "goes on from the last checkpoint" in said
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_process_that_fails_says_why_to_all(failing):
+    """Its line has its rank, and the other one, which waits for it, leaves with the same reason."""
+    both = two("-m", "tests.lost_process", cwd=ROOT)
+    assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
+    both[1 - failing].stdin.write("collective\n")
+    both[1 - failing].stdin.flush()
+    said = [None, None]
+    try:
+        said[failing] = both[failing].communicate("failing\n", timeout=60)[1]
+        said[1 - failing] = both[1 - failing].communicate(timeout=60)[1]
+    finally:
+        for process in both:
+            process.kill()
+    assert f"error: process {failing} of 2: train.lr=1: too high; lower it" in said[failing]
+    assert f"process {failing} of this run failed: train.lr=1: too high; lower it; leaving" in said[1 - failing]
+    assert [both[failing].returncode, both[1 - failing].returncode] == [2, process_group.EXIT_LOST]
 
 
 def pair() -> tuple[process_group.LivenessWatch, process_group.LivenessWatch]:
@@ -71,14 +91,27 @@ def test_a_store_that_is_gone_gives_no_sign_of_life():
 
 
 def test_processes_that_end_are_told(monkeypatch):
-    """At the end, or stopped by a signal; not after an error."""
-    for error, left in ((None, True), (SystemExit("stopped"), True), (ValueError(), False)):
+    """At the end, or stopped by a signal; after an error with its line."""
+    monkeypatch.setattr(process_group, "BEAT_S", 0.01)
+    for error, failures in ((None, {}), (SystemExit("stopped"), {}), (ValueError("why"), {0: "ValueError: why"})):
         store = dist.HashStore()
-        try:
-            with process_group.watch_processes(store, 0, 2):
-                if error:
-                    raise error
-        except (SystemExit, ValueError):
-            pass
+        with contextlib.suppress(SystemExit, ValueError), process_group.watch_processes(store, 0, 2):
+            if error:
+                raise error
         other = process_group.LivenessWatch(store, 1, 2)
-        assert (beats(other, process_group.PATIENCE_BEATS + 1) == []) == left
+        assert beats(other, process_group.PATIENCE_BEATS + 1) == []
+        assert other.failures == failures
+
+
+def test_an_error_of_ones_own_is_not_hidden_by_anothers(monkeypatch):
+    """Two processes that fail alike: each says why itself."""
+    exits: list[int] = []
+    monkeypatch.setattr(process_group.os, "_exit", exits.append)
+    first, second = pair()
+    first.announce_failure("a")
+    second.announce_failure("b")
+    for watch in (first, second):
+        watch.exchange_beats()
+        watch.exit_if_lost()
+    assert exits == [] and first.failures == {1: "b"} and second.failures == {0: "a"}
+    assert first.is_heard() and second.is_heard()
