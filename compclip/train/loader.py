@@ -192,8 +192,9 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
         negative_image_mask_BJ,
         _tokenize_targets(rows, views, model),
         statistics_23=model.statistics(composite.IMAGENET if views.statistics == "imagenet" else None),
-        encoded_BK=mask_BK.numpy(),
-        encoded_BP=positive_mask_BP.numpy(),
+        # copies: a worker that sends a tensor moves it to shared memory and frees what a view of it would see
+        encoded_BK=mask_BK.numpy().copy(),
+        encoded_BP=positive_mask_BP.numpy().copy(),
         concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
     )
 
