@@ -5,13 +5,14 @@
 Makes a project in a temporary folder of the photographs in FOLDER/coco (default ../shared/data), with a tiny model
 that takes pictures of 224², and reads whole batches in this process on one thread. The numbers are milliseconds of CPU,
 the least of the rounds, in which all ways take turns. `open_clip` is its evaluation transform with its tokenizer and
-torch's DataLoader at the same pictures. `--short-side` reads pictures that were scaled to that shorter side before and
-saved as JPEG of quality 95. To see another checkout's numbers, run this file with that checkout in PYTHONPATH.
+torch's DataLoader at the same pictures. `--short-side` is `data.coco.short_side`. To see
+another checkout's numbers, run this file with that checkout in PYTHONPATH.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -25,8 +26,10 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from compclip.base.errors import entry
-from compclip.base.files import read_json, write_json
+from compclip.base.files import write_json
 from compclip.config import grid, read
+from compclip.data import images
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.method import load_method
 from compclip.interface.views import Step
 from compclip.model import backbone
@@ -36,7 +39,7 @@ from compclip.train import fine_tuning, loader
 from perf import architectures
 
 METHODS = ("finetune", "negclip", "fsc_clip", "c2lip", "clic", "hard_positives", "triplet_clip")
-BATCH, QUALITY = 32, 95
+BATCH = 32
 TINY = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 224, "patch_size": 32, "width": 32, "layers": 1, "head_width": 16},
@@ -47,33 +50,16 @@ TINY = {
 class Captioned(Dataset):
     """Pictures and first captions, as open_clip's own dataset of a table reads them."""
 
-    def __init__(self, data: Path, model: ClipModel) -> None:
-        coco = read_json(data / "coco" / "annotations" / "captions_val2017.json")
-        captions = {a["image_id"]: a["caption"] for a in reversed(coco["annotations"])}
-        paths = {i["id"]: data / "coco" / "val2017" / i["file_name"] for i in coco["images"]}
-        self.rows = [(path, captions[i]) for i, path in paths.items() if i in captions and path.is_file()]
+    def __init__(self, data: PreparedDataset, model: ClipModel) -> None:
+        self.data = data
         self.transform, self.tokenizer = model.transform, open_clip.SimpleTokenizer()
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.data)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        path, caption = self.rows[index]
-        return self.transform(Image.open(path)), self.tokenizer([caption])[0]
-
-
-def scale_photographs(data: Path, target: Path, side: int) -> Path:
-    """Write the photographs with a shorter side of `side`, as JPEG; return the folder that is like `data`."""
-    for path in sorted((data / "coco" / "val2017").glob("*.jpg")):
-        with Image.open(path) as picture:
-            factor = min(1.0, side / min(picture.size))
-            scaled = picture.convert("RGB").resize([round(x * factor) for x in picture.size], Image.Resampling.BICUBIC)
-        copy = target / "coco" / "val2017" / path.name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        scaled.save(copy, quality=QUALITY)
-    for name in ("coco/annotations", "sugarcrepe"):
-        (target / name).symlink_to(data.resolve() / name)
-    return target
+        picture = Image.open(io.BytesIO(images.read_bytes(self.data.sample(index).picture)))
+        return self.transform(picture), self.tokenizer([self.data.annotation(index, 0).text])[0]
 
 
 def open_reader(root: Path, method_name: str, resize: str, model: ClipModel) -> Callable[[], int]:
@@ -115,15 +101,15 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="loader-") as folder:
-        root, data = Path(folder), args.data.resolve()
-        if args.short_side:
-            data = scale_photographs(data, root / "small", args.short_side)
-        architectures.make(root, data, args.methods, ["tiny"], 1, BATCH)
+        root = Path(folder)
+        architectures.make(root, args.data.resolve(), args.methods, ["tiny"], 1, BATCH)
+        section = f"data.coco.short_side={args.short_side}"
+        architectures.command(root, "compclip.prepare.shard_stages", "--data", "coco", "--annotate", section)
         write_json(root / "tiny.json", TINY)
         model = backbone.create(str(root / "tiny.json"), seed=0)
         os.chdir(root)
         readers = {(m, r): open_reader(root, m, r, model) for m in args.methods for r in args.resize}
-        theirs = DataLoader(Captioned(data, model), batch_size=BATCH, drop_last=True)
+        theirs = DataLoader(Captioned(PreparedDataset(Path("data/coco")), model), batch_size=BATCH, drop_last=True)
         readers["open_clip", "pil"] = lambda: sum(len(pictures) for pictures, _ in theirs)
         numbers = measure(readers, args.rounds)
     print(f"{'ms of CPU a sample':<20}" + "".join(f"{way:>9}" for way in args.resize))

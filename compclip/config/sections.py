@@ -124,6 +124,8 @@ class Data:
     openings: Literal["usual", "clic"] = "usual"
     captions_each: NonNegativeInt = 0  # of a picture, the first so many; 0: all
     relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
+    # pixels: pictures with a longer shorter side are scaled once, and training reads the copies; 0: as they are
+    short_side: NonNegativeInt = 0
     limit: NonNegativeInt = 0  # 0: all
     # of 4 to 34 words in all captions of a picture; a picture with fewer is left out (CLIC B.1)
     min_sentences: NonNegativeInt = 0

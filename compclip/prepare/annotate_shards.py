@@ -1,6 +1,7 @@
 """Analyse every caption of a shard and write the shard as training reads it: the stage `annotate`.
 
-Texts that others released (`data.<name>.texts`) are joined to the captions here.
+Texts that others released (`data.<name>.texts`) are joined to the captions here, and large pictures are stored smaller
+where the section has a `short_side`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.base.json_text import replace_lone
-from compclip.config.released_lists import MemberText, Texts
+from compclip.config.released_lists import MemberText, Texts, texts_config
+from compclip.config.sections import Data
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
-from compclip.data.shard_files import SAMPLES, Manifest
-from compclip.prepare import benchmark_overlap, caption_join, file_listing, negative_images, rewrite_shards
+from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
+from compclip.prepare import (
+    benchmark_overlap,
+    caption_join,
+    file_listing,
+    negative_images,
+    picture_scaling,
+    rewrite_shards,
+)
 from compclip.prepare.shard_writer import SCHEMA, ShardResult, ShardTask, WriteShard, load_samples, write_batch
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
@@ -35,21 +44,21 @@ def annotation_tasks(
     samples: Manifest,
     rewrites: Manifest,
     code: str,
-    exclude: Sequence[str] = (),
-    texts: TextSections | None = None,
-    relatives: bool = False,
+    cfg: Data,
 ) -> list[ShardTask]:
     """Return one task for each shard of `samples` in data/<name>/; `rewrites` lists the shards that a model rewrote.
 
-    Pictures of the benchmarks in `exclude` are left out. `texts` are lists joined to the captions; `relatives` asks for
-    the words of CLoVe's rule. Raises UserError where an excluded benchmark's pictures were not written.
+    Raises UserError where the pictures of a benchmark that `cfg` excludes were not written.
     """
     from compclip.text.spacy_parser import versions  # spaCy imports torch: not in a process that writes other shards
 
-    excluded = {name: str(benchmark_overlap.benchmark_file(folder.parent, name)) for name in exclude}
+    excluded = {name: str(benchmark_overlap.benchmark_file(folder.parent, name)) for name in cfg.exclude}
+    texts = texts_config(cfg)
     decided_by: dict = {"code": code, "about": versions()}
-    if relatives:
+    if cfg.relatives:
         decided_by["relatives"] = True
+    if cfg.short_side:
+        decided_by["short_side"] = cfg.short_side
     if excluded:
         decided_by["excluded"] = {name: benchmark_overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     if texts:
@@ -64,7 +73,9 @@ def annotation_tasks(
             "samples": str(folder / SAMPLES / file),
             "rewrites": str(folder / rewrite_shards.FOLDER / file) if shard.name in rewritten else "",
             "excluded": excluded,
-            "relatives": relatives,
+            "relatives": cfg.relatives,
+            "short_side": cfg.short_side,
+            "folder": str(folder / SHARDS),
         }
         contents = {"samples": shard.sha256, "rewrites": rewritten.get(shard.name, "")}
         tasks.append(ShardTask.create(shard.name, inputs, decided_by | contents))
@@ -87,8 +98,13 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
         joined, metadata, text_counts = find_texts(lists, samples)
         counts.update(text_counts)
         sizes = [len(sample.captions) for sample in samples]
+        tar = ""
+        if side := task.inputs["short_side"]:
+            folder = Path(task.inputs["folder"])
+            samples, tar, picture_counts = picture_scaling.store_small(samples, side, path.with_suffix(".tar"), folder)
+            counts.update(picture_counts)
         write_batch(path, build_batch(samples, sizes, annotations, joined, metadata))
-        return ShardResult(len(samples), len(captions), dict(counts))
+        return ShardResult(len(samples), len(captions), dict(counts), tar)
 
     return write
 

@@ -32,7 +32,8 @@ from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 
 NEW_BLOCK = "new.arrow"
-LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives")  # keys that `recaption` ignores
+# keys that `recaption` ignores
+LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives", "short_side")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Each stage works shard by shard and writes what is missing:
 
     data/<name>/samples/*.arrow samples/manifest.json counts.json              recaption
     data/<name>/rewrites/*.arrow rewrites/manifest.json rewrite_counts.json    rewrite
-    data/<name>/shards/*.arrow manifest.json nouns.arrow annotation_counts.json, data/fingerprints/<name>.json,
+    data/<name>/shards/*.arrow *.tar manifest.json nouns.arrow annotation_counts.json, data/fingerprints/<name>.json,
     data/overlaps/<name>.json                                                  annotate
 """
 
@@ -59,8 +59,7 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
             is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
             rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
             rewrites = read_manifest(rewrites_path, REWRITE) if is_rewritten else Manifest(())
-            texts = released_lists.texts_config(cfg)
-            tasks = annotate_shards.annotation_tasks(folder, samples, rewrites, code, cfg.exclude, texts, cfg.relatives)
+            tasks = annotate_shards.annotation_tasks(folder, samples, rewrites, code, cfg)
     work = ShardWork(stage, cfg, work_folder, tuple(tasks), counts)
     work.save()
     return work

@@ -1,6 +1,7 @@
 """Write the shards of a stage one by one: each whole or not at all, and none twice.
 
     .work/shards/<stage>/<data>/<key>.arrow    a shard; its key hashes all that decides its content
+    .work/shards/<stage>/<data>/<key>.tar      pictures that were stored with it, by `annotate` with `short_side`
     .work/shards/<stage>/<data>/<key>.json     its facts and counts, written last
     .work/shards/<stage>/<data>/work.json      the shards that the stage was last asked for
 
@@ -65,6 +66,10 @@ class ShardWork:
         """Return where a shard is written."""
         return self.folder / f"{task.key}.arrow"
 
+    def pictures_path(self, task: ShardTask) -> Path:
+        """Return where the pictures of a shard are written."""
+        return self.folder / f"{task.key}.tar"
+
     def facts_path(self, task: ShardTask) -> Path:
         """Return the file that says that a shard is written, and what was counted."""
         return self.folder / f"{task.key}.json"
@@ -92,20 +97,24 @@ class ShardWork:
 
         counts.jsonl beside them has the counts of each shard.
         """
-        counts, shards, lines = Counter(self.counts), [], []
+        counts, shards, lines, tars = Counter(self.counts), list[Shard](), list[str](), set[str]()
         for task in self.items:
             facts = read_mapping(self.facts_path(task))
             shard = Shard(task.name, **facts["shard"])
             if shard.samples:
                 links.link_or_copy(self.shard_path(task), out / f"{task.name}.arrow")
                 shards.append(shard)
+            if pictures := facts["pictures"]:
+                links.link_or_copy(self.pictures_path(task), out / pictures)
+                tars.add(pictures)
             counts.update(facts["counts"])
             lines.append(
                 json.dumps({"shard": task.name} | {name: n for name, n in facts["counts"].items() if n}) + "\n"
             )
         write_atomic(out / COUNTS, "".join(lines))
-        _remove_others(out, {f"{shard.name}.arrow" for shard in shards})
-        current = {path.name for task in self.items for path in (self.shard_path(task), self.facts_path(task))}
+        _remove_others(out, {f"{shard.name}.arrow" for shard in shards} | tars)
+        work_files = (self.shard_path, self.pictures_path, self.facts_path)
+        current = {path_of(task).name for task in self.items for path_of in work_files}
         _remove_others(self.folder, current | {LIST})
         _remove_others(self.folder / BLOCKS, {os.path.basename(task.inputs.get("path", "")) for task in self.items})
         return Manifest(tuple(shards)), counts
@@ -185,13 +194,14 @@ def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
         shard = asdict(describe_shard(work.shard_path(task), task.name, result.samples, result.captions))
         shard.pop("name")
         times = {"begun": round(started, 3), "seconds": round(time.time() - started, 3)}
-        write_json(work.facts_path(task), {"shard": shard, "counts": result.counts} | times)
+        facts = {"shard": shard, "pictures": result.pictures, "counts": result.counts}
+        write_json(work.facts_path(task), facts | times)
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
     """Remove shards, facts and locks with other names from a folder."""
     for path in folder.glob("*"):
-        if path.suffix in (".arrow", ".json", ".lock") and path.name not in names:
+        if path.suffix in (".arrow", ".tar", ".json", ".lock") and path.name not in names:
             links.remove(path)
 
 

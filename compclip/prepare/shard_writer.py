@@ -62,11 +62,12 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """A shard that was written: its numbers of samples and captions, and what was counted."""
+    """A shard that was written: its numbers of samples and captions, what was counted, its tar of pictures if any."""
 
     samples: int
     captions: int
     counts: dict[str, float] = field(default_factory=dict)
+    pictures: str = ""  # the name under which the tar beside the shard is published
 
 
 WriteShard = Callable[[ShardTask, Path], ShardResult]

@@ -1,10 +1,13 @@
 """The nearest pictures of each picture of a data set by a backbone's embeddings: cosine, itself left out.
 
-N pictures, K neighbours, D joint dim, R and C rows and columns of a block.
+N pictures, K neighbours, D joint dim, G vectors held at a time, R and C rows and columns of a block.
 
 Cost: every picture through the image tower once, then 2 N² D flops in blocks: at a million pictures and D = 512 some
-1e15, which a large GPU does in a minute and two cores in four hours. The embeddings lie in a file (4 N D bytes: 2 GiB);
-what is held at a time is a block of scores and the result, some 120 MiB beside torch and the model.
+1e15. The embeddings lie in a file (4 N D bytes: 2 GB). As many as `HELD_BYTES` allow are held on the device, and the
+file is read once for each such group: a million of 512 numbers are one group and are read once (2 GB, in place of 1 TB
+for each block of rows anew), twelve million are twelve groups (295 GB). Beside the group there are 120 bytes for each
+of its vectors and a block of scores (64 MiB). How large a group is changes no bit of the result. A block does not serve
+its transpose as well: that saves half of the products, not the search in them, and sums them in another order.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from compclip.model.clip_model import ClipModel
 BATCH = 64  # pictures that are encoded at once
 AHEAD = 4 * BATCH  # pictures that are read before they are needed
 ROWS, COLUMNS = 2048, 8192  # of a block of scores: 64 MiB
+HELD_BYTES = 2 << 30  # of vectors on the device at a time: 1,048,576 of 512 numbers
 
 
 @dataclass(frozen=True)
@@ -119,24 +123,51 @@ def _load_fitted(model: ClipModel, location: ImageLocation) -> Image | None:
 def find_nearest(vectors: VectorFile, count: int, device: torch.device | str = "cpu") -> np.ndarray:
     """Return the numbers of the `count` nearest readable others of each vector, uint32 [N, K], computed in blocks."""
     near_NK = np.empty((len(vectors), count), np.uint32)
-    for start in range(0, len(vectors), ROWS):
-        stop = min(start + ROWS, len(vectors))
-        near_NK[start:stop] = _find_nearest_of_rows(vectors, start, stop, count, device).cpu().numpy()
+    group_size = max(1, HELD_BYTES // (4 * vectors.width * ROWS)) * ROWS
+    for start in range(0, len(vectors), group_size):
+        stop = min(start + group_size, len(vectors))
+        near_NK[start:stop] = _find_nearest_of_group(vectors, start, stop, count, device).cpu().numpy()
     return near_NK
 
 
-def _find_nearest_of_rows(vectors: VectorFile, start: int, stop: int, count: int, device: torch.device | str) -> Tensor:
-    rows_RD = vectors.block(start, stop).to(device)
-    best_RK = torch.full((stop - start, count), -torch.inf, device=device)
-    number_RK = torch.zeros(stop - start, count, dtype=torch.long, device=device)
+def _find_nearest_of_group(
+    vectors: VectorFile, start: int, stop: int, count: int, device: torch.device | str
+) -> Tensor:
+    group_GD = _read_group(vectors, start, stop, device)
+    best_GK = torch.full((stop - start, count), -torch.inf, device=device)
+    number_GK = torch.zeros(stop - start, count, dtype=torch.long, device=device)
+    there_N = vectors.there_N.to(device)
     for low in range(0, len(vectors), COLUMNS):
         high = min(low + COLUMNS, len(vectors))
-        score_RC = rows_RD @ vectors.block(low, high).to(device).T
-        score_RC.masked_fill_(~vectors.there_N[low:high].to(device), -torch.inf)
-        itself = torch.arange(max(start, low), max(start, low, min(stop, high)), device=device)
-        score_RC[itself - start, itself - low] = -torch.inf
-        top_RK, place_RK = score_RC.topk(min(count, high - low), dim=1)
-        both = torch.cat([best_RK, top_RK], 1), torch.cat([number_RK, place_RK + low], 1)
-        best_RK, kept_RK = both[0].topk(count, dim=1)
-        number_RK = both[1].gather(1, kept_RK)
-    return number_RK
+        is_held = start <= low and high <= stop
+        columns_CD = group_GD[low - start : high - start] if is_held else vectors.block(low, high).to(device)
+        for first in range(start, stop, ROWS):
+            rows = slice(first - start, min(first + ROWS, stop) - start)
+            score_RC = (group_GD[rows] @ columns_CD.T).masked_fill_(~there_N[low:high], -torch.inf)
+            _exclude_itself(score_RC, first, low)
+            best_GK[rows], number_GK[rows] = _merge(best_GK[rows], number_GK[rows], score_RC, low)
+    return number_GK
+
+
+def _read_group(vectors: VectorFile, start: int, stop: int, device: torch.device | str) -> Tensor:
+    """Read vectors to the device, in blocks, so that the host holds no second copy of them."""
+    group_GD = torch.empty(stop - start, vectors.width, device=device)
+    for low in range(start, stop, COLUMNS):
+        high = min(low + COLUMNS, stop)
+        group_GD[low - start : high - start] = vectors.block(low, high)
+    return group_GD
+
+
+def _exclude_itself(score_RC: Tensor, first: int, low: int) -> None:
+    """Set the score of each vector with itself to -inf, in a block of vectors `first` … against `low` …"""
+    rows, columns = score_RC.shape
+    itself = torch.arange(max(first, low), max(first, low, min(first + rows, low + columns)), device=score_RC.device)
+    score_RC[itself - first, itself - low] = -torch.inf
+
+
+def _merge(best_RK: Tensor, number_RK: Tensor, score_RC: Tensor, low: int) -> tuple[Tensor, Tensor]:
+    """Return the best scores and their numbers after a block of scores whose first column is vector `low`."""
+    top_RK, column_RK = score_RC.topk(min(best_RK.shape[1], score_RC.shape[1]), dim=1)
+    all_scores, all_numbers = torch.cat([best_RK, top_RK], 1), torch.cat([number_RK, column_RK + low], 1)
+    best_RK, index_RK = all_scores.topk(best_RK.shape[1], dim=1)
+    return best_RK, all_numbers.gather(1, index_RK)

@@ -6,6 +6,7 @@ N pictures, D joint dim.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -70,8 +71,8 @@ def test_by_hand(tmp_path):
     assert neighbours_NK[2, 0] == 1 and neighbours_NK[2, 1] in (0, 4)
 
 
-@given(st.integers(3, 40), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
-def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, rows, columns, count, seed):
+@given(*[st.integers(*bounds) for bounds in ((3, 40), (1, 9), (1, 9), (0, 5000), (1, 9), (0, 99))])
+def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, rows, columns, held, count, seed):
     rng = np.random.default_rng(seed)
     vector_ND = rng.normal(size=(size, 16))
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
@@ -81,8 +82,26 @@ def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, row
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "ROWS", rows)
         patch.setattr(nearest, "COLUMNS", columns)
+        patch.setattr(nearest, "HELD_BYTES", held)
         neighbours_NK = nearest.find_nearest(vectors(tmp_path_factory.getbasetemp(), vector_ND, is_there_N), count)
     assert np.array_equal(neighbours_NK, of_all_pairs(vector_ND, is_there_N, count))
+
+
+def test_the_file_is_read_once_for_each_group_of_held_vectors(tmp_path, monkeypatch):
+    """Twenty blocks of rows, held together, in two groups, or one by one (beside all columns then)."""
+    vector_ND = np.random.default_rng(0).normal(size=(2000, 16))
+    vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
+    file, bytes_read, read_file = vectors(tmp_path, vector_ND), [], os.pread
+    monkeypatch.setattr(nearest, "ROWS", 100)
+    monkeypatch.setattr(nearest, "COLUMNS", 500)
+    monkeypatch.setattr(os, "pread", lambda *args: bytes_read.append(args[1]) or read_file(*args))
+    results_NK = []
+    for passes, held in ((1, nearest.HELD_BYTES), (2, 2000 * 16 * 2), (21, 1)):
+        monkeypatch.setattr(nearest, "HELD_BYTES", held)
+        bytes_read.clear()
+        results_NK.append(nearest.find_nearest(file, 10))
+        assert sum(bytes_read) == passes * 2000 * 16 * 4
+    assert np.array_equal(results_NK[0], results_NK[1]) and np.array_equal(results_NK[0], results_NK[2])
 
 
 @pytest.fixture(scope="module")
