@@ -175,7 +175,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--params", default=PARAMS)
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint or --vqascore")
-    parser.add_argument("--device", default="", help="default: cuda where there is one, else cpu")
+    parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
     parser.add_argument("--compare", default="", metavar="FILE", help="numbers of somebody's: JSON or CSV")
     parser.add_argument("--within", type=float, metavar="POINTS", help="with --compare: how far off a number may be")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")

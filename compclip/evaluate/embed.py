@@ -16,7 +16,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from compclip.evaluate.embedding_cache import EmbeddingCache, key
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import parse_reference
 from compclip.model import inference_towers
+from compclip.model.replicas import ReplicaPool
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel, ClipModule
@@ -54,24 +55,27 @@ def encode_all(
     how: Scoring = DEFAULT_SCORING,
     weights: Sequence[str] = (),
     pictures: PreparedPictures | None = None,
+    copies: Sequence[Sequence[ClipModel]] = (),
 ) -> list[Embeddings]:
     """Embed with several models that are fed alike (`score.group_by_inputs`); results equal those of each alone.
 
     `how.threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on
     busy cores cost many times the work itself, and the bits do not depend on the number of threads. An image that
     cannot be read is listed in `failed`. With the models' fingerprints as `weights`, what `how.cache` knows of all of
-    them is taken from there, and prepared pictures from `pictures`. Raises UserError where an embedding is not finite.
+    them is taken from there, and prepared pictures from `pictures`. `copies` of the models on further devices take a
+    batch whenever they are free. Raises UserError where an embedding is not finite.
     """
     if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
         # a CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which
         raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
     caches = [EmbeddingCache.open_for(w, m, how) for w, m in zip(weights, models, strict=False)] if how.cache else []
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
-    with evaluation_mode([m.clip for m in models]), one_thread_each(how.threads) as pool:
+    replicas = ReplicaPool([models, *copies], how.threads)
+    with evaluation_mode([m.clip for group in replicas.replicas for m in group]), open_pool(replicas, how) as pool:
         picture_keys = dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
         cached_images = _CachedVectors.look_up(caches, picture_keys)
         uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
-        image_batch = partial(_image_batch, models, how, pictures or PreparedPictures())
+        image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
         under_way = pool.map(image_batch, batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
@@ -80,7 +84,7 @@ def encode_all(
         token_batches = _token_batches(
             clip, texts, ids_TL, cached_texts.uncached(texts), inference_towers.text_batch_size(clip, how.batch_size)
         )
-        text_batches = [*cached_texts.batches, *pool.map(partial(_text_batch, models, how), token_batches)]
+        text_batches = [*cached_texts.batches, *pool.map(partial(_text_batch, replicas, how), token_batches)]
         image_batches = [*cached_images.batches, *under_way]
     embeddings = [_embeddings(model, number, image_batches, text_batches) for number, model in enumerate(models)]
     for cache, new in zip(caches, embeddings, strict=False):  # no cache, no pair
@@ -161,6 +165,11 @@ def one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
         torch.set_num_threads(threads)
 
 
+def open_pool(replicas: ReplicaPool, how: Scoring) -> AbstractContextManager[ThreadPoolExecutor]:
+    """Return a pool of `how.threads` threads that compute on one thread each, of more where there are more devices."""
+    return one_thread_each(max(how.threads, len(replicas.replicas)))
+
+
 @dataclass(frozen=True)
 class _VectorBatch:
     """Keys and their vectors by each model, and the reasons for the images that have none."""
@@ -171,25 +180,30 @@ class _VectorBatch:
 
 
 def _image_batch(
-    models: Sequence[ClipModel], how: Scoring, pictures: PreparedPictures, refs: Sequence[str]
+    replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, pictures: PreparedPictures, refs: Sequence[str]
 ) -> _VectorBatch:
-    picture_of = {ref: pictures.prepare(ref, models[0], how.upright) for ref in refs}
+    model = replicas.replicas[0][0]
+    picture_of = {ref: pictures.prepare(ref, model, how.upright) for ref in refs}
     failed = {ref: reason for ref, reason in picture_of.items() if isinstance(reason, str)}
     readable = {ref: picture for ref, picture in picture_of.items() if not isinstance(picture, str)}
     if not readable:
         return _VectorBatch((), (), failed)
-    pixels_B3HW = models[0].pixels(list(readable.values()))
-    return _VectorBatch(list(readable), _vectors(inference_towers.encode_images, models, how, pixels_B3HW), failed)
+    pixels_B3HW = model.pixels(list(readable.values()))
+    return _VectorBatch(list(readable), _vectors(inference_towers.encode_images, replicas, how, pixels_B3HW), failed)
 
 
-def _text_batch(models: Sequence[ClipModel], how: Scoring, batch: tuple[Sequence[str], Tensor]) -> _VectorBatch:
+def _text_batch(
+    replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, batch: tuple[Sequence[str], Tensor]
+) -> _VectorBatch:
     texts, ids_BL = batch
-    return _VectorBatch(texts, _vectors(inference_towers.encode_texts, models, how, ids_BL))
+    return _VectorBatch(texts, _vectors(inference_towers.encode_texts, replicas, how, ids_BL))
 
 
-def _vectors(tower: Callable, models: Sequence[ClipModel], how: Scoring, inputs: Tensor) -> list[np.ndarray]:
-    """Return what a tower of each model makes of a batch."""
-    with torch.inference_mode(), precision(how):
+def _vectors(
+    tower: Callable, replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, inputs: Tensor
+) -> list[np.ndarray]:
+    """Return what a tower of each model makes of a batch, on a device that is free."""
+    with replicas.take() as models, torch.inference_mode(), precision(how):
         return [tower(m.clip, inputs.to(device(m))).float().cpu().numpy() for m in models]
 
 

@@ -27,6 +27,7 @@ from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.model import towers
+from compclip.model.replicas import ReplicaPool
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -37,34 +38,39 @@ ATTENTION = "minmax"  # of the released FSC-CLIP
 
 
 def score_pairs(
-    embeddings: Embeddings, scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures
+    embeddings: Embeddings, scorer: str, models: Sequence[ClipModel], how: Scoring, pictures: embed.PreparedPictures
 ) -> Paired:
-    """Return the same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is."""
+    """Return the same pictures and texts with scores of pairs by `scorer`; what compares texts alone stays as it is.
+
+    `models` are one model on each device.
+    """
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
-    return Paired(**values, ask=partial(_scores, scorer, model, how, pictures))
+    return Paired(**values, ask=partial(_scores, scorer, models, how, pictures))
 
 
 def _scores(
-    scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
+    scorer: str, models: Sequence[ClipModel], how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
 ) -> np.ndarray:
     order = sorted(range(len(pairs)), key=pairs.__getitem__)  # a picture's texts stand together
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
     scores_P = np.empty(len(pairs))
-    with embed.evaluation_mode([model.clip]), embed.one_thread_each(how.threads) as pool:
-        batch_scores = pool.map(partial(_batch, scorer, model, how, pictures), ([pairs[i] for i in b] for b in batches))
+    replicas = ReplicaPool(models, how.threads)
+    score_batch = partial(_batch, scorer, replicas, how, pictures)
+    with embed.evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
+        batch_scores = pool.map(score_batch, ([pairs[i] for i in b] for b in batches))
         for batch, scores_B in zip(batches, batch_scores, strict=True):
             scores_P[batch] = scores_B
     return scores_P
 
 
 def _batch(
-    scorer: str, model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
+    scorer: str, replicas: ReplicaPool[ClipModel], how: Scoring, pictures: embed.PreparedPictures, pairs: Sequence[Pair]
 ) -> np.ndarray:
     """Score pairs whose pictures were read before, each different picture and text encoded once."""
     refs, texts = (list(dict.fromkeys(keys)) for keys in zip(*pairs, strict=True))
     image_B, text_B = ([names.index(pair[i]) for pair in pairs] for i, names in enumerate((refs, texts)))
-    device = embed.device(model)
-    with torch.inference_mode(), embed.precision(how):
+    with replicas.take() as model, torch.inference_mode(), embed.precision(how):
+        device = embed.device(model)
         prepared = [pictures.prepare(ref, model, how.upright) for ref in refs]
         pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])
         _, patch_BND = towers.encode_images(model.clip, pixels.to(device), tokens=True)

@@ -27,6 +27,7 @@ from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
 from compclip.model.clip_model import ClipModel
+from compclip.model.replicas import copy_models
 from compclip.runs import gpus
 from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
 
@@ -74,7 +75,10 @@ def device() -> str:
 
 @dataclass(frozen=True)
 class ScoredCheckpoint:
-    """A model to score: folder, weights file or MODEL::TAG, how it is opened, and what its results say of it."""
+    """A model to score: folder, weights file or MODEL::TAG, how it is opened, and what its results say of it.
+
+    `device`: `cuda` is every GPU that this process sees.
+    """
 
     ref: str
     made_with: Mapping[str, str] = field(default_factory=dict)
@@ -110,23 +114,26 @@ def score_models(
     how: Scoring = DEFAULT_SCORING,
     weights: Sequence[str] = (),
     pictures: PreparedPictures | None = None,
+    devices: Sequence[str] = (),
 ) -> list[dict[str, Outcomes]]:
     """Score models that are fed alike on all benchmarks; a picture is read and prepared once for them all.
 
     `weights`: their fingerprints, by which embeddings are kept where `how.cache` says so; without them none are.
-    `pictures`: those that were prepared for others. Raises UserError where one of them gives no numbers.
+    `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
+    devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
-    all_embeddings = embed.encode_all(models, refs, texts, how, weights, pictures)
+    replicas = copy_models(models, devices)
+    all_embeddings = embed.encode_all(models, refs, texts, how, weights, pictures, replicas[1:])
     return [
-        _score_embeddings(model, replace(embeddings, ties=how.ties), benchmarks, how, pictures or PreparedPictures())
-        for model, embeddings in zip(models, all_embeddings, strict=True)
+        _score_embeddings(group, replace(embeddings, ties=how.ties), benchmarks, how, pictures or PreparedPictures())
+        for group, embeddings in zip(zip(*replicas, strict=True), all_embeddings, strict=True)
     ]
 
 
 def _score_embeddings(
-    model: ClipModel,
+    replicas: Sequence[ClipModel],
     embeddings: Embeddings,
     benchmarks: Mapping[str, Benchmark],
     how: Scoring,
@@ -135,7 +142,7 @@ def _score_embeddings(
     """Score all benchmarks by cosines; by further scorers those that compare a picture with some texts."""
     outcomes = {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
     for scorer in how.scorers[1:]:
-        pair_scores = pair_scorers.score_pairs(embeddings, scorer, model, how, pictures)
+        pair_scores = pair_scorers.score_pairs(embeddings, scorer, replicas, how, pictures)
         for name, benchmark in benchmarks.items():
             if benchmark.kind == COMPOSITION:
                 outcomes[name] = outcomes[name].add_scorer(benchmark.score(pair_scores, benchmark.texts_alone), scorer)
@@ -216,7 +223,8 @@ def _score_together(
     start = time.perf_counter()
     models = [checkpoint.open() for checkpoint in checkpoints]
     weights = [checkpoint.made_with.get("fingerprint", "") for checkpoint in checkpoints]
-    scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures)
+    devices = gpus.list_devices(checkpoints[0].device)
+    scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures, devices)
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
     documents = []
     for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
@@ -317,10 +325,14 @@ def score_line(
     benchmarks: Mapping[str, Benchmark],
     how: Scoring = DEFAULT_SCORING,
     budget: int = BUDGET,
+    devices: Sequence[str] = (),
 ) -> Iterator[dict]:
-    """Yield {"alpha", "metrics": {"benchmark/metric": value}} for each model on the line."""
+    """Yield {"alpha", "metrics": {"benchmark/metric": value}} for each model on the line.
+
+    `devices` are those of `score_models`.
+    """
     next_alpha, pictures = iter(alphas), PreparedPictures(CACHE_BYTES)
     for batch in models_on_line(pretrained, tuned, alphas, budget):
-        for scored in score_models(batch, benchmarks, how, pictures=pictures):
+        for scored in score_models(batch, benchmarks, how, pictures=pictures, devices=devices):
             metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
             yield {"alpha": next(next_alpha), "metrics": metrics}

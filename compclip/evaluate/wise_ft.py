@@ -31,6 +31,7 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import result_store, score
 from compclip.model import adapter_files, backbone, lora
+from compclip.runs import gpus
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         return old, False
     start, points = time.perf_counter(), []
     pretrained, tuned = (backbone.load(path, device=device) for path in ends)
-    for point in score.score_line(pretrained, tuned, task.alphas, loaded.benchmarks, task.how):
+    line = score.score_line(
+        pretrained, tuned, task.alphas, loaded.benchmarks, task.how, devices=gpus.list_devices(device)
+    )
+    for point in line:
         points.append(point)
         print(f"{cell.name}: alpha {point['alpha']:g} ({len(points)} of {len(task.alphas)})", flush=True)
     seconds = round(time.perf_counter() - start, 3)
@@ -165,7 +169,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
     parser.add_argument("--params", default="params.yaml")
-    parser.add_argument("--device", default="", help="cpu, or cuda:1; by default a GPU where there is one")
+    parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
     if not args.pretrained:

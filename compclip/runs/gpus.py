@@ -70,6 +70,13 @@ def choose_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def list_devices(device: str) -> list[str]:
+    """Return the devices that a name stands for: `cuda` is every GPU that this process sees, others are themselves."""
+    import torch
+
+    return [f"cuda:{index}" for index in range(torch.cuda.device_count())] if device == "cuda" else [device]
+
+
 def describe_cuda() -> str:
     """Return the driver, what torch is built for, and which devices are visible: what has to fit for CUDA to work."""
     import torch

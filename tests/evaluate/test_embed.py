@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 
 import numpy as np
@@ -18,6 +19,7 @@ from compclip.data.sample import ImageLocation
 from compclip.evaluate import embed, picture_references
 from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
+from compclip.model.replicas import ReplicaPool, copy_models
 
 CONFIG = {
     "embed_dim": 16,
@@ -108,6 +110,37 @@ def test_several_models_have_the_bits_of_each_by_itself(others, pictures, thread
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
     assert not np.array_equal(together[0].image_ID, together[1].image_ID)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_copies_on_further_devices_share_the_batches_and_change_no_bit(others, pictures, threads, monkeypatch):
+    """Two sets of the models on "cpu": each meets the other at its first batch, and all vectors are those of one."""
+    copies = copy_models(others, ["cpu", "cpu"])[1:]
+    how, meeting, lock = Scoring(batch_size=2, threads=threads), threading.Barrier(2, timeout=60), threading.Lock()
+    tower, awaited = embed.inference_towers.encode_images, {others[0].clip, copies[0][0].clip}
+
+    def encode(clip, batch):
+        with lock:
+            is_first = clip in awaited
+            awaited.discard(clip)
+        if is_first:
+            meeting.wait()
+        return tower(clip, batch)
+
+    monkeypatch.setattr(embed.inference_towers, "encode_images", encode)
+    shared = embed.encode_all(others, pictures, TEXTS, how, (), None, copies)
+    assert not awaited
+    monkeypatch.undo()
+    for embedded, alone in zip(shared, embed.encode_all(others, pictures, TEXTS, how), strict=True):
+        assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
+        assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
+
+
+def test_replicas_are_offered_to_equally_many_threads():
+    """Of two replicas and four threads each is offered twice, so that no thread waits."""
+    pool = ReplicaPool(["a", "b"], threads=4)
+    with pool.take() as one, pool.take() as two, pool.take() as three, pool.take() as four:
+        assert sorted([one, two, three, four]) == ["a", "a", "b", "b"]
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):

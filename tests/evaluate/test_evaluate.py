@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
 import pytest
+import torch
 from PIL import Image
 from pyarrow import parquet
 
@@ -25,7 +27,7 @@ from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, score
 from compclip.model import backbone, clip_model, weight_files
-from compclip.runs import result_files, run_store
+from compclip.runs import gpus, result_files, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
 
@@ -143,6 +145,22 @@ def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkey
         untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[one.ref])]
         assert untimed[0] == untimed[1]
     assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
+
+
+def test_all_gpus_share_the_work_and_the_results_are_those_of_one(checkpoint, params, monkeypatch):
+    """`cuda` is every GPU that is seen; here two that are the CPU, each with a model of its own."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert gpus.list_devices("cuda") == ["cuda:0", "cuda:1", "cuda:2"]
+    assert gpus.list_devices("cuda:1") == ["cuda:1"] and gpus.list_devices("cpu") == ["cpu"]
+    loaded = replace(_loaded(params), how=Scoring(batch_size=1, scorers=["cosine", "local", "attended"]))
+    copy_models, sizes, documents = score.copy_models, [], []
+    monkeypatch.setattr(score, "copy_models", lambda *args: sizes.append(len(copied := copy_models(*args))) or copied)
+    for devices in (["cpu"], ["cpu", "cpu"]):
+        monkeypatch.setattr(gpus, "list_devices", lambda _, devices=devices: devices)
+        documents.append(score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded))
+    one, two = ({name: d | {"seconds": 0} for name, d in document.items()} for document in documents)
+    assert one == two
+    assert sizes == [1, 2]
 
 
 def test_pictures_are_read_once_where_memory_holds_one_checkpoint_at_a_time(checkpoints, params, monkeypatch):

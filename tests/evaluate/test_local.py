@@ -22,7 +22,7 @@ def paired(model, pictures, texts, scorer, **how):  # noqa: F811
     """Each picture with its text, scored."""
     scoring = Scoring(scorers=["cosine", scorer], **how)
     embedded = embed.encode(model, pictures, texts, scoring)
-    return pair_scorers.score_pairs(embedded, scorer, model, scoring, PreparedPictures())
+    return pair_scorers.score_pairs(embedded, scorer, [model], scoring, PreparedPictures())
 
 
 def slow(model, path, text):  # noqa: F811

@@ -6,7 +6,6 @@ One process drives all devices with a thread each; the content of a batch does n
 from __future__ import annotations
 
 import contextlib
-import queue
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,6 +19,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.data import images
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
+from compclip.model.replicas import ReplicaPool
 from compclip.runs import gpus
 
 READERS = 4  # threads that read pictures; decoding runs outside of Python's lock
@@ -38,7 +38,7 @@ def parse_devices(option: str) -> list[str]:
     """
     if option == "auto":
         gpus.require_requested()
-        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+        return gpus.list_devices("cuda") or ["cpu"]
     names = [name.strip() for name in option.split(",")]
     for name in names:
         try:
@@ -58,16 +58,11 @@ def caption_samples(
 
     Dropped and counted: unreadable pictures, empty captions. Counted: captions that were cut short.
     """
-    free: queue.SimpleQueue[DescribeBatch] = queue.SimpleQueue()
-    for replica in replicas:
-        free.put(replica)
+    free_replicas = ReplicaPool(replicas)
 
     def describe(batch: list[LoadedSample]) -> tuple[list[LoadedSample], list[Answer]]:
-        replica = free.get()
-        try:
+        with free_replicas.take() as replica:
             return batch, replica([sample for sample, _ in batch], [picture for _, picture in batch])
-        finally:
-            free.put(replica)
 
     counts, captioned = Counter[str](), []
     with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(_load_batches(samples, size, counts)) as batches:
