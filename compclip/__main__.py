@@ -30,7 +30,7 @@ DAILY = {
     "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
     "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
-    "doctor": ("compclip.doctor.__main__", "check how the GPUs of this machine compute, resume and hurry"),
+    "doctor": ("compclip.doctor.__main__", "say what is missing here; `--gpu`: how its GPUs compute, resume and hurry"),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
 }
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.

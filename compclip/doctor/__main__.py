@@ -1,13 +1,14 @@
-"""Say whether this machine computes as it should: `compclip doctor --gpu`.
+"""Say what is missing here, or whether this machine computes as it should: `compclip doctor`.
 
+    compclip doctor                         in ten seconds: what is installed, and what is missing with the fix
     compclip doctor --gpu                   the GPUs, in three minutes, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
-Checked are: each method's loss and gradients in float32 and bf16 against float64 on the CPU; a run that is stopped and
-resumed against the same run through; all GPUs against one; how fast this machine reads, decodes and copies, and how
-fast a ViT-B/32 is fine-tuned; and that step's peak memory against what `config cost` predicts. The exit code is 1
-where a check failed. A file compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user:
-send it along with a defect.
+With --gpu are checked: each method's loss and gradients in float32 and bf16 against float64 on the CPU; a run that is
+stopped and resumed against the same run through; all GPUs against one; how fast this machine reads, decodes and copies,
+and how fast a ViT-B/32 is fine-tuned; and that step's peak memory against what `config cost` predicts. A file
+compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user: send it along with a defect.
+The exit code is 1 where a check failed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
-from compclip.doctor.check_rows import FAILED, HEADS, format_row
+from compclip.doctor import installation
+from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
 from compclip.interface.method import load_method
 from compclip.runs import gpus
 
@@ -28,9 +31,7 @@ from compclip.runs import gpus
 def main(argv: list[str]) -> int:
     """Run the command `doctor`."""
     args = _parse_arguments(argv)
-    if not args.gpu and not args.device:
-        raise UserError("doctor: nothing to check; give --gpu")
-    return check_device(args)
+    return check_device(args) if args.gpu or args.device else check_project()
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -47,6 +48,21 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def check_project() -> int:
+    """Print a row for each thing that a project in this folder needs; 1 where one is missing."""
+    return print_rows(installation.check_installation(Path(".")))[1]
+
+
+def print_rows(found: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
+    """Print rows as they come; return them, and the exit code."""
+    rows = []
+    print(format_row(HEADS), flush=True)
+    for row in found:
+        rows.append(row)
+        print(format_row(row.cells()), flush=True)
+    return rows, int(any(row.state == FAILED for row in rows))
+
+
 def check_device(args: argparse.Namespace) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
     import torch
@@ -61,16 +77,13 @@ def check_device(args: argparse.Namespace) -> int:
         raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; mend that, or give --device cpu")
     settings = DeviceSettings(device, methods, args.minutes, args.model, args.batch)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
-    started, rows = time.monotonic(), []
-    print(format_row(HEADS), flush=True)
-    for row in run_checks(settings):
-        rows.append(row)
-        print(format_row(row.cells()), flush=True)
+    started = time.monotonic()
+    rows, code = print_rows(run_checks(settings))
     output = args.output or name_report()
     write_report(output, settings, rows, time.monotonic() - started)
     failed = sum(row.state == FAILED for row in rows)
     print(f"{len(rows)} checks, {failed} failed; to send along with a defect: {output}")
-    return 1 if failed else 0
+    return code
 
 
 def choose_methods(names: list[str] | None) -> tuple[str, ...]:

