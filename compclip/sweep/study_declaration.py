@@ -12,8 +12,7 @@
       attention: {categorical: [minmax, softmax]}
       lambda_local: {float: [0, 1], when: {attention: [minmax]}}   # drawn only then; else as in params.yaml
     paper: [{gamma: 2.0}]       # the first trials
-    sampler: tpe                # a file of compclip/sweep/samplers: tpe, tpe_joint (conditional ones and any number of
-                                # objectives together as well), random, nsga2 …
+    sampler: tpe                # a file of compclip/sweep/samplers: tpe, gp, nsga2, random …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or median, of one objective; or dominated, of any number (sampling_and_pruning.py)
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
@@ -118,6 +117,8 @@ class StudyOptions:
 
     def __post_init__(self) -> None:
         """Check what holds between fields. Raises UserError."""
+        if self.sampler == "tpe_joint":
+            raise UserError("sampler=tpe_joint: is called tpe, which draws together in all cases now; rename it")
         least = getattr(plugins.load_plugin(plugins.SAMPLERS, self.sampler), "LEAST_STARTUP", 1)
         if self.startup_trials < least:
             raise UserError(f"startup_trials={self.startup_trials}: must be >= {least} with the sampler {self.sampler}")

@@ -47,7 +47,7 @@ def test_another_seed_gives_other_trials(folder):
     assert drawn_params[0][0] == drawn_params[1][0] and not any(p in drawn_params[1] for p in drawn_params[0][1:])
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "tpe_joint"])
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
     """The trial is finished with the values it would have had; nothing was submitted without its key in the storage."""
     driver(sampler=sampler, startup_trials=2).drive(6)
@@ -75,23 +75,15 @@ def learned(name, objectives, when=False):
     return [t.params for t in optuna_study.trials], set(trial.relative_params)
 
 
-@pytest.mark.parametrize(
-    ("objectives", "when", "tpe", "tpe_joint"),
-    [
-        (1, False, {"kind", "x", "y"}, {"kind", "x", "y"}),
-        (1, True, {"kind", "x"}, {"kind", "x", "y"}),
-        (2, False, set(), {"kind", "x", "y"}),
-        (2, True, set(), {"kind", "x", "y"}),
-    ],
-)
-def test_what_tpe_and_tpe_joint_draw_together(objectives, when, tpe, tpe_joint):
-    """As their docstrings say; equal draws only with one objective and no conditional parameter."""
-    plain, joint = (learned(name, objectives, when) for name in ("tpe", "tpe_joint"))
-    assert (plain[1], joint[1]) == (tpe, tpe_joint)
-    assert (plain[0] == joint[0]) == (objectives == 1 and not when)
+@pytest.mark.parametrize("when", [False, True])
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_what_is_drawn_together(objectives, when):
+    """Parameters that every trial has; by tpe the conditional one as well, as its docstring says."""
+    assert learned("tpe", objectives, when)[1] == {"kind", "x", "y"}
+    assert learned("gp", objectives, when)[1] == {"kind", "x"} | (set() if when else {"y"})
 
 
-@pytest.mark.parametrize("name", ["tpe", "tpe_joint"])
+@pytest.mark.parametrize("name", ["tpe", "gp"])
 def test_running_trials_are_counted(name):
     """The next draw is another where trials run, though the sampler has drawn nothing since."""
     unit = {"x": optuna.distributions.FloatDistribution(0, 1)}
