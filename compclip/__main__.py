@@ -14,6 +14,7 @@ DAILY = {
         "compclip.config.__main__",
         "check params.yaml, show a cell, what a grid costs, switch to another, write an ablation",
     ),
+    "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners … and their parameters"),
     "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
     "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),

@@ -23,6 +23,7 @@ from compclip.runs.item_outcomes import RETRIEVAL
 FILE = "examples.jsonl"
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
+BENCHMARK_GROUP = "retrieval"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

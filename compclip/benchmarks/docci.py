@@ -28,6 +28,7 @@ FILES = (
 SPLITS = ("train", "test", "qual_dev", "qual_test")
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
+BENCHMARK_GROUP = "long"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -22,6 +22,7 @@ FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text
 SHORTEST = 3  # characters of a sentence
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
+BENCHMARK_GROUP = "long"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -30,6 +30,7 @@ FILES = ("share-captioner_coco_lcs_sam_1246k_1107.json", "share4v_sam_10k.json")
 FIRST = 1000
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
+BENCHMARK_GROUP = "long"
 CHUNK, LONGEST = 1 << 16, 1 << 20  # characters: read at once, and of one record
 
 

@@ -23,6 +23,7 @@ CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
 FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
+BENCHMARK_GROUP = "long"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

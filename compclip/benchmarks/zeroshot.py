@@ -53,6 +53,7 @@ SEEDS = 2**32
 ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it counts one
 METRICS = (*ELEVATER, "top_5", "elevater")
 HEADLINE = ("top_1",)  # `elevater` instead where the set has one
+BENCHMARK_GROUP = "zeroshot"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "experiments/backbones", "experiments/claims.yaml",
     "experiments/grids", "experiments/published", "experiments/studies", "experiments/validity.yaml", "slurm",
 )  # fmt: skip
+EVERY_BENCHMARK = GRIDS / "every_benchmark.yaml"
 Change = Literal["new", "changed", "edited", "removed"]
 MEANINGS: dict[Change, str] = {
     "new": "is not here yet",
@@ -57,6 +58,11 @@ def find_source() -> Path:
         if (folder / "dvc.yaml").is_file() and (folder / GRIDS).is_dir():
             return folder
     raise UserError(f"{PACKAGE}: installed without its project files; install the package again")
+
+
+def find_params(path: str | Path = PARAMS) -> Path:
+    """Return the file of parameters, or without a project the package's grid of all benchmarks."""
+    return Path(path) if path != PARAMS or Path(path).exists() else find_source() / EVERY_BENCHMARK
 
 
 def list_files(source: Path) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from omegaconf.errors import MissingMandatoryValue
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_bytes, write_atomic
-from compclip.config import check
+from compclip.config import benchmark_groups, check
 from compclip.config.sections import (
     Backbone,
     BenchmarkSection,
@@ -86,6 +87,9 @@ def _load_sections(raw: dict) -> Params:
     methods: dict[str, Any] = {
         check.check_name(key, "method"): value for key, value in mapping(raw.get("methods"), "methods").items()
     }
+    for name in ("evaluate", "wise_ft"):
+        evaluated = benchmark_groups.expand_groups(sections[name].benchmarks, tables["benchmarks"])
+        sections[name] = replace(sections[name], benchmarks=evaluated)
     return Params(**sections, **tables, methods=methods)
 
 

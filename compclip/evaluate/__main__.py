@@ -7,6 +7,8 @@ python -m compclip.evaluate --results DIR --compare FILE [--within POINTS]  numb
 python -m compclip.evaluate --vqascore M [--benchmarks a b] [--out DIR]     VQAScore by a generative model
 python -m compclip.evaluate --census NAME                                   count a benchmark: the stage benchmark@NAME
 
+Outside of a project, benchmarks lie where `compclip fetch` puts them (`compclip list benchmarks`), or where
+benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say.
 F is a folder in open_clip's format, a weights file with --model, or MODEL::TAG; M a folder in transformers' format, or
 URL::NAME of an OpenAI-compatible endpoint. Parameters follow as key=value.
 Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over.
@@ -27,6 +29,7 @@ from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_json, read_mapping
 from compclip.base.safe_names import SafeName
+from compclip.config.benchmark_groups import expand_groups
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.evaluate import result_store
@@ -52,7 +55,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         return _print_comparison(number_comparison.numbers_of_folder(Path(args.results)), args)
     from compclip.config import read
 
-    params = read.load_params(args.params, overrides)
+    params = read.load_params(_find_params(args), overrides)
     if args.census:
         return _census(params, safe_names.parse_name(args.census, "--census"), root)
     documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
@@ -61,6 +64,15 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     from compclip.evaluate import number_comparison
 
     return _print_comparison(number_comparison.numbers_of_documents(documents), args)
+
+
+def _find_params(args: argparse.Namespace) -> str | Path:
+    """Return the file of parameters; a checkpoint needs no project where its benchmarks are named."""
+    if not args.benchmarks or not (args.checkpoint or args.vqascore):
+        return args.params
+    from compclip.config import project_files
+
+    return project_files.find_params(args.params)
 
 
 def _evaluate_method(method: SafeName, root: Path) -> int:
@@ -131,7 +143,7 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
 
     out, device = check_output_folder(args.out) if args.out else None, args.device or score.device()
     backbone.check_device(device, args.activation)
-    benchmark_names = args.benchmarks or params.evaluate.benchmarks
+    benchmark_names = expand_groups(args.benchmarks, params.benchmarks) or params.evaluate.benchmarks
     loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
     if args.vqascore:
         words = {"question": args.question, "answer": args.answer, "score": args.score}
@@ -171,7 +183,8 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         "--benchmarks",
         nargs="+",
         default=[],
-        help="names, with --checkpoint or --vqascore; default: evaluate.benchmarks",
+        help="names or groups (comp, zeroshot, retrieval, long), with --checkpoint or --vqascore; "
+        "default: evaluate.benchmarks",
     )
     parser.add_argument("--params", default=PARAMS)
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint or --vqascore")

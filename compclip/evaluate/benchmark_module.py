@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base import json_text, plugins
 from compclip.base.errors import UserError, unknown
+from compclip.config import benchmark_groups
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.picture_references import file_of, parse_reference
 from compclip.prepare import sample_cleaning
@@ -21,7 +22,7 @@ from compclip.prepare import sample_cleaning
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
 
-HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config"}
+HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class BenchmarkModule:
         are better when lower says `Benchmark.lower`; none of them may stand here.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
+    group (`BENCHMARK_GROUP`): the group that names it with others where benchmarks are named (`config.benchmark_groups`).
     """
 
     metrics: tuple[str, ...]
     headline: tuple[str, ...]
     load: Callable[..., Benchmark]
     config: type | None = None
+    group: str = benchmark_groups.DEFAULT
 
 
 def load_module(name: str) -> BenchmarkModule:
@@ -53,6 +56,8 @@ def load_module(name: str) -> BenchmarkModule:
     for metric in hooks.headline:
         if metric not in hooks.metrics:
             raise unknown("metric", metric, hooks.metrics, f"benchmark {name!r}: HEADLINE")
+    if hooks.group not in benchmark_groups.GROUPS:
+        raise unknown("group", hooks.group, benchmark_groups.GROUPS, f"benchmark {name!r}: BENCHMARK_GROUP")
     return hooks
 
 

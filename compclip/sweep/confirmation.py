@@ -28,6 +28,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
+from compclip.config.benchmark_groups import expand_groups
 from compclip.config.grid import PRETRAINED
 from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
@@ -103,7 +104,9 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
         by_method.setdefault(run.cell.method, {})[run.cell.seed] = run
     variants = [m for m in by_method if m.startswith(f"{study.method.partition('.')[0]}.trial")]
     overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
-    evaluated = list(OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks)
+    evaluated = expand_groups(
+        OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks, params.benchmarks
+    )
     searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
     columns = objectives.columns_of_runs(study, runs, searched_params)
     objective_benchmarks = objectives.benchmarks(columns)

@@ -445,3 +445,26 @@ def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, r
     assert encoded["image"] == 0 and 0 < encoded["text"] < 8
     assert {n: d["metrics"] for n, d in with_cache.items()} == {n: d["metrics"] for n, d in fresh.items()}
     assert "cache" not in with_cache["sugarcrepe"]["how"]
+
+
+def test_without_a_project(checkpoint, root, monkeypatch, capsys):
+    """In an empty folder, with benchmarks named and their files given: the same numbers as with params.yaml."""
+    (root / "empty").mkdir()
+    monkeypatch.chdir(root / "empty")
+    places = [f"benchmarks.sugarcrepe.path={root}/sc", f"benchmarks.sugarcrepe.images={root}/images"]
+    arguments = ["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe", *places, "--out", "results"]
+    assert evaluate_command.main(arguments) == 0
+    document = json.loads(Path("results/sugarcrepe.json").read_text())
+    section = Section("", str(root / "sc"), str(root / "images"))
+    loaded = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
+    expected = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
+    assert document["metrics"] == expected["metrics"] and document["items"] == expected["items"]
+
+
+def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
+    """The place where the files belong is named; without benchmarks there is a project to ask for."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"data/raw/sugarcrepe"):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
+    with pytest.raises(UserError, match="params.yaml: no such file"):
+        evaluate_command.main(["--checkpoint", str(checkpoint)])

@@ -1,7 +1,7 @@
 """Gaussian process with expected improvement (Optuna's GPSampler): for few, costly trials of continuous parameters.
 
-Conditional parameters are drawn at random; running trials are taken into account. Its time a draw grows with the cube of
-the number of trials: beyond some hundred, `tpe` is the better choice.
+Conditional parameters are drawn at random; running trials are taken into account. Its time a draw grows with the cube
+of the number of trials: beyond some hundred, `tpe` is the better choice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011) over the parameters together.
 
-Conditional parameters form groups, each drawn together, with any number of objectives. Running trials count as bad ones,
-so that others are drawn elsewhere.
+Conditional parameters form groups, each drawn together, with any number of objectives. Running trials count as bad
+ones, so that others are drawn elsewhere.
 """
 
 from __future__ import annotations

@@ -1,0 +1,207 @@
+"""List what a grid may name: methods, benchmarks, backbones, captioners, sources, samplers, studies, grids.
+
+compclip list                      the kinds, with the names of each
+compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
+compclip list KIND --json          the same for programs
+
+Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
+package's grid of all benchmarks: where `compclip fetch` puts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from compclip.base import plugins, yaml_text
+from compclip.base.errors import entry, unknown
+from compclip.config import benchmark_groups, project_files, read
+from compclip.config.sections import BenchmarkSection, Params
+
+STUDIES = Path("experiments/studies")
+LONGEST = 60  # characters of a default
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is."""
+
+    name: str
+    summary: str
+    package: str = "compclip"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bool] = field(default_factory=dict)
+    group: str = ""
+
+
+def list_plugins(package: str) -> Iterator[Listed]:
+    """Yield the plug-ins of a kind, with the parameters of their `Config`."""
+    for name in plugins.list_plugins(package):
+        module = plugins.load_plugin(package, name)
+        config = getattr(module, "Config", None)
+        parameters = {f.name: _default(f) for f in fields(config)} if config else {}
+        root = module.__name__.partition(".")[0]
+        yield Listed(name, _first_line(inspect.getdoc(module) or ""), root, parameters)
+
+
+def _default(parameter: Field) -> Any:
+    return parameter.default_factory() if parameter.default_factory is not MISSING else parameter.default
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+def list_benchmarks(params: Params) -> Iterator[Listed]:
+    """Yield every benchmark's module with its group, and the files of each section that uses it."""
+    usual = read.load_params(project_files.find_source() / project_files.EVERY_BENCHMARK).benchmarks
+    for module in list_plugins(plugins.BENCHMARKS):
+        group = getattr(
+            plugins.load_plugin(plugins.BENCHMARKS, module.name), "BENCHMARK_GROUP", benchmark_groups.DEFAULT
+        )
+        places = _find_places(module.name, params.benchmarks) or _find_places(module.name, usual)
+        yield replace(module, files=_look_for(places), group=group)
+
+
+def _find_places(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
+    used = [section for name, section in sections.items() if (section.benchmark or name) == module]
+    return [place for section in used for place in (section.path, section.images)]
+
+
+def _look_for(places: Sequence[str]) -> dict[str, bool]:
+    return {place: Path(place).exists() for place in places}
+
+
+def list_backbones(params: Params) -> Iterator[Listed]:
+    """Yield the backbones of params.yaml; weights that are no file here are a tag of open_clip or a hub's name."""
+    for name, backbone in params.backbones.items():
+        weights = backbone.weights
+        is_file = "/" in weights and not weights.startswith(("hf-hub:", "local-dir:"))
+        yield Listed(name, f"{backbone.model}, {weights}", "", {}, _look_for([weights] if is_file else []))
+
+
+def list_studies(params: Params) -> Iterator[Listed]:
+    """Yield the studies of the project, or of the package."""
+    for path, raw in _read_files(STUDIES):
+        yield Listed(
+            path.stem, _comment(path), "", {"method": raw.get("method"), "space": list(raw.get("space") or {})}
+        )
+
+
+def list_grids(params: Params) -> Iterator[Listed]:
+    """Yield the grids of the project, or of the package, with their numbers of cells and benchmarks."""
+    for path, raw in _read_files(read.GRIDS):
+        cells = math.prod(len(raw["grid"][axis]) for axis in ("methods", "backbones", "data", "seeds"))
+        evaluated = (raw.get("evaluate") or {}).get("benchmarks") or ()
+        yield Listed(path.stem, _comment(path), "", {"cells": cells, "benchmarks": len(evaluated)})
+
+
+def _read_files(folder: Path) -> Iterator[tuple[Path, dict]]:
+    folder = folder if folder.is_dir() else project_files.find_source() / folder
+    for path in sorted(folder.glob("*.yaml")):
+        yield path, yaml_text.to_unresolved(yaml_text.read_yaml(path, read.NO_SECTIONS))
+
+
+def _comment(path: Path) -> str:
+    """Return the first sentence of the comment that a file begins with."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    text = " ".join(line.lstrip("# ") for line in lines[:head])
+    return re.split(r"(?<!Eq)(?<!Sec)\. ", text)[0].rstrip(".")
+
+
+KINDS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
+    "methods": lambda params: list_plugins(plugins.METHODS),
+    "benchmarks": list_benchmarks,
+    "backbones": list_backbones,
+    "captioners": lambda params: list_plugins(plugins.CAPTIONERS),
+    "sources": lambda params: list_plugins(plugins.SOURCES),
+    "samplers": lambda params: list_plugins(plugins.SAMPLERS),
+    "studies": list_studies,
+    "grids": list_grids,
+}
+
+
+def list_names(kind: str, params: Params) -> list[str]:
+    """Return the names of a kind; no plug-in is imported."""
+    packages = {"methods": plugins.METHODS, "benchmarks": plugins.BENCHMARKS, "captioners": plugins.CAPTIONERS}
+    packages |= {"sources": plugins.SOURCES, "samplers": plugins.SAMPLERS}
+    if kind in packages:
+        return plugins.list_plugins(packages[kind])
+    return [item.name for item in KINDS[kind](params)]
+
+
+def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
+    """Return what there is of a kind, or those of `names`. Raises UserError for an unknown kind or name."""
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    listed = {item.name: item for item in KINDS[kind](params)}
+    for name in names:
+        if name not in listed:
+            raise unknown(kind.removesuffix("s"), name, listed)
+    return [listed[name] for name in names or listed]
+
+
+def format_listed(item: Listed, width: int) -> str:
+    """Return a line of name and summary; below it parameters, and files that are there (+) or missing (-)."""
+    package = "" if item.package in ("", "compclip") else f" [{item.package}]"
+    group = f" ({item.group})" if item.group else ""
+    lines = [f"{item.name:<{width}}  {item.summary}{group}{package}"]
+    if item.parameters:
+        values = (f"{name}={_shorten(json.dumps(value, default=str))}" for name, value in item.parameters.items())
+        lines += _wrap(values, width + 2)
+    lines += [f"{'':<{width}}  {'+' if there else '-'} {path}" for path, there in item.files.items()]
+    return "\n".join(lines)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
+
+
+def _wrap(words: Iterator[str], indent: int, columns: int = 118) -> list[str]:
+    lines = [" " * indent]
+    for word in words:
+        if len(lines[-1]) + len(word) > columns and lines[-1].strip():
+            lines.append(" " * indent)
+        lines[-1] += word + "  "
+    return [line.rstrip() for line in lines]
+
+
+def main(argv: list[str]) -> int:
+    """Print the kinds, or what there is of one."""
+    parser = argparse.ArgumentParser(
+        prog="compclip list", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
+    parser.add_argument("names", nargs="*", metavar="name", help="default: all")
+    parser.add_argument("--params", default=read.DEFAULT, help="the file whose sections are looked at")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    params = read.load_params(project_files.find_params(args.params))
+    if args.kind:
+        listed = list_kind(args.kind, args.names, params)
+        if args.json:
+            print(json.dumps([asdict(item) for item in listed], indent=1, default=str))
+        else:
+            width = max((len(item.name) for item in listed), default=0)
+            print(*(format_listed(item, width) for item in listed), sep="\n")
+        return 0
+    names = {kind: list_names(kind, params) for kind in KINDS}
+    if args.json:
+        print(json.dumps(names, indent=1))
+        return 0
+    for kind, members in names.items():
+        print(kind, *_wrap(iter(members), 2), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
