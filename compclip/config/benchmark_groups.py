@@ -30,14 +30,14 @@ def expand_groups(names: Iterable[str], sections: Mapping[str, BenchmarkSection]
         if name in sections or name not in GROUPS:
             benchmarks[name] = None
             continue
-        members = [benchmark for benchmark, section in sections.items() if find_group(benchmark, section) == name]
+        groups = {b: find_group(section.benchmark or b, f"benchmarks.{b}") for b, section in sections.items()}
+        members = [benchmark for benchmark, group in groups.items() if group == name]
         if not members:
             raise UserError(f"benchmarks: none is of the group {name!r} ({GROUPS[name]}); name benchmarks, or add one")
         benchmarks |= dict.fromkeys(members)
     return list(benchmarks)
 
 
-def find_group(name: str, section: BenchmarkSection) -> str:
-    """Return the group of a benchmark of params.yaml."""
-    module = plugins.load_plugin(plugins.BENCHMARKS, section.benchmark or name, f"benchmarks.{name}")
-    return getattr(module, "BENCHMARK_GROUP", DEFAULT)
+def find_group(module: str, where: str = "") -> str:
+    """Return the group of a benchmark's module."""
+    return getattr(plugins.load_plugin(plugins.BENCHMARKS, module, where), "BENCHMARK_GROUP", DEFAULT)

@@ -35,7 +35,7 @@ class BenchmarkModule:
         are better when lower says `Benchmark.lower`; none of them may stand here.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
-    group (`BENCHMARK_GROUP`): the group that names it with others where benchmarks are named (`config.benchmark_groups`).
+    group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.benchmark_groups`).
     """
 
     metrics: tuple[str, ...]
