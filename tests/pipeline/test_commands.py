@@ -25,6 +25,8 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.prepare.file_listing",
     "compclip.prepare.shard_stages",
     "compclip.prepare.shard_work",
+    "compclip.doctor.full_step",
+    "compclip.doctor.several_processes",
     "compclip.launch.results_job",
     "compclip.launch.task",
     "compclip.train.job",
