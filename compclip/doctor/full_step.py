@@ -204,7 +204,7 @@ def measure(job: StepJob) -> dict[str, Any]:
     """Return by how many bytes this process's memory grew over a run's first steps on the CPU."""
     import torch
 
-    from compclip.launch.card_costs import count_turns
+    from compclip.train.fitting_batch import count_turns
     from compclip.train.simulated_step import FIRST_STEPS
 
     torch.set_num_threads(job.threads)

@@ -18,10 +18,10 @@ from compclip.doctor import drawn_samples
 from compclip.doctor.check_rows import STEP_TOLERANCES, CheckRow, TimeBudget, catch_errors, judge_errors
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
-from compclip.launch.card_costs import count_turns
 from compclip.model.clip_model import ClipModel
 from compclip.train import accumulate, extras, fine_tuning, loader
 from compclip.train.batch import Batch
+from compclip.train.fitting_batch import count_turns
 
 BATCH, SEED = 8, 0
 PER_EPOCH = 1000

@@ -6,10 +6,9 @@ and most are slower. How fast data is read, decoded and rewritten bounds a run t
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,20 +18,22 @@ import yaml
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.grid import Run
 from compclip.config.sections import Train
-from compclip.interface.features import Features, field_kinds
-from compclip.interface.method import Method, load_method
-from compclip.interface.views import Step, Views
+from compclip.interface.method import load_method
+from compclip.train.fitting_batch import (
+    GIB,
+    count_rows,
+    count_turns,
+    count_usable_bytes,
+    find_micro_batch,
+    gather_rows,
+)
 
 if TYPE_CHECKING:
     from compclip.train.simulated_step import StepCost
 
 FILE = Path(__file__).with_name("cards.yaml")
 DEFAULT = "h100-80gb"
-GIB = 2**30
-ALLOCATOR_SHARE = 0.05  # of a card's memory: what torch's allocator holds and cannot give, being in pieces
-CONTEXT_GIB = 0.5  # of CUDA's context and the libraries' kernels
 LAUNCH_S = 5e-6  # the host's time for a kernel: a usual figure, not measured here
-LONGEST_TURN = 4  # steps that a method may take in turn
 LARGEST_MODEL = 1 << 37  # weights
 # Options of `train` that change neither memory nor operations of a step; the others make another step.
 SAME_STEP = (
@@ -56,7 +57,7 @@ class Card:
     @property
     def usable_bytes(self) -> int:
         """Return the memory that a step's tensors may take."""
-        return int(((1 - ALLOCATOR_SHARE) * self.memory_gib - CONTEXT_GIB) * GIB)
+        return count_usable_bytes(int(self.memory_gib * GIB))
 
     def matrix_rate(self, train: Train) -> float:
         """Return floating point operations a second of a schedule's products; without units for bfloat16 float32's."""
@@ -130,7 +131,7 @@ class CostPredictor:
         configured = self._simulate(run, run.train.micro_batch)
         fits, micro_batch = configured.peak_bytes <= usable, 0
         if not fits:
-            rows = size // self.processes * (1 + load_method(run.method_name).views(run.method, 0).neighbours)
+            rows = count_rows(run, self.processes)
             below = run.train.micro_batch or rows
             micro_batch = find_micro_batch(lambda m: self._simulate(run, m).peak_bytes, rows, below, usable)
         step = self._simulate(run, micro_batch) if micro_batch else configured
@@ -146,7 +147,7 @@ class CostPredictor:
         train = replace(run.train, **defaults, batch_size=share, micro_batch=micro_batch)
         key = repr((run.method_name, run.method, train, run.backbone.model))
         if key not in self._steps:
-            method = _gather(load_method(run.method_name), self.processes)
+            method = gather_rows(load_method(run.method_name), self.processes)
             model_cfg = self._load_model(run.backbone.model)[0]
             try:
                 self._steps[key] = simulate_step(
@@ -164,68 +165,6 @@ class CostPredictor:
             cfg = backbone.read_architecture(model)
             self._models[model] = cfg, model_config.count_weights(cfg, model, LARGEST_MODEL)
         return self._models[model]
-
-
-def find_micro_batch(peak: Callable[[int], int], size: int, below: int, usable: int) -> int:
-    """Return the largest `micro_batch` under `below` whose `peak`, in bytes, is `usable` at most; 0: there is none.
-
-    Powers of two and divisors of `size`, the rows of a batch, are tried. The peak is convex in it, so that no
-    larger one fits than a line through two peaks above says.
-    """
-    candidates = sorted({n for n in range(1, size // 2 + 1) if n < below and (size % n == 0 or n & (n - 1) == 0)})
-    peaks: list[tuple[int, int]] = []
-    while candidates:
-        micro_batch = candidates.pop()
-        peaks.append((micro_batch, peak(micro_batch)))
-        if peaks[-1][1] <= usable:
-            return micro_batch
-        limit = _solve_line(peaks[-2], peaks[-1], usable) if len(peaks) > 1 else micro_batch
-        candidates = [n for n in candidates if n <= limit]
-    return 0
-
-
-def _solve_line(right: tuple[int, int], left: tuple[int, int], height: int) -> float:
-    """Return where the line through two points has a height; 0 where it does not rise."""
-    slope = (right[1] - left[1]) / (right[0] - left[0])
-    return left[0] - (left[1] - height) / slope if slope > 0 else 0.0
-
-
-def count_turns(method: Method, cfg: Any) -> int:
-    """Return after how many steps a method's views come again: 2 where composites and single pictures take turns."""
-    kinds = [_view_kind(method.views(cfg, Step(number, 2 * LONGEST_TURN))) for number in range(2 * LONGEST_TURN)]
-    turns = range(1, LONGEST_TURN + 1)
-    return next((t for t in turns if all(kinds[i] == kinds[i % t] for i in range(len(kinds)))), LONGEST_TURN)
-
-
-def _view_kind(views: Views) -> tuple[int, int, bool, Views]:
-    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), bag_rule=None)
-    return len(views.negatives), len(views.positives), views.bag_rule is not None, bare
-
-
-def _gather(method: Method, processes: int) -> Method:
-    """Return a method whose loss sees the rows of all processes, as training gathers them."""
-    if processes == 1:
-        return method
-
-    def loss(f: Features, cfg: Any, step: int) -> Any:
-        return method.loss(_widen(f, processes), cfg, step)
-
-    gathering = copy.copy(method)
-    vars(gathering)["loss"] = loss
-    return gathering
-
-
-def _widen(f: Features, processes: int) -> Features:
-    """Return features with the rows of other processes, which have no slope, behind a process's own."""
-    import torch
-
-    rows = {name: value for name in field_kinds() if (value := getattr(f, name)) is not None}
-    widened: dict[str, Any] = {
-        name: torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
-        for name, value in rows.items()
-    }
-    return replace(f, **widened, teacher=f.teacher and _widen(f.teacher, processes))
 
 
 def group_runs(runs: Sequence[Run]) -> list[list[Run]]:

@@ -20,8 +20,9 @@ from compclip.base.errors import UserError, entry
 from compclip.config import grid, read
 from compclip.config.grid import Run
 from compclip.launch import card_costs, profiles
-from compclip.launch.card_costs import ALLOCATOR_SHARE, CONTEXT_GIB, GIB, LAUNCH_S, Card, CellCost, CostPredictor
+from compclip.launch.card_costs import LAUNCH_S, Card, CellCost, CostPredictor
 from compclip.launch.profiles import Profile
+from compclip.train.fitting_batch import ALLOCATOR_SHARE, CONTEXT_GIB, GIB
 
 FAILED = "not predicted: "
 NAMES = ("method", "backbone", "data")

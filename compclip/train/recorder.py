@@ -25,9 +25,10 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.runs.run_folder import SHARE
-from compclip.train import checkpoint, distributed, fine_tuning, view_shares
+from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, view_shares
 from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
+from compclip.train.resource_advice import Adviser, read_memory
 from compclip.train.throughput import Meter
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
 
     Every process of the run calls this. The first alone writes, and calls `on_step` before each step: that may look at
     the model, and must leave it and the generators as they are. However the run ends, its checkpoints are on disk
-    behind the block. Raises UserError when the loss is no longer finite, naming the step, or a checkpoint could not be
-    written.
+    behind the block. Raises UserError when the loss is no longer finite, naming the step, a checkpoint could not be
+    written, or the GPU is out of memory.
     """
     recorder = Recorder(run, work, on_step)
     handlers = {number: signal.signal(number, recorder.handle_signal) for number in STOP_SIGNALS}
@@ -72,6 +73,12 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
         raise UserError(
             f"train: the loss is {total} at step {step + 1}: {', '.join(named) or 'the sum of finite terms'}; "
             f"lower train.lr={run.train.lr}, or mend that term"
+        ) from None
+    except torch.OutOfMemoryError as error:
+        _, total_bytes = read_memory(torch.device(distributed.process_device()))
+        processes = distributed.current_process().world
+        raise UserError(
+            fitting_batch.describe_out_of_memory(run, recorder.model_cfg, processes, total_bytes, error)
         ) from None
     finally:
         with contextlib.suppress(UserError):  # the run ends by another one
@@ -92,6 +99,7 @@ class Recorder(Observer):
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
         self.writer = CheckpointWriter(work)
+        self.model_cfg: dict[str, Any] = {}
         self.arithmetic: dict[str, Any] = {}  # of the run's float32 products, as torch has it
 
     def handle_signal(self, _number: int, _frame: object) -> None:
@@ -108,7 +116,8 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
         dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations)
-        self.saved_at = read_clock()
+        self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
+        self.model_cfg, self.saved_at = state.model.model_cfg, read_clock()
         return header["step"]
 
     count_parts = staticmethod(view_shares.tally_parts)
@@ -169,6 +178,7 @@ class Recorder(Observer):
         if self.logs and self.log and numbers:
             shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
             self.log.write(steps_done, numbers, lr, shares)
+            self.adviser.look(self.meter.span_wait())
         if checks:
             view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
         if self.saves and self.is_first:

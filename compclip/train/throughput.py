@@ -49,7 +49,8 @@ class Meter:
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
         self._done, self._waited = 0.0, 0.0
-        self._started = self._wait_started = time.perf_counter()
+        self._started = self._wait_started = self._span_started = time.perf_counter()
+        self._waited_before_span = 0.0
 
     def begin_wait(self) -> None:
         """Begin to measure the wait for a batch."""
@@ -77,6 +78,13 @@ class Meter:
         elapsed = time.perf_counter() - self._started
         used, waited = self._done / elapsed / self.rate, self._waited / elapsed
         return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
+
+    def span_wait(self) -> float:
+        """Return the share of the time since the last call that waited for data."""
+        now, waited = time.perf_counter(), self._waited - self._waited_before_span
+        share = waited / (now - self._span_started)
+        self._span_started, self._waited_before_span = now, self._waited
+        return share
 
 
 def _work_kind(views: Views) -> tuple[int, int, Views]:

@@ -18,6 +18,7 @@ from compclip.launch import __main__ as launch_command
 from compclip.launch import card_costs, cost_table
 from compclip.launch.card_costs import GIB, Card, CostPredictor
 from compclip.launch.profiles import Profile
+from compclip.train import fitting_batch
 from tests.tiny_project import PARAMS
 
 SHAPE = {
@@ -44,7 +45,7 @@ def make_run(model: str, method: str = "finetune", **train) -> Run:
 
 def with_memory(usable: int) -> Card:
     """A card whose usable memory is so many bytes."""
-    return replace(LARGE, memory_gib=(usable / GIB + card_costs.CONTEXT_GIB) / (1 - card_costs.ALLOCATOR_SHARE))
+    return replace(LARGE, memory_gib=(usable / GIB + fitting_batch.CONTEXT_GIB) / (1 - fitting_batch.ALLOCATOR_SHARE))
 
 
 def test_memory_is_weights_slopes_moments_and_activations(model):
@@ -117,19 +118,19 @@ def test_the_search_by_hand(usable, size, below, expected):
         tried.append(micro_batch)
         return 582 + 2 * micro_batch if size != 96 else 540 + 4 * micro_batch
 
-    assert card_costs.find_micro_batch(peak, size, below, usable) == expected
+    assert fitting_batch.find_micro_batch(peak, size, below, usable) == expected
     assert len(tried) <= 3 and sorted(tried, reverse=True) == tried
 
 
 def test_a_peak_that_no_micro_batch_lowers():
     """The loss of the whole batch alone is too large."""
-    assert card_costs.find_micro_batch(lambda _: 10, 64, 64, 9) == 0
+    assert fitting_batch.find_micro_batch(lambda _: 10, 64, 64, 9) == 0
 
 
 @pytest.mark.parametrize(("method", "turns"), [("finetune", 1), ("clic", 2), ("fsc_clip", 1), ("hard_positives", 1)])
 def test_steps_that_take_turns(method, turns):
     declared = load_method(method)
-    assert card_costs.count_turns(declared, declared.Config()) == turns
+    assert fitting_batch.count_turns(declared, declared.Config()) == turns
 
 
 def test_processes_share_a_batch(model):

@@ -1,0 +1,57 @@
+"""What a run says once of the resources that hold it back, on stderr, with the options that help."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+from compclip.train.fitting_batch import GIB
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Train
+
+WAIT_SHARE = 0.1  # of the time since the last logged step
+MEMORY_SHARE = 0.9  # of a GPU's memory
+
+
+class Adviser:
+    """Looks at a run's resources when it logs, and says each piece of advice once."""
+
+    def __init__(self, cfg: Train, device: torch.device) -> None:
+        self.cfg, self.device = cfg, device
+        self._spans = 0
+        self._said: set[str] = set()
+
+    def look(self, wait_share: float) -> None:
+        """Look at the share of the last span that waited for data, and at the GPU's memory.
+
+        The first span, in which workers start and files are read for the first time, is not judged.
+        """
+        self._spans += 1
+        if wait_share > WAIT_SHARE and self._spans > 1:
+            faster = "" if self.cfg.resize == "torch" else " or train.resize: torch"
+            self._say_once(
+                "data_wait", f"{wait_share:.0%} of the time went by without data; give more train.workers "
+                f"(workers={self.cfg.workers}){faster}"
+            )  # fmt: skip
+        reserved, total = read_memory(self.device)
+        if total and reserved > MEMORY_SHARE * total:
+            cheaper = "" if self.cfg.checkpoint_activations else " or set train.checkpoint_activations: true"
+            self._say_once(
+                "memory", f"{reserved / GIB:.1f} of the GPU's {total / GIB:.1f} GiB are taken, and a step with longer "
+                f"texts may not fit; lower train.micro_batch (micro_batch={self.cfg.micro_batch}){cheaper}"
+            )  # fmt: skip
+
+    def _say_once(self, name: str, line: str) -> None:
+        if name not in self._said:
+            self._said.add(name)
+            print(f"note: {name}: {line}", file=sys.stderr, flush=True)
+
+
+def read_memory(device: torch.device) -> tuple[int, int]:
+    """Return the bytes of a GPU that torch's allocator had at most, and all of it; zeros of a CPU."""
+    if device.type != "cuda":
+        return 0, 0
+    return torch.cuda.max_memory_reserved(device), torch.cuda.get_device_properties(device).total_memory

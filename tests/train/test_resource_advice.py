@@ -1,0 +1,103 @@
+"""A run says once what holds it back; a GPU that is out of memory is one line with the value that would fit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from compclip.base.errors import UserError
+from compclip.config import grid, read
+from compclip.config.sections import Train
+from compclip.model import backbone
+from compclip.train import accumulate, fitting_batch, recorder, resource_advice
+from compclip.train.fitting_batch import GIB
+from compclip.train.resource_advice import Adviser
+from tests import small_training
+
+CPU = torch.device("cpu")
+
+
+def test_waiting_for_data_is_said_once_behind_the_first_span(capsys):
+    adviser, said = Adviser(Train(workers=2), CPU), []
+    for share in (0.9, 0.05, 0.3, 0.4):
+        adviser.look(share)
+        said.append(capsys.readouterr().err)
+    assert said[:2] == ["", ""] and said[3] == ""
+    assert said[2] == (
+        "note: data_wait: 30% of the time went by without data; give more train.workers (workers=2) or "
+        "train.resize: torch\n"
+    )
+
+
+def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
+    taken = [60 * GIB]
+    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (taken[0], 80 * GIB))
+    adviser = Adviser(Train(micro_batch=64), CPU)
+    adviser.look(0.0)
+    assert capsys.readouterr().err == ""
+    taken[0] = 73 * GIB
+    adviser.look(0.0)
+    said = capsys.readouterr().err
+    assert "note: memory: 73.0 of the GPU's 80.0 GiB are taken" in said
+    assert "train.micro_batch (micro_batch=64) or set train.checkpoint_activations: true" in said
+    adviser.look(0.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_looks_when_it_logs(here, monkeypatch, capsys):
+    """Shares of spans that the recorder measures, in a training."""
+    monkeypatch.setattr(recorder.Meter, "span_wait", lambda _: 0.5)
+    small_training.train(here, "finetune", here / "work", recorder.do_nothing, "train.log_every_steps=1")
+    assert capsys.readouterr().err.count("note: data_wait: 50% of the time") == 1
+
+
+def test_a_span_has_its_own_share(monkeypatch):
+    """Half of the first 10 s, nothing of the next 10 s."""
+    clock = iter([0.0, 0.0, 5.0, 10.0, 20.0])
+    monkeypatch.setattr(recorder.Meter.__init__.__globals__["time"], "perf_counter", lambda: next(clock))
+    monkeypatch.setitem(recorder.Meter.__init__.__globals__, "matrix_rate", lambda *_: 1.0)
+    meter = recorder.Meter(SimpleNamespace(logit_scale=torch.zeros(())), frozenset(), torch.float32)
+    meter.begin_wait()
+    meter.end_wait()
+    assert [meter.span_wait(), meter.span_wait()] == [0.5, 0.0]
+
+
+def run_out(here, monkeypatch, fitting: int | None, *overrides: str) -> str:
+    """The line of a training whose second step is out of memory."""
+    compute, steps = accumulate.GradientComputer.compute_gradients, []
+
+    def compute_or_fail(*args):
+        steps.append(len(steps))
+        if len(steps) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity")
+        return compute(*args)
+
+    monkeypatch.setattr(accumulate.GradientComputer, "compute_gradients", compute_or_fail)
+    monkeypatch.setattr(recorder, "read_memory", lambda _: (0, 16 * GIB))
+    monkeypatch.setattr(fitting_batch, "ask_fitting", lambda *_: fitting)
+    with pytest.raises(UserError) as error:
+        small_training.train(here, "finetune", here / "work", recorder.do_nothing, *overrides)
+    return str(error.value)
+
+
+def test_out_of_memory_names_the_value_that_fits(here, monkeypatch):
+    line = run_out(here, monkeypatch, 2, "train.micro_batch=4")
+    assert line.startswith("out of memory of the GPU, 16.0 GiB, at train.micro_batch=4 of train.batch_size=8: ")
+    assert "set train.micro_batch: 2 (the largest that fits by a simulated step)" in line
+    assert "or train.checkpoint_activations: true" in line and "(CUDA out of memory)" in line
+
+
+@pytest.mark.parametrize(("fitting", "advice"), [(None, "set train.micro_batch: 4 (half"), (0, "no train.micro_batch")])
+def test_out_of_memory_without_a_value(here, monkeypatch, fitting, advice):
+    assert advice in run_out(here, monkeypatch, fitting)
+
+
+def test_the_value_is_simulated_in_a_process_of_its_own(here):
+    """The largest below the one that did not fit; none on a card that CUDA's context fills."""
+    run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
+    model_cfg = backbone.load(here / "models" / "tiny").model_cfg
+    assert fitting_batch.ask_fitting(run, model_cfg, 2, 80 * GIB) == 2
+    assert fitting_batch.ask_fitting(run, model_cfg, 1, GIB // 2) == 0
+    assert fitting_batch.ask_fitting(run, {"text_cfg": {}}, 1, GIB) is None
