@@ -1,8 +1,8 @@
 """Plug-ins by module name: a new method, benchmark, source, captioner or sampler is a new file, no list to edit.
 
 Other packages bring theirs as entry points of the groups `compclip.methods`, `compclip.benchmarks`, `compclip.sources`,
-`compclip.captioners` and `compclip.samplers`: a name, and the module that it stands for. Nothing of theirs is imported
-before it is named.
+`compclip.captioners`, `compclip.samplers` and `compclip.models`: a name, and the module that it stands for. Nothing of
+theirs is imported before it is named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, one_line, unknown
 
 METHODS, BENCHMARKS = "compclip.methods", "compclip.benchmarks"
 SOURCES, CAPTIONERS = "compclip.prepare.sources", "compclip.prepare.captioners"
-SAMPLERS = "compclip.sweep.samplers"
+SAMPLERS, MODELS = "compclip.sweep.samplers", "compclip.evaluate.models"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
@@ -27,6 +27,7 @@ NEEDS = {
     SOURCES: ("records",),
     CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),
+    MODELS: ("load",),
 }
 TRAINING = ("views", "loss")  # not of a method that trains nothing
 NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # a dot would start a variant's name, a dash a backbone's

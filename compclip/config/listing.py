@@ -125,6 +125,7 @@ KINDS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
     "captioners": lambda params: list_plugins(plugins.CAPTIONERS),
     "sources": lambda params: list_plugins(plugins.SOURCES),
     "samplers": lambda params: list_plugins(plugins.SAMPLERS),
+    "models": lambda params: list_plugins(plugins.MODELS),
     "studies": list_studies,
     "grids": list_grids,
 }
@@ -133,7 +134,7 @@ KINDS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
 def list_names(kind: str, params: Params) -> list[str]:
     """Return the names of a kind; no plug-in is imported."""
     packages = {"methods": plugins.METHODS, "benchmarks": plugins.BENCHMARKS, "captioners": plugins.CAPTIONERS}
-    packages |= {"sources": plugins.SOURCES, "samplers": plugins.SAMPLERS}
+    packages |= {"sources": plugins.SOURCES, "samplers": plugins.SAMPLERS, "models": plugins.MODELS}
     if kind in packages:
         return plugins.list_plugins(packages[kind])
     return [item.name for item in KINDS[kind](params)]

@@ -148,6 +148,11 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
     if args.vqascore:
         words = {"question": args.question, "answer": args.answer, "score": args.score}
         documents = vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
+    elif args.loader:
+        from compclip.evaluate import foreign_models
+
+        model = foreign_models.load_model(args.loader, args.checkpoint, device)
+        documents = foreign_models.score_model(model, loaded, {"path": args.checkpoint, "loader": args.loader})
     else:
         checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
         documents = score.score_checkpoint(checkpoint, loaded)
@@ -171,6 +176,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     which.add_argument("--vqascore", default="", help="folder of an image-to-text model, or URL::NAME")
     which.add_argument("--census", default="", help="a benchmark of params.yaml")
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
+    parser.add_argument("--loader", default="", help="of a model that is not open_clip's: `compclip list models`")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
     parser.add_argument("--question", default="", help="of --vqascore, {} for the text; default: the authors'")

@@ -235,7 +235,9 @@ class AnsweredPairs(Paired):
 
 
 def _no_vectors(what: str) -> UserError:
-    return UserError(f"--vqascore: this benchmark needs {what}, and VQAScore has none; leave it out of --benchmarks")
+    return UserError(
+        f"this benchmark needs {what}, and a model that scores pairs has none; leave it out of --benchmarks"
+    )
 
 
 def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:

@@ -1,0 +1,58 @@
+"""Two towers of transformers in a local folder: CLIP, SigLIP, SigLIP 2 (NaFlex too), ALIGN and others of AutoModel.
+
+B pictures or texts, D dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from compclip.base.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TwoTowers:
+    """A model with `get_image_features` and `get_text_features`, and its processor."""
+
+    model: Any
+    processor: Any
+
+    def encode_images(self, pictures: Sequence[Image]) -> Tensor:
+        """Return vectors [B, D] of pictures, prepared as the model's own processor does."""
+        inputs = self.processor(images=list(pictures), return_tensors="pt").to(self.model.device)
+        return _pooled(self.model.get_image_features(**inputs))
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return vectors [B, D] of texts, padded to the longest that the model reads and cut there."""
+        length = self.model.config.text_config.max_position_embeddings
+        inputs = self.processor(
+            text=list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt"
+        )
+        return _pooled(self.model.get_text_features(**inputs.to(self.model.device)))
+
+
+def _pooled(features: Any) -> Tensor:
+    """Return the vectors of a model's answer, which newer versions of transformers wrap."""
+    return getattr(features, "pooler_output", features)
+
+
+def load(ref: str, device: str) -> TwoTowers:
+    """Open a folder in transformers' format. Raises UserError where its model has no two towers."""
+    from transformers import AutoModel, AutoProcessor
+
+    try:
+        model = AutoModel.from_pretrained(ref, local_files_only=True, trust_remote_code=False, use_safetensors=True)
+        processor = AutoProcessor.from_pretrained(ref, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{ref}: {type(error).__name__}: {str(error).splitlines()[0]}; give a model's folder"
+        ) from error
+    if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
+        raise UserError(f"{ref}: {type(model).__name__} has no towers for pictures and texts; give another loader")
+    return TwoTowers(model.to(device).eval(), processor)

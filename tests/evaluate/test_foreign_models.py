@@ -1,0 +1,184 @@
+"""Models that are no open_clip models, and `compclip.api.evaluate`: the same numbers by every way in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+
+from compclip import api
+from compclip.base.errors import UserError
+from compclip.benchmarks import sugarcrepe
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import foreign_models, score
+from tests.evaluate.test_evaluate import COLOURS, checkpoint, root  # noqa: F401
+
+RGB = {"red": (255, 0, 0), "green": (0, 128, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+
+
+class ColourModel:
+    """Knows colours: a picture's vector is its mean, a text's the colour that it names."""
+
+    def encode_images(self, pictures):
+        assert all(picture.mode == "RGB" for picture in pictures)
+        return np.stack([np.asarray(picture, float).mean((0, 1)) - 100 for picture in pictures])
+
+    def encode_texts(self, texts):
+        return torch.tensor([RGB[next(c for c in COLOURS if c in text)] for text in texts]) - 100.0
+
+
+class PairModel:
+    """Knows the same of pairs alone."""
+
+    def score_pairs(self, pictures, texts):
+        one, other = ColourModel().encode_images(pictures), ColourModel().encode_texts(texts).numpy()
+        return -np.square(one - other).sum(1)
+
+
+@pytest.fixture
+def places(root, monkeypatch):  # noqa: F811
+    """Where the benchmark's files are, from an empty folder."""
+    (root / "empty").mkdir()
+    monkeypatch.chdir(root / "empty")
+    return {"files": {"sugarcrepe": root / "sc"}, "images": root / "images"}
+
+
+@pytest.mark.parametrize("model", [ColourModel(), PairModel()], ids=["vectors", "pairs"])
+def test_a_model_that_knows_is_right(model, places):
+    """Always; an interval of no width."""
+    result = api.evaluate(model, ["sugarcrepe"], **places)["sugarcrepe"]
+    assert {result.metrics[subset] for subset in sugarcrepe.SUBSETS} == {1.0}
+    assert result.intervals["add_att"] == (1.0, 1.0)
+    assert result.items["add_att"] == {"0": 1, "1": 1, "2": 1, "3": 1}
+    assert result.document["checkpoint"] == {"model": type(model).__name__}
+
+
+def test_the_same_numbers_by_every_way_in(checkpoint, root, places, tmp_path):  # noqa: F811
+    """A checkpoint, the module of a training loop, and the command."""
+    module, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{checkpoint}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{checkpoint}")
+    module.train()
+    by_module = api.evaluate(module, ["sugarcrepe"], preprocess=preprocess, tokenizer=tokenizer, **places)
+    assert module.training
+    by_path = api.evaluate(str(checkpoint), ["sugarcrepe"], **places)
+    sections = {"sugarcrepe": Section("", str(root / "sc"), str(root / "images"))}
+    loaded = score.load_benchmarks(sections, ["sugarcrepe"])
+    by_command = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
+    assert by_module["sugarcrepe"].metrics == by_path["sugarcrepe"].metrics == by_command["metrics"]
+    assert by_module["sugarcrepe"].items == by_path["sugarcrepe"].items
+
+
+def test_the_interval_is_of_the_items(places):
+    """A model that takes green for red is wrong in two of four; each record is a unit, by hand in the formula."""
+
+    class Confused(ColourModel):
+        def encode_texts(self, texts):
+            return super().encode_texts([text.replace("green", "red") for text in texts])
+
+    result = api.evaluate(Confused(), ["sugarcrepe"], **places)["sugarcrepe"]
+    outcomes = np.array(list(result.items["add_att"].values()), float)
+    deviation = outcomes.std(ddof=1) / math.sqrt(len(outcomes))
+    low, high = result.intervals["add_att"]
+    assert (high + low) / 2 == pytest.approx(outcomes.mean())
+    assert (high - low) / 2 == pytest.approx(3.1824 * deviation)  # Student's t with three degrees of freedom
+    for mean in result.document["means"]:
+        assert result.intervals[mean][0] < result.metrics[mean] < result.intervals[mean][1]
+
+
+class Broken(ColourModel):
+    """Gives what a test says."""
+
+    def __init__(self, images):
+        self.images = images
+
+    def encode_images(self, pictures):
+        return self.images(pictures)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (object(), "object: has no encode_images with encode_texts, and no score_pairs"),
+        (Broken(lambda p: np.ones((len(p) + 1, 3))), r"Broken.encode_images: gave \[5, 3\] for 4; give \[4, D\]"),
+        (Broken(lambda p: np.ones((len(p), 2))), "Broken: vectors of pictures and texts have 2 and 3 numbers"),
+        (Broken(lambda p: np.full((len(p), 3), np.nan)), "encode_images: gave vectors that are zero or no numbers"),
+        (Broken(lambda p: 1 / 0), "Broken: ZeroDivisionError: division by zero; mend that model"),
+        (open_clip.CLIP, "needs its preprocess and tokenizer"),
+    ],
+)
+def test_mistakes_of_a_model(model, message, places):
+    with pytest.raises(UserError, match=message):
+        api.evaluate(model, ["sugarcrepe"], **places)
+
+
+@pytest.mark.parametrize(
+    ("benchmarks", "changes", "message"),
+    [
+        (["sugarcrape"], {}, "unknown benchmark 'sugarcrape'; did you mean 'sugarcrepe'"),
+        (["sugarcrepe"], {"files": {"winoground": "x"}}, "'winoground' is not among the benchmarks"),
+        (["sugarcrepe"], {"files": {"sugarcrepe": "nowhere"}}, "nowhere"),
+    ],
+)
+def test_mistakes_of_names(benchmarks, changes, message, places):
+    with pytest.raises(UserError, match=message):
+        api.evaluate(ColourModel(), benchmarks, **{**places, **changes})
+
+
+def test_pairs_have_no_vectors(places, root):  # noqa: F811
+    with pytest.raises(UserError, match="a model that scores pairs has none; leave it out"):
+        api.evaluate(PairModel(), ["sugarcrepe_pp"], files={"sugarcrepe_pp": root / "pp"}, images=root / "images")
+
+
+def test_two_towers_of_transformers(tmp_path, places, capsys):
+    """A folder as transformers writes it, by the command; its numbers are those of its own towers, compared by hand."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    config = transformers.CLIPConfig(
+        text_config={"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                     "max_position_embeddings": 16, "vocab_size": 60},
+        vision_config={"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                       "image_size": 16, "patch_size": 8},
+        projection_dim=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.CLIPModel(config).save_pretrained(tmp_path / "clip")
+    words = ["<|startoftext|>", "<|endoftext|>", *(f"{w}</w>" for w in ("a", "wall", *COLOURS)), *"awlredgnbuhit"]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    (tmp_path / "vocab.json").write_text(str(vocabulary).replace("'", '"'))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    tokenizer = transformers.CLIPTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
+    pictures = transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    transformers.CLIPProcessor(pictures, tokenizer).save_pretrained(tmp_path / "clip")
+
+    files = [
+        f"benchmarks.sugarcrepe.path={places['files']['sugarcrepe']}",
+        f"benchmarks.sugarcrepe.images={places['images']}",
+    ]
+    argv = ["--checkpoint", str(tmp_path / "clip"), "--loader", "transformers_dual", "--benchmarks", "sugarcrepe"]
+    assert evaluate_command.main([*argv, *files]) == 0
+    printed = next(line.split() for line in capsys.readouterr().out.splitlines() if " add_att " in line)
+
+    model = foreign_models.load_model("transformers_dual", str(tmp_path / "clip"), "cpu")
+    names = sorted(COLOURS)
+    loaded = [foreign_models.vqa.load_picture(str(places["images"] / f"{name}.png")) for name in names]
+    with torch.no_grad():
+        image_ID = torch.nn.functional.normalize(model.encode_images(loaded).double())
+        text_TD = torch.nn.functional.normalize(model.encode_texts([f"a {name} wall" for name in names]).double())
+    cosine = image_ID @ text_TD.T
+    wrong = [names.index(COLOURS[COLOURS.index(name) - 1]) for name in names]
+    right = [float(cosine[i, i] > cosine[i, w]) for i, w in enumerate(wrong)]
+    assert float(printed[2]) == pytest.approx(np.mean(right), abs=1e-4)
+
+
+def test_an_unknown_loader(tmp_path):
+    with pytest.raises(UserError, match="unknown model 'blip_it'; did you mean 'blip_itm'"):
+        foreign_models.load_model("blip_it", str(tmp_path), "cpu")
+
+
+def test_a_folder_that_is_none(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    with pytest.raises(UserError, match="give a model's folder"):
+        foreign_models.load_model("blip_itm", str(tmp_path), "cpu")
