@@ -21,6 +21,7 @@ from compclip.train.batch import View
 PHOTOGRAPH = (640, 480)  # width and height, as most of COCO's
 QUALITY = 90
 SCALES = (4, 16, 64, 256, 512)  # cells along a side of the fields that make up a picture
+FALL = 0.15  # how much less a finer field shows: such a photograph costs as much to decode as COCO's
 PRESENT = 0.7  # share of the texts and pictures that a rule gave
 COLOURS = ("red", "blue", "small", "old", "wooden", "bright", "empty", "striped")
 THINGS = ("dog", "bicycle", "table", "window", "train", "bottle", "umbrella", "horse")
@@ -51,7 +52,7 @@ def draw_picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image
     """Return a picture [W, H] with structure at all scales."""
     pixels_HW3 = np.full((size[1], size[0], 3), 128.0)
     for scale in (s for s in SCALES if s <= max(size)):
-        field_SS3 = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** 0.5
+        field_SS3 = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** FALL
         planes = [Image.fromarray(field_SS3[..., c]).resize(size, Image.Resampling.BICUBIC) for c in range(3)]
         pixels_HW3 += np.stack([np.asarray(plane) for plane in planes], axis=-1)
     return Image.fromarray(np.clip(pixels_HW3, 0, 255).astype(np.uint8))

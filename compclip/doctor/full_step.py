@@ -140,11 +140,12 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
     """Build what a run's steps need on a device; return what makes step `number`, as `simulated_step` does."""
     import torch
 
-    from compclip.interface.views import Step
+    from compclip.interface.views import Step, Views
     from compclip.model import backbone, clip_model, towers
     from compclip.model.clip_model import ClipModel
     from compclip.model.tokenizers import TokenLayout
     from compclip.train import accumulate, extras, fine_tuning, optimiser, simulated_step
+    from compclip.train.batch import Batch
 
     cfg, method = run.train, load_method(run.method_name)
     model_cfg = backbone.read_architecture(run.backbone.model)
@@ -165,13 +166,17 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
     computer = accumulate.GradientComputer(clip, frozen, autocast, cfg.micro_batch, extra_parts)
     clip.train()
 
+    batches: dict[Views, Batch] = {}  # the last one: it is made by the host's workers, in a run
+
     def take_step(number: int) -> None:
         step = Step(number, simulated_step.PER_EPOCH)
         views = method.views(run.method, step)
-        batch = simulated_step.build_batch(views, cfg.batch_size, model)
-        batch = batch if device == "cpu" else batch.pin_memory()
+        if views not in batches:
+            batches.clear()
+            batch = simulated_step.build_batch(views, cfg.batch_size, model)
+            batches[views] = batch if device == "cpu" else batch.pin_memory()
         adamw.zero_grad(set_to_none=True)
-        computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=run.method, step=step))
+        computer.compute_gradients(batches[views], views, functools.partial(method.loss, cfg=run.method, step=step))
         fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
 
     return take_step

@@ -16,7 +16,7 @@ from torch import Tensor
 from compclip.config.grid import Cell, Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.doctor import drawn_samples
-from compclip.doctor.check_rows import CheckRow, TimeBudget, catch_errors, judge
+from compclip.doctor.check_rows import FAILED, CheckRow, TimeBudget, catch_errors, judge
 from compclip.interface.method import load_method
 from compclip.model.clip_model import ClipModel
 from compclip.train import fine_tuning, recorder
@@ -55,20 +55,24 @@ def build_run(method_name: str, deterministic: bool = False) -> Run:
 
 def _compare_resumed(name: str, run: Run, device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
-        through = train_drawn(run, device, model_cfg, Path(folder) / "through")
+        through, _ = train_drawn(run, device, model_cfg, Path(folder) / "through")
         with contextlib.suppress(Stopped):
             train_drawn(run, device, model_cfg, Path(folder) / "stopped", stop=STOP)
-        resumed = train_drawn(run, device, model_cfg, Path(folder) / "stopped")
+        resumed, first_step = train_drawn(run, device, model_cfg, Path(folder) / "stopped")
+    if first_step != STOP:
+        reason = "its checkpoint could not be read back, so that it began anew; report it with this file"
+        yield CheckRow(name, f"began at step {first_step}", f"step {STOP}", FAILED, reason)
+        return
     start = drawn_samples.build_model(model_cfg).clip.state_dict()
     yield judge_difference(name, through, resumed, start, device == "cpu" or run.train.deterministic)
 
 
 def train_drawn(
     run: Run, device: str, model_cfg: Mapping[str, Any], work: Path, stop: int | None = None
-) -> dict[str, Tensor]:
-    """Train on drawn samples in the folder `work`, from its newest checkpoint; return the weights, on the CPU.
+) -> tuple[dict[str, Tensor], int]:
+    """Train on drawn samples in the folder `work`, from its newest checkpoint.
 
-    Raises Stopped before step `stop`.
+    Return the weights, on the CPU, and the step that was the first. Raises Stopped before step `stop`.
     """
     model = drawn_samples.build_model(model_cfg)
     model.clip.to(device)
@@ -76,7 +80,10 @@ def train_drawn(
     if method.needs_bias(run.method):
         model.add_bias(run.method.init_bias)
 
+    steps: list[int] = []
+
     def stop_run(done: int, _steps: int, _model: ClipModel) -> None:
+        steps.append(done)
         if done == stop:
             raise Stopped
 
@@ -87,7 +94,7 @@ def train_drawn(
         stack.enter_context(fine_tuning.set_arithmetic(run.train))
         record = stack.enter_context(recorder.recording(run, work, stop_run))
         fine_tuning.train(run, method, model, cast(EpochSampler, sampler), record)
-    return {name: value.cpu() for name, value in model.clip.state_dict().items()}
+    return {name: value.cpu() for name, value in model.clip.state_dict().items()}, steps[0]
 
 
 def judge_difference(

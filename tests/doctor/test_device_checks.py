@@ -115,6 +115,17 @@ def test_a_resume_without_the_optimisers_state_fails(monkeypatch):
     assert {row.state for row in rows} == {FAILED}
 
 
+def test_a_checkpoint_that_cannot_be_read_fails(monkeypatch):
+    """The run that begins anew ends with the same bits, and was not resumed."""
+
+    def refuse(*parts):
+        raise RuntimeError("Expected all tensors to be on the same device")
+
+    monkeypatch.setattr(checkpoint, "_read_file", refuse)
+    rows = list(resumed_run.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
+    assert {(row.state, row.value) for row in rows} == {(FAILED, "began at step 0")}
+
+
 def test_what_kernels_do_in_another_order_is_expected():
     """Weights that are a thousandth of their way apart: not where bits must be equal."""
     start, through, resumed = ({"w": torch.tensor([x])} for x in (0.0, 1.0, 1.001))
@@ -132,13 +143,21 @@ def test_one_gpu_has_none_to_be_compared_with(monkeypatch):
 
 
 def test_processes_that_do_not_answer_are_ended():
-    job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY}
+    job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY, "seconds": HOUR}
     (row,) = several_processes.run_processes(job, 2, seconds=0.01)
     assert row.state == FAILED and "no answer" in row.reason
 
 
+def test_methods_for_which_no_time_was_left_are_no_failure(monkeypatch):
+    row = CheckRow("2 processes finetune float32")
+    monkeypatch.setattr(several_processes, "run_processes", lambda *args: iter([row]))
+    rows = list(several_processes.check_processes(("finetune", "clic"), "cpu", TINY, TimeBudget(HOUR), 1.0))
+    assert [row.state for row in rows] == [OK, SKIPPED]
+
+
 def test_a_process_that_fails_says_why():
-    (row,) = several_processes.run_processes({"methods": ["fine"], "device": "cpu", "model_cfg": TINY}, 1, HOUR)
+    job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY, "seconds": HOUR}
+    (row,) = several_processes.run_processes(job, 1, HOUR)
     assert row.state == FAILED and "unknown method 'fine'" in row.reason
 
 
