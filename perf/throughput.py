@@ -2,18 +2,19 @@
 
     python perf/throughput.py [--model ViT-B-32-quickgelu] [--batch 256] [--workers 16] [--steps 60] [--methods ...]
 
-Makes a project in a temporary folder: JPEGs of 256² pixels and the captions of the embedded world, random weights, and
-runs `compclip.train` on it, one method after another; bf16 on a GPU, float32 elsewhere. Speed is read from the run's
-own log, between its first third and its end, so that start-up does not count. Negative texts and pictures that a method
-reads from lists are those of the next pictures. `--project FOLDER` keeps the project and takes what is there: captions
-annotated on a machine with spaCy serve on one without.
+Makes a project in a temporary folder: drawn JPEGs of 640x480 that cost as much to decode as COCO's, captions that every
+rule has something to say of, random weights, and runs `compclip.train` on it, one method after another; bf16 on a GPU,
+float32 elsewhere. Speed is read from the run's own log, between its first third and its end, so that start-up does not
+count. Texts and pictures that a method reads from lists are those of the next pictures. `--project FOLDER` keeps the
+project and takes what is there: captions annotated on a machine with spaCy serve on one without. `compclip doctor
+--gpu` measures a step of plain fine-tuning without its data.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import io
+import functools
 import json
 import shutil
 import subprocess
@@ -23,22 +24,25 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base import plugins  # noqa: E402
+from compclip.base.errors import UserError, entry  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.config.grid import Cell  # noqa: E402
-from compclip.config.sections import World  # noqa: E402
+from compclip.doctor import drawn_samples  # noqa: E402
 from compclip.interface.method import load_method  # noqa: E402
 from compclip.runs.run_folder import Published  # noqa: E402
-from compclip.scenes import generate  # noqa: E402
-from perf.architectures import BESIDE, OPTIONS, format_negatives  # noqa: E402
+from perf.architectures import BESIDE, OPTIONS  # noqa: E402
 
 METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
-SIDE = 256
+COLOURS, ANIMALS = ("brown", "white", "black", "grey"), ("dog", "horse", "cat", "bird")
+PEOPLE, THINGS = ("woman", "man", "boy", "girl"), ("umbrella", "bottle", "book", "apple")
+VERBS, PLACES = ("sits", "stands", "sleeps", "jumps"), ("on", "under", "behind", "near")
+NEGATIVES = 4  # stored texts of a photograph, of which two are of negative pictures
+DIFFERENT = 256  # photographs; more of them would take minutes to draw
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}
 train: {{max_steps: {steps}, batch_size: {batch}, lr: 1.0e-6, precision: {precision}, threads: {threads},
@@ -54,35 +58,24 @@ data:
     captioner: none
     relatives: true
     texts:
-      negative: {{file: beside.jsonl, on: image, column: [text_1, text_2]}}
+      negative: {{file: beside.jsonl, on: image, column: [text_1, text_2, text_3, text_4]}}
+      paraphrase: {{file: beside.jsonl, on: image, column: paraphrase}}
     negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: photos}}
 benchmarks: {{}}
 evaluate: {{benchmarks: []}}
 """
 
 
-def photograph(index: int) -> bytes:
-    """A JPEG with structure at all scales, about as many bytes as a real photograph of this size."""
-    rng = np.random.default_rng(index)
-    pixels = np.zeros((SIDE, SIDE, 3))
-    for scale in (4, 16, 64, 256):
-        field = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** 0.5
-        planes = [Image.fromarray(field[..., c]).resize((SIDE, SIDE), Image.Resampling.BICUBIC) for c in range(3)]
-        pixels += np.stack([np.asarray(plane) for plane in planes], axis=-1)
-    out = io.BytesIO()
-    Image.fromarray(np.clip(pixels + 128, 0, 255).astype(np.uint8)).save(out, "JPEG", quality=90)
-    return out.getvalue()
-
-
 def make(root: Path, args: argparse.Namespace) -> float:
     """The project, but for what is there; gives the pictures' mean size in KiB."""
     write_params(root, args)
     if not (root / "train.json").is_file():
-        write_captions(root, args)
+        write_captions(root, args.batch * args.pool)
+    draw = functools.cache(drawn_samples.encode_photograph)
     for index, image in enumerate(read_json(root / "train.json")["images"]):
         path = root / "photos" / image["filename"]
         if not path.is_file():
-            write_atomic(path, photograph(index))
+            write_atomic(path, draw(index % DIFFERENT))
     if not (root / "data" / "photos" / "manifest.json").is_file():
         command(root, "prepare.shard_stages", "--data", "photos")
         command(root, "prepare.shard_stages", "--data", "photos", "--annotate")
@@ -110,19 +103,32 @@ def write_params(root: Path, args: argparse.Namespace) -> None:
     )
 
 
-def write_captions(root: Path, args: argparse.Namespace) -> None:
-    """The captions of the world's pictures for photographs, and beside each what belongs to the next two."""
-    count = max(args.batch * args.pool, args.batch)
-    generate.generate(World(train=count, retrieval=2, records=2, per_class=1, processes=args.threads), root / "world")
-    document = read_json(root / "world" / "train.json")
-    captions = {}
-    for index, image in enumerate(document["images"]):
-        image["filename"] = f"{index:06d}.jpg"
-        captions[image["filename"]] = image["sentences"][0]["raw"]
-    images = [{"file_name": name, "id": name} for name in captions]
-    annotations = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
-    write_atomic(root / BESIDE, format_negatives({"images": images, "annotations": annotations}))
-    write_json(root / "train.json", document)
+def write_captions(root: Path, count: int) -> None:
+    """Write two captions a photograph, of which every rule makes something, and what stands beside each."""
+    names = [f"{index:06d}.jpg" for index in range(count)]
+    captions = [[draw_caption(np.random.default_rng((index, which))) for which in range(2)] for index in range(count)]
+    images = [
+        {"filename": name, "split": "train", "sentences": [{"raw": text} for text in texts]}
+        for name, texts in zip(names, captions, strict=True)
+    ]
+    rows = [list_neighbours(index, names, captions) for index in range(count)]
+    write_atomic(root / BESIDE, "\n".join(map(json.dumps, rows)) + "\n")
+    write_json(root / "train.json", {"images": images})
+
+
+def list_neighbours(index: int, names: list[str], captions: list[list[str]]) -> dict[str, str]:
+    """Return a row of the list: texts and pictures of the next photographs, and a second caption as a paraphrase."""
+    following = [(index + shift) % len(names) for shift in range(1, NEGATIVES + 1)]
+    texts = {f"text_{number}": captions[other][0] for number, other in enumerate(following, 1)}
+    pictures = {f"image_{number}": names[other] for number, other in enumerate(following[:2], 1)}
+    return {"image": names[index], "paraphrase": captions[index][1], **texts, **pictures}
+
+
+def draw_caption(rng: np.random.Generator) -> str:
+    """Return a sentence with what rules exchange: adjectives, nouns, verbs, a number, prepositions, and "and"."""
+    (first, second), (thing, other) = (rng.choice(words, 2, replace=False) for words in (COLOURS, THINGS))
+    animal, person, verb, place = (rng.choice(words) for words in (ANIMALS, PEOPLE, VERBS, PLACES))
+    return f"A {first} {animal} {verb} {place} a table while a {person} holds two {thing}s and a {second} {other}."
 
 
 def command(root: Path, module: str, *args: str) -> None:
@@ -131,8 +137,8 @@ def command(root: Path, module: str, *args: str) -> None:
         [sys.executable, "-m", f"compclip.{module}", *args], cwd=root, capture_output=True, text=True
     )
     if process.returncode:
-        output = f"{process.stdout[-2000:]}{process.stderr[-4000:]}"
-        sys.exit(f"{module} {' '.join(args)}: exit code {process.returncode}\n{output}")
+        lines = process.stderr.strip().splitlines() or ["it said nothing"]
+        raise UserError(f"{module} {' '.join(args)}: exit code {process.returncode}: {lines[-1]}")
 
 
 def measure(root: Path, method: str, batch: int) -> dict[str, float]:
@@ -151,8 +157,8 @@ def measure(root: Path, method: str, batch: int) -> dict[str, float]:
             "peak_mib": facts.get("peak_device_memory_mib", 0)}  # fmt: skip
 
 
-def main(argv: list[str] | None = None) -> int:
-    """A row a method."""
+def main(argv: list[str]) -> int:
+    """Print a row a method; 1 where one failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="ViT-B-32-quickgelu")
     parser.add_argument("--methods", nargs="+", default=METHODS)
@@ -168,14 +174,20 @@ def main(argv: list[str] | None = None) -> int:
         size = make(Path(folder), args)
         print(f"{args.model}, batch {args.batch}, {args.workers} workers, {device}; JPEGs of {size:.0f} KiB")
         print(f"{'method':16}{'samples/s':>10}{'of matrix rate':>16}{'waiting':>9}{'loss':>8}{'device MiB':>12}")
+        failed = 0
         for method in args.methods:
-            m = measure(Path(folder), method, args.batch)
+            try:
+                m = measure(Path(folder), method, args.batch)
+            except UserError as error:
+                failed += 1
+                print(f"{method:16}{error}", flush=True)
+                continue
             print(
                 f"{method:16}{m['speed']:10.1f}{m['share']:16.1%}{m['wait']:9.1%}{m['loss']:8.3f}{m['peak_mib']:12.0f}",
                 flush=True,
             )
-    return 0
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry(main))
