@@ -70,6 +70,7 @@ class Train:
     matmul: Literal["highest", "high"] = "highest"
     deterministic: bool = False  # kernels that give the same bits each time; slower on a GPU
     checkpoint_activations: bool = False  # the backward pass computes each layer's activations again; less memory
+    compile: bool = False  # the towers' blocks are compiled by torch; never with lora
     threads: PositiveInt = 1
     log_every_steps: PositiveInt = 10
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
@@ -91,6 +92,8 @@ class Train:
         scale = self.augment_scale
         if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
             raise ValueError(f"augment_scale={scale}: must be two numbers with 0 < low <= high <= 1")
+        if self.compile and self.lora:
+            raise ValueError("compile=True with lora: a block with adapters is not compiled; leave one of them out")
 
 
 @dataclass(frozen=True)

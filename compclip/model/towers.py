@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModule
 
 CLIP = TokenLayout()
+BLOCKS = ("resblocks", "blocks", "layer")  # names of lists of blocks: open_clip's, timm's, transformers'
+COMPILER = "inductor"
 
 
 def cast_to_bfloat16(clip: ClipModule) -> None:
@@ -57,6 +59,23 @@ def checkpoint_activations(clip: ClipModule, enable: bool = True) -> None:
             "train.checkpoint_activations=true: a tower of this backbone cannot compute activations again; leave it "
             f"out, or lower train.micro_batch ({type(error).__name__})"
         ) from error
+
+
+def compile_blocks(clip: ClipModule, enable: bool = True) -> None:
+    """Let torch compile each block of both towers, for sizes that vary; names of weights stay.
+
+    Blocks of one kind share what is compiled at their first call. Raises UserError for a tower without blocks.
+    """
+    blocks = [(name, block) for name, module in clip.named_modules() if name.rpartition(".")[2] in BLOCKS
+              for block in module.children()]  # fmt: skip
+    for tower in ("image", "text"):
+        if not any(name.startswith("visual.") == (tower == "image") for name, _ in blocks):
+            raise UserError(f"train.compile=true: the {tower} tower of this backbone has no blocks; leave it out")
+    for _, block in blocks:
+        if enable:
+            block.compile(dynamic=True, backend=COMPILER)
+        else:
+            block._compiled_call_impl = None
 
 
 def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:

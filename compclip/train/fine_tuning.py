@@ -184,6 +184,9 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip)
     adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    if cfg.compile:
+        for clip in filter(None, (model.clip, extra_parts.teacher)):
+            towers.compile_blocks(clip)
     first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
     device = next(model.clip.parameters()).device
 
@@ -216,6 +219,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     model.clip.float()
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip, False)
+    if cfg.compile:
+        towers.compile_blocks(model.clip, False)
 
 
 class LossCheck:

@@ -43,6 +43,7 @@ OnStep = Callable[[int, int, "ClipModel"], None]  # optimiser steps done, of how
 Counts = dict[str, Counter[str]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch")  # whose errors are of `train.compile`
 
 
 def do_nothing(_done: int, _steps: int, _model: ClipModel) -> None:
@@ -80,6 +81,13 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
         raise UserError(
             fitting_batch.describe_out_of_memory(run, recorder.model_cfg, processes, total_bytes, error)
         ) from None
+    except Exception as error:
+        if not type(error).__module__.startswith(COMPILERS):
+            raise
+        reason = one_line(str(error))[:200]
+        raise UserError(
+            f"train.compile=true: torch cannot compile this backbone's blocks here; set train.compile: false ({reason})"
+        ) from error
     finally:
         with contextlib.suppress(UserError):  # the run ends by another one
             recorder.writer.close()
@@ -115,7 +123,7 @@ class Recorder(Observer):
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
         dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
-        self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations)
+        self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
         self.model_cfg, self.saved_at = state.model.model_cfg, read_clock()
         return header["step"]

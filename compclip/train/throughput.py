@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,8 +45,11 @@ class Meter:
     caching or `checkpoint_activations` does twice counts once, and the losses' own products are left out.
     """
 
-    def __init__(self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype, recomputes: bool = False) -> None:
-        self._clip, self._frozen, self._recomputes = clip, frozen, recomputes
+    def __init__(
+        self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype, recomputes: bool = False,
+        compiles: bool = False,
+    ) -> None:  # fmt: skip
+        self._clip, self._frozen, self._recomputes, self._compiles = clip, frozen, recomputes, compiles
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
         self._done, self._waited = 0.0, 0.0
@@ -67,7 +71,10 @@ class Meter:
             started = time.perf_counter()
             if self._recomputes:
                 towers.checkpoint_activations(self._clip, False)
-            self._a_sample[kind] = count_flops(self._clip, batch, views, self._frozen) / min(SAMPLES, len(batch))
+            # a compiled block's operators are not seen; without one torch's compiler is not even imported
+            with torch.compiler.set_stance("force_eager") if self._compiles else contextlib.nullcontext():
+                flops = count_flops(self._clip, batch, views, self._frozen)
+            self._a_sample[kind] = flops / min(SAMPLES, len(batch))
             if self._recomputes:
                 towers.checkpoint_activations(self._clip)
             self._started += time.perf_counter() - started

@@ -1,0 +1,117 @@
+"""Towers whose blocks torch compiles: the same terms and gradients within rounding, the same names, a run resumed."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from compclip.base.errors import UserError
+from compclip.config import read
+from compclip.interface.views import Views
+from compclip.model import towers
+from compclip.train import recorder
+from tests import distributed_check, small_training
+from tests.distributed_check import difference, run
+
+METHODS = ("fsc_clip", "c2lip", "hard_positives")  # with patches and tokens, with concepts, with texts alone
+BUILD = distributed_check.model
+
+
+class Stop(Exception):
+    """What ends a training at some step."""
+
+
+@pytest.fixture
+def compile_eagerly(monkeypatch) -> list[int]:
+    """Compile without generating code; counts how often a block was."""
+    from torch._dynamo.backends.debugging import aot_eager
+
+    compiled: list[int] = []
+
+    def count_and_compile(graph, inputs, **options):
+        compiled.append(len(inputs))
+        return aot_eager(graph, inputs, **options)
+
+    monkeypatch.setattr(towers, "COMPILER", count_and_compile)
+    yield compiled
+    torch._dynamo.reset()
+
+
+def build_compiled(bias: bool) -> torch.nn.Module:
+    """The tiny model in float64, compiled."""
+    clip = BUILD(bias)
+    towers.compile_blocks(clip)
+    return clip
+
+
+@pytest.mark.parametrize(("name", "micro"), [*((name, 0) for name in METHODS), ("fsc_clip", 2)])
+def test_terms_and_gradients_are_those_of_eager_towers(monkeypatch, compile_eagerly, name, micro):
+    """To 1e-10 in float64, the batch whole and in parts."""
+    case = (name, {}, 0)
+    eager = run(case, None, frozenset(), micro)
+    monkeypatch.setattr(distributed_check, "model", build_compiled)
+    found = difference(eager, run(case, None, frozenset(), micro))
+    assert found["terms"] < 1e-10 and found["gradients"] < 1e-10 and found["one_sided"] == []
+    assert compile_eagerly
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch's compiler for CPUs needs g++")
+def test_generated_code_gives_the_same():
+    """As users have it, of the text tower alone, which takes long enough: to 1e-9 in float64."""
+    slopes = []
+    for build in (BUILD, build_compiled):
+        clip = build(False)
+        towers.encode_texts(clip, distributed_check.batch(Views()).text_BL)[0].square().cumsum(-1).sum().backward()
+        slopes.append([p.grad for p in clip.transformer.parameters()])
+    torch._dynamo.reset()
+    torch.testing.assert_close(slopes[1], slopes[0], rtol=1e-9, atol=1e-9)
+    assert max(slope.abs().max() for slope in slopes[0]) > 1e-3
+
+
+def train(here, folder: str, on_step=recorder.do_nothing, *options: str) -> dict[str, torch.Tensor]:
+    overrides = ("train.max_steps=4", "train.checkpoint_every_steps=2", *options)
+    return small_training.train(here, "fsc_clip", here / folder, on_step, *overrides).clip.state_dict()
+
+
+def test_a_run_is_resumed_and_its_names_stay(here, compile_eagerly):
+    """Killed behind its checkpoint; names, and weights but for rounding, are those of the eager run."""
+
+    def stop(step: int, *_) -> None:
+        if step == 3:
+            raise Stop
+
+    eager, whole = train(here, "eager"), train(here, "whole", recorder.do_nothing, "train.compile=true")
+    with pytest.raises(Stop):
+        train(here, "killed", stop, "train.compile=true")
+    resumed = train(here, "killed", recorder.do_nothing, "train.compile=true")
+    assert list(eager) == list(whole) == list(resumed) and compile_eagerly
+    for name, value in eager.items():
+        torch.testing.assert_close(whole[name], value, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(resumed[name], whole[name], rtol=0, atol=0)
+
+
+def test_activations_that_are_computed_again(here, compile_eagerly):
+    eager = train(here, "eager")
+    both = train(here, "both", recorder.do_nothing, "train.compile=true", "train.checkpoint_activations=true")
+    for name, value in eager.items():
+        torch.testing.assert_close(both[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_what_is_not_compiled_is_refused(here, monkeypatch):
+    """Adapters, a tower without blocks, and what torch's compiler cannot do: one line each."""
+    with pytest.raises(UserError, match="compile=True with lora"):
+        read.load_params("params.yaml", ["train.compile=true", "train.lora={rank: 2}"])
+    with pytest.raises(UserError, match="train.compile=true: the image tower of this backbone has no blocks"):
+        clip = BUILD(False)
+        del clip.visual.transformer.resblocks
+        towers.compile_blocks(clip)
+
+    def fail(_graph, _inputs):
+        raise RuntimeError("no such code")
+
+    monkeypatch.setattr(towers, "COMPILER", fail)
+    with pytest.raises(UserError, match="train.compile=true: torch cannot compile this backbone's blocks here"):
+        train(here, "failing", recorder.do_nothing, "train.compile=true")
+    torch._dynamo.reset()
