@@ -63,6 +63,8 @@ def send(
     if dry:
         print("\n".join(list_costs(profile, to_send, root)))
         _print_predictions(profile, card, [grid.resolve(params, run.cell) for run in to_send], root)
+    elif _has_gpus(profile) and to_send:
+        _print_float32(profile, card, [grid.resolve(params, run.cell) for run in to_send])
     if profile.executor == "slurm":
         return _send_slurm(profile, to_send, params_path, dry, root)
     if dry:
@@ -122,6 +124,15 @@ def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[
 
 def _has_gpus(profile: Profile) -> bool:
     return bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
+
+
+def _print_float32(profile: Profile, card_name: str | None, runs: Sequence[Run]) -> None:
+    """Print once what runs in float32 leave of a GPU."""
+    from compclip.launch import card_costs  # loads torch, which takes seconds
+
+    card = card_costs.find_card(card_name) if card_name else card_costs.choose_card(profile.constraint)
+    for line in card_costs.describe_float32(card_costs.group_runs(runs), card):
+        print(line, flush=True)
 
 
 def _print_predictions(profile: Profile, card: str | None, runs: Sequence[Run], root: Path) -> None:

@@ -66,6 +66,7 @@ def describe_costs(runs: Sequence[Run], profile: Profile, card_name: str | None,
     card = card_costs.find_card(card_name) if card_name else card_costs.choose_card(profile.constraint)
     groups, predictor = card_costs.group_runs(runs), CostPredictor(card, profile.nodes * max(1, profile.gpus))
     yield from _describe_card(card, predictor.processes)
+    yield from card_costs.describe_float32(groups, card)
     names = [_name_group(group) for group in groups]
     widths = [max(map(len, column)) for column in zip(NAMES, *names, strict=True)]
     yield _join(NAMES, widths, HEADS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,6 +156,34 @@ def test_processes_share_a_batch(model):
 )
 def test_a_profile_names_its_card(constraint, card):
     assert card_costs.choose_card(constraint).name == card
+
+
+def test_float32_on_a_card_with_faster_units_is_said(model):
+    """By the card's rates, for those rows alone; a card without such units has nothing to say."""
+    groups = [[make_run(model)], [make_run(model, precision="bf16")], [make_run(model, matmul="high")]]
+    [line] = card_costs.describe_float32(groups, card_costs.find_card("a100-80gb"))
+    assert line.startswith("2 of 3 rows are trained with train.precision: float32") and "16.0 times" in line
+    assert card_costs.describe_float32(groups[1:2], LARGE) == []
+    assert card_costs.describe_float32(groups, card_costs.find_card("v100-32gb")) == []
+
+
+@pytest.mark.parametrize(("count", "lines"), [(2, 1), (0, 0)])
+def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
+    """Where a profile has GPUs, and before anything is sent."""
+    run, sent = make_run(model, max_steps=10), []
+    stored = SimpleNamespace(cell=run.cell, folder=None)
+    for name, value in {"locate_runs": [stored], "list_stale": [stored]}.items():
+        monkeypatch.setattr(launch_command, name, lambda *_, value=value: value)
+    monkeypatch.setattr(
+        launch_command.read, "load_params", lambda _: SimpleNamespace(evaluate=SimpleNamespace(benchmarks=()))
+    )
+    for name in ("run_dvc_repro", "recover_jobs"):
+        monkeypatch.setattr(launch_command, name, lambda *_: None)
+    monkeypatch.setattr(launch_command.jobs, "find_live_job", lambda _: None)
+    monkeypatch.setattr(launch_command.grid, "resolve", lambda *_: run)
+    monkeypatch.setattr(launch_command, "_send_slurm", lambda *_: sent.append(capsys.readouterr().out) or 0)
+    assert launch_command.send(Profile(gpus=count, constraint="a100"), "params.yaml", False, 1) == 0
+    assert sent[0].count("train.precision: bf16") == lines
 
 
 @pytest.fixture
