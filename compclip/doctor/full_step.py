@@ -54,7 +54,14 @@ class StepJob:
 
 
 def check_step(job: StepJob, device: str, budget: TimeBudget, share: float) -> Iterator[CheckRow]:
-    """Yield the rows of a step's rate and of its peak memory."""
+    """Yield the rows of a step's rate and of its peak memory; what takes longer than there is time is skipped."""
+    try:
+        yield from _check_in_time(job, device, budget, share)
+    except subprocess.TimeoutExpired:
+        yield budget.skip_row(f"peak memory of {job.model}")
+
+
+def _check_in_time(job: StepJob, device: str, budget: TimeBudget, share: float) -> Iterator[CheckRow]:
     title = f"{job.model} {job.method} {job.precision}"
     name = f"step of {title}, batch {job.batch}"
     if budget.seconds_left(share) <= 0:

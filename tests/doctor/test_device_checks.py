@@ -180,6 +180,12 @@ def test_what_is_not_reached_is_skipped():
     assert {row.state for row in checks} == {SKIPPED} and len(checks) == 5
 
 
+def test_a_prediction_that_takes_too_long_is_skipped():
+    job = full_step.StepJob("finetune", "ViT-B-32", 8)
+    (row,) = full_step.check_step(job, "cpu", TimeBudget(0.05), 1.0)
+    assert row.state == SKIPPED and "--minutes" in row.reason
+
+
 def test_an_error_is_a_row():
     def check():
         yield CheckRow("first")
