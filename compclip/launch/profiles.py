@@ -20,6 +20,8 @@ from compclip.config.validation import load_section, mapping
 from compclip.runs import gpus, notify
 
 OPTION = re.compile(r"[a-z][a-z0-9_-]*")
+# options of srun that start programs; srun takes the beginning of a name for it
+SRUN_PROGRAMS = ("bcast", "epilog", "export", "export-file", "multi-prog", "prolog", "task-epilog", "task-prolog")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Profile:
     array_limit: PositiveInt = 64  # jobs of an array at a time
     setup: list[str] = field(default_factory=list)  # shell lines before python, as `module load cuda`
     options: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
+    srun: dict[str, str] = field(default_factory=dict)  # options of srun, which starts a run's processes; "": a flag
     notify: str = ""  # the environment variable with the URL that is posted to, see compclip/runs/notify.py
 
     @property
@@ -81,12 +84,18 @@ def _check_profile(profile: Profile, path: str | Path) -> None:
     # what stands behind an option in a job's script: a line break would end it there
     texts = {name: getattr(profile, name) for name in ("partition", "account", "qos", "constraint")}
     texts |= {f"options.{name}": value for name, value in profile.options.items()}
+    texts |= {f"srun.{name}": value for name, value in profile.srun.items()}
     for name, value in texts.items():
         if not value.isprintable():
             raise UserError(f"{path}: {name}={value!a}: must be one line of plain text; a command belongs into setup")
     for name in profile.options:
         if not OPTION.fullmatch(name):
             raise UserError(f"{path}: options: {name!a}: is no option of sbatch; give its name, as mail-type")
+    for name in profile.srun:
+        if not OPTION.fullmatch(name):
+            raise UserError(f"{path}: srun: {name!a}: is no option of srun; give its name, as cpu-bind")
+        if any(program.startswith(name) for program in SRUN_PROGRAMS):
+            raise UserError(f"{path}: srun: {name!a}: starts a program or sets variables; use setup for that")
     if profile.executor == "slurm" and profile.signal_s >= 60 * profile.time_min:
         raise UserError(f"{path}: signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}")
     if profile.gpus and profile.tasks_per_node not in (0, profile.gpus):

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
+from submitit.slurm.slurm import SlurmJobEnvironment
 
 from compclip.base import thread_waiting
 from compclip.base.errors import UserError, one_line
@@ -39,6 +40,8 @@ from compclip.runs.shard_tasks import Task
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
+WARNED_S, STOPPED_S = 600, 20  # that other processes wait for the first one, after the warning and after SIGTERM
+WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
 
 
@@ -50,9 +53,13 @@ class JobCommand:
     module: str = jobs.SCORES
     notify: str = ""
     _pid: int = field(default=0, init=False)
+    _leave_at: float = field(default=0.0, init=False)  # on the monotonic clock, after a signal
 
     def __call__(self) -> None:
-        """Bring the run to its results, make the shards. Raises RuntimeError where the child fails."""
+        """Bring the run to its results, make the shards. Raises RuntimeError where the child fails.
+
+        That ends the job's other processes too (`--kill-on-bad-exit`).
+        """
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = find_job_folder(self.key).log_of(rank)
         with open_plain(log_file, "ab") as log:
@@ -62,16 +69,36 @@ class JobCommand:
             )
         self._pid = child.pid
         signal.signal(signal.SIGTERM, self._stop)  # after submitit, which only notes it
+        if rank:  # the first process takes the warning: see `checkpoint`
+            signal.signal(WARNING, self._note_warning)
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
             array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
             job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
             jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
+        if code and rank:
+            self._wait_for_first() if self._leave_at else self._report_failure(rank)
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
 
+    def _note_warning(self, *_: Any) -> None:
+        self._leave_at = time.monotonic() + WARNED_S
+
+    def _wait_for_first(self) -> None:
+        """Wait for the first process, which saves: a process that leaves earlier ends the job and takes its time."""
+        while time.monotonic() < self._leave_at:
+            time.sleep(POLL_S)
+
+    def _report_failure(self, rank: int) -> None:
+        """Write to the job's log which process failed, and the last line of its own log."""
+        folder = find_job_folder(self.key)
+        lines = jobs.last_lines(folder, 1, rank) or ["nothing logged"]
+        with open_plain(folder.log, "ab") as log:
+            log.write(f"{jobs.PROCESS_FAILED}{rank}: {lines[0].strip()} ({folder.log_of(rank)})\n".encode())
+
     def _stop(self, *_: Any) -> None:
+        self._leave_at = time.monotonic() + (0 if self._leave_at else STOPPED_S)  # the second signal is srun's
         if self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
@@ -164,14 +191,25 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     if not f"{root.resolve()}{code.resolve()}".isprintable():
         raise UserError(f"{str(root.resolve())!a}: cannot stand in a job's script; rename the folder")
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
+    cpus = profile.cpus or threads
     settings = {
         "partition": profile.partition, "account": profile.account, "qos": profile.qos,
         "constraint": profile.constraint, "nodes": profile.nodes, "ntasks_per_node": profile.tasks,
-        "gpus_per_node": profile.gpus, "cpus_per_task": profile.cpus or threads, "time": profile.time_min,
+        "gpus_per_node": profile.gpus, "cpus_per_task": cpus, "time": profile.time_min,
         "mem": memory, "signal_delay_s": profile.signal_s, "array_parallelism": profile.array_limit,
         "stderr_to_stdout": True, "setup": setup, "additional_parameters": options,
+        "srun_args": srun_arguments(profile, cpus),
     }  # fmt: skip
     return {name: value for name, value in settings.items() if value}
+
+
+def srun_arguments(profile: Profile, cpus: int) -> list[str]:
+    """Return the arguments of the srun that starts a run's processes; the profile's `srun` replaces ours.
+
+    Since Slurm 22.05 srun does not take the cores of a process from sbatch. A process that fails ends the others.
+    """
+    options = {"kill-on-bad-exit": "1", "cpus-per-task": str(cpus), **profile.srun}
+    return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
 
 def copy_package(root: Path) -> Path:

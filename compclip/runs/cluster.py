@@ -96,8 +96,12 @@ def explain_end(job_id: str, log: str = "") -> str:
 
 
 def _explain_states(rows: list[list[str]]) -> str:
-    """Explain the state that says most: a job whose step ran out of memory is itself only FAILED."""
-    states = [row[0].partition(" ")[0].rstrip("+") for row in rows]
+    """Explain the state that says most: a job whose step ran out of memory is itself only FAILED.
+
+    A step is cancelled by srun where one of its processes failed: of a job that says nothing.
+    """
+    job, *steps = [row[0].partition(" ")[0].rstrip("+") for row in rows]
+    states = [job, *("" if state == "CANCELLED" else state for state in steps)]
     for state in ("OUT_OF_MEMORY", "TIMEOUT", "NODE_FAIL", *REASONS):
         if state in states:
             nodes = rows[states.index(state)][2]

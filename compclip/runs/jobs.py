@@ -37,6 +37,8 @@ from compclip.runs.run_store import StoredRun
 SCORES, TRAINS = "compclip.launch.results_job", "compclip.train.job"
 SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
+FEW_LINES = 4  # of a log in which the line of a failed process is looked for
+PROCESS_FAILED = "error: process "  # begins that line
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
@@ -250,13 +252,17 @@ def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
 
 
 def last_line(folder: RunFolder) -> str:
-    """Return the last line that a job logged, and its log file; says so where the disk is full."""
-    lines, log = last_lines(folder, 1), folder.log
+    """Return the last line that a job logged, and its log file; says so where the disk is full.
+
+    Where one of its processes failed, that one's line: the others' later ones only say that they were stopped.
+    """
+    lines, log = last_lines(folder, FEW_LINES) or ["nothing logged"], folder.log
+    line = next((line for line in lines if line.startswith(PROCESS_FAILED)), lines[-1])
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
-    return f"{lines[0].strip() if lines else 'nothing logged'} ({log}{'; no space left there' if full else ''})"
+    return f"{line.strip()} ({log}{'; no space left there' if full else ''})"
 
 
-def last_lines(folder: RunFolder, most: int = 10) -> list[str]:
-    """Return the last lines that a job logged, without blank ones."""
-    tail = progress.read_tail(folder.log, TAIL_BYTES).decode(errors="replace")
+def last_lines(folder: RunFolder, most: int = 10, rank: int = 0) -> list[str]:
+    """Return the last lines that a job's process logged, without blank ones."""
+    tail = progress.read_tail(folder.log_of(rank), TAIL_BYTES).decode(errors="replace")
     return [line.rstrip() for line in tail.splitlines() if line.strip()][-most:]

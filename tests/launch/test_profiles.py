@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ def runs(tmp_path_factory) -> list[StoredRun]:
     return fake_store.runs(fake_store.project(tmp_path_factory.mktemp("p") / "p"))
 
 
-def script(path: Path, runs: list[StoredRun]) -> list[str]:
-    """What sbatch would be given of a profile, above the commands."""
+def script(path: Path, runs: list[StoredRun], commands: bool = False) -> list[str]:
+    """What sbatch would be given of a profile, above the commands or with them."""
     root = runs[0].root
     options = slurm.submitit_options(profiles.load_profile(path), runs, root / "code", root)
     text = _make_sbatch_string(command="true", folder=root, map_count=2, **options)
-    return text[: text.index("\n# setup\n")].split("\n")
+    return (text if commands else text[: text.index("\n# setup\n")]).split("\n")
 
 
 def no_command(line: str) -> bool:
@@ -54,6 +55,12 @@ def no_command(line: str) -> bool:
         ({"options": {"--wrap": "a"}}, "options: '--wrap': is no option of sbatch"),
         ({"options": {"x y": "a"}}, "options: 'x y': is no option"),
         ({"options": {"a": ["x"]}}, "profile.options"),
+        ({"srun": {"cpu-bind": "cores\ntouch X"}}, r"srun.cpu-bind='cores\\ntouch X': must be one line"),
+        ({"srun": {"--cpu-bind": "cores"}}, "srun: '--cpu-bind': is no option of srun; give its name, as cpu-bind"),
+        ({"srun": {"task-prolog": "x"}}, "srun: 'task-prolog': starts a program or sets variables; use setup for that"),
+        ({"srun": {"prol": "x"}}, "srun: 'prol': starts a program"),
+        ({"srun": {"export": "PYTHONPATH=x"}}, "srun: 'export': starts a program or sets variables"),
+        ({"srun": {"exact": True}}, "profile.srun.exact=True: must be str"),
         ({"memory_gb": "nan"}, "profile.memory_gb='nan': must be float"),
         ({"memory_gb": float("inf")}, "memory_gb=inf: must be a finite number"),
         ({"jobs": True}, "profile.jobs=True: must be int; the default is 1"),
@@ -85,6 +92,38 @@ def test_what_people_write_reaches_the_script(tmp_path, runs):
     assert "#SBATCH --partition=a,b" in lines and "#SBATCH --mail-type=END" in lines
     assert "#SBATCH --comment='$(touch X) `y`'" in lines
     assert all(map(no_command, lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("{cpus: 16}", "--kill-on-bad-exit=1 --cpus-per-task=16"),
+        ("{}", "--kill-on-bad-exit=1 --cpus-per-task=1"),
+        (
+            "{cpus: 4, srun: {cpu-bind: 'map_cpu:0,1', exact: '', kill-on-bad-exit: '0'}}",
+            "--kill-on-bad-exit=0 --cpus-per-task=4 --cpu-bind=map_cpu:0,1 --exact",
+        ),
+        ("{srun: {comment: 'a b; touch X'}}", "--kill-on-bad-exit=1 --cpus-per-task=1 '--comment=a b; touch X'"),
+    ],
+)
+def test_srun_is_told_what_sbatch_no_longer_tells_it(tmp_path, runs, text, arguments):
+    """The cores of a process, the end of all where one fails, and what the profile says: words, never commands."""
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    [command] = [line for line in script(path, runs, commands=True) if line.startswith("srun ")]
+    assert command.endswith(f" {arguments} true")
+
+
+def test_a_process_that_was_stopped_waits_for_the_first_one():
+    """Which saves: srun ends all where one leaves. After the warning until the next signal, after SIGTERM not for long."""
+    warned, terminated = slurm.JobCommand("0123456789abcdef"), slurm.JobCommand("0123456789abcdef")
+    assert not warned._leave_at
+    warned._note_warning()
+    terminated._stop()
+    assert warned._leave_at > terminated._leave_at > time.monotonic()
+    for command in (warned, terminated):
+        command._stop()
+        assert 0 < command._leave_at <= time.monotonic()
 
 
 @settings(max_examples=60)

@@ -261,6 +261,24 @@ def test_a_run_on_two_processes(here):
     assert [row["step"] for row in steps(trained(Path("."), NAME) / "metrics.jsonl")] == list(range(1, STEPS + 1))
 
 
+def test_a_process_that_dies_ends_the_others(here, monkeypatch):
+    """Of two that would wait for ten minutes one fails: the job has ended, and its reason is that one's line."""
+    stored_run = at(NAME)
+    sender = slurm.Slurm(profiles.load_profile(profile(tasks_per_node=2)), module="tests.lost_rank")
+    job = sender.submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert re.match(r"failed, exit code \d+: error: process 1: error: no room for process 1 \(", job.reason())
+
+
+def test_each_process_has_its_cores(here):
+    """srun is told how many, since it does not take them from sbatch."""
+    stored_run = at(NAME)
+    job = slurm.Slurm(profiles.load_profile(profile(cpus=2)), module="tests.ranks").submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
+    step = cluster.run_command("sacct", "-n", "-P", "-o", "JobID,AllocCPUS", "-j", job.id).stdout.splitlines()
+    assert f"{job.id}.0|2" in step
+
+
 def test_a_lost_node(here, serial):
     """SLURM takes the job off a node that goes down, and it goes on when the node is back."""
     stored_run, node = at(NAME), cluster.run_command("sinfo", "-h", "-o", "%n").stdout.split()[0]

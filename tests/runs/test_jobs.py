@@ -190,6 +190,16 @@ def test_the_end_of_a_log(tmp_path):
     assert jobs.last_line(folder).startswith("line 29 (")
 
 
+def test_the_line_of_the_process_that_failed_first(tmp_path):
+    """Others that are stopped for it speak later; what was said before many lines is of an earlier life."""
+    folder = RunFolder(tmp_path)
+    folder.log.write_text("error: process 3: old\n" + "step\n" * 9)
+    assert jobs.last_line(folder).startswith("step (")
+    with folder.log.open("a") as log:
+        log.write("error: process 1: no room\nerror: process 2: lost process 1\nstopped by a signal\n")
+    assert jobs.last_line(folder).startswith("error: process 1: no room (")
+
+
 def test_liveness_needs_more_than_a_process_id(tmp_path):
     """An id that another process has now, another boot, another machine: no live job."""
     pid, ours = os.getpid(), jobs.read_start_time(os.getpid())
@@ -218,6 +228,7 @@ ACCOUNTS = [
     ("NODE_FAIL|0:0|n7\n", "its node failed (on n7)"),
     ("CANCELLED by 0|0:0|vm\n", "cancelled"),
     ("FAILED|3:0|vm\nCOMPLETED|0:0|vm\n", "failed, exit code 3"),
+    ("FAILED|137:0|vm\nFAILED|137:0|vm\nCANCELLED|0:9|vm\n", "failed, exit code 137"),  # by srun, after a process
 ]
 
 
