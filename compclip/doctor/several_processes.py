@@ -1,6 +1,6 @@
 """A method's step on all GPUs of this machine against one: the same loss and gradients, whoever has which rows.
 
-    python -m compclip.doctor.several_processes '{"methods": ["finetune"], "device": "cuda", "seconds": 60, ...}'
+    python -m compclip.doctor.several_processes '{"methods": ["finetune"], "device": "cuda", "until": [1e9, 1e9], ...}'
 
 is what each process runs, with the variables that torchrun sets; the first one prints a row of errors a method as JSON.
 """
@@ -23,8 +23,8 @@ from compclip.runs.gpus import PROFILE_GPUS, VISIBLE
 
 CPU_PROCESSES = 2
 ROWS_EACH = 4  # of each process
-TOGETHER = 0.45  # of the time, after which no step is begun together: the first process takes each once more, alone
-LEAST_S = 45  # in which processes start on a busy machine: without an answer for longer, they wait for each other
+PARTS = (0.5, 0.9)  # of the time, after which no step is begun together, and none by the first process alone
+LEAST_S = 60  # in which processes start on a busy machine: without an answer for longer, they wait for each other
 EXIT_LOST = 74  # of `train.process_group`: another process ended first
 NAME = "all GPUs against one"
 
@@ -41,7 +41,12 @@ def check_processes(
     if seconds < LEAST_S:
         yield budget.skip_row(NAME)
         return
-    job = {"methods": methods, "device": device, "model_cfg": dict(model_cfg), "seconds": TOGETHER * seconds}
+    job = {
+        "methods": methods,
+        "device": device,
+        "model_cfg": dict(model_cfg),
+        "until": [time.monotonic() + part * seconds for part in PARTS],
+    }
     rows = list(run_processes(job, world, seconds))
     yield from rows
     if len(rows) < len(methods) * len(STEP_TOLERANCES) and all(row.state != FAILED for row in rows):
@@ -103,7 +108,8 @@ def main(argv: list[str]) -> int:
     from compclip.interface.views import Step
     from compclip.train import distributed, fine_tuning, process_group
 
-    job, here, started = json.loads(argv[0]), process_group.read_process(), time.monotonic()
+    job, here = json.loads(argv[0]), process_group.read_process()
+    together, alone_until = job["until"]  # by the clock of this machine, which all processes see
     model, first = build_model(job["model_cfg"]), Step(0, 1)
     batches = {name: draw_batch(load_method(name), first, model, ROWS_EACH * here.world) for name in job["methods"]}
     cases = [(name, precision) for name in batches for precision in STEP_TOLERANCES]
@@ -111,13 +117,15 @@ def main(argv: list[str]) -> int:
         device = distributed.process_device()
         results = {}
         for name, precision in cases:
-            if distributed.broadcast_first(time.monotonic() - started > job["seconds"]):
+            if distributed.broadcast_first(time.monotonic() > together):
                 break
             share = len(batches[name]) // here.world
             rows = batches[name].rows(here.rank * share, (here.rank + 1) * share)
             results[name, precision] = compute_step(load_method(name), first, model, device, precision, rows)
     if here.rank == 0:  # alone, after the processes have parted
         for (name, precision), result in results.items():
+            if time.monotonic() > alone_until:
+                break
             alone = compute_step(load_method(name), first, model, device, precision, batches[name])
             errors = measure_errors(result, alone)
             print(json.dumps({"method": name, "precision": precision, "errors": errors}), flush=True)

@@ -143,7 +143,7 @@ def test_one_gpu_has_none_to_be_compared_with(monkeypatch):
 
 
 def test_processes_that_do_not_answer_are_ended():
-    job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY, "seconds": HOUR}
+    job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY, "until": [1e9, 1e9]}
     (row,) = several_processes.run_processes(job, 2, seconds=0.01)
     assert row.state == FAILED and "no answer" in row.reason
 
@@ -156,7 +156,7 @@ def test_methods_for_which_no_time_was_left_are_no_failure(monkeypatch):
 
 
 def test_a_process_that_fails_says_why():
-    job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY, "seconds": HOUR}
+    job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY, "until": [1e9, 1e9]}
     (row,) = several_processes.run_processes(job, 1, HOUR)
     assert row.state == FAILED and "unknown method 'fine'" in row.reason
 
