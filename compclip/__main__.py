@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib import metadata
 
 from compclip.base.errors import entry, unknown
 
@@ -66,9 +67,12 @@ def _lines(commands: dict[str, tuple[str, str]]) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Run a command with the rest of the arguments; without one, list them."""
+    """Run a command with the rest of the arguments; without one, list them; `--version` prints the package's."""
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(listing())
+        return 0
+    if argv[0] == "--version":
+        print(f"compclip {metadata.version('compclip')}")
         return 0
     if argv[:2] == ["report", "validity"]:
         print("`compclip report validity` is called `compclip validity` now", file=sys.stderr)

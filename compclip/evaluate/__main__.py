@@ -144,18 +144,20 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
     out, device = check_output_folder(args.out) if args.out else None, args.device or score.device()
     backbone.check_device(device, args.activation)
     benchmark_names = expand_groups(args.benchmarks, params.benchmarks) or params.evaluate.benchmarks
+    checkpoint = None
+    if not (args.vqascore or args.loader):  # a checkpoint that is not there is said before benchmarks are read
+        checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
     loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
-    if args.vqascore:
+    if checkpoint:
+        documents = score.score_checkpoint(checkpoint, loaded)
+    elif args.vqascore:
         words = {"question": args.question, "answer": args.answer, "score": args.score}
         documents = vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
-    elif args.loader:
+    else:
         from compclip.evaluate import foreign_models
 
         model = foreign_models.load_model(args.loader, args.checkpoint, device)
         documents = foreign_models.score_model(model, loaded, {"path": args.checkpoint, "loader": args.loader})
-    else:
-        checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
-        documents = score.score_checkpoint(checkpoint, loaded)
     score.print_warnings(documents)
     print(score.metric_table(documents))
     if out:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
+ABSENT = f"no such file or folder; give one with {CONFIG}, a file, or NAME::TAG"
 
 
 def check_device(device: str, activation: str = "") -> None:
@@ -107,7 +108,7 @@ def load(
             raise UserError(f"checkpoint {ref!r}: no weights after '::'; give one of {', '.join(tags)}")
         return create(name, tag, device=device, tokenizer=tokenizer, captioner=captioner)
     if not Path(ref).exists():
-        raise UserError(f"checkpoint {ref!r}: no such file or folder; give one with {CONFIG}, a file, or NAME::TAG")
+        raise UserError(f"checkpoint {ref!r}: {ABSENT}")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
     return create(model, ref, 0, device, tokenizer, activation, captioner, alpha)
@@ -144,10 +145,12 @@ def read_architecture(model: str) -> dict[str, Any]:
 def identify_checkpoint(ref: str) -> str:
     """Return what identifies a checkpoint: the hash of a folder or file; a hub's name and tag as they are.
 
-    Raises UserError for a folder that is no checkpoint, which may be a whole disk, and for a pipe, which may never end.
+    Raises UserError for what is not there, a folder that is no checkpoint, which may be a whole disk, and a pipe.
     """
-    if not Path(ref).exists():
+    if "::" in ref or ref.startswith("hf-hub:"):
         return ref
+    if not Path(ref).exists():
+        raise UserError(f"checkpoint {ref!r}: {ABSENT}")
     if not (_is_folder(ref) or transformers_files.is_folder(Path(ref)) or Path(ref).is_file()):
         raise UserError(f"checkpoint {ref!r}: no weights file, and no folder with {CONFIG}; give one, or NAME::TAG")
     return fingerprint(ref)

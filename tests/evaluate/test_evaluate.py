@@ -464,6 +464,8 @@ def test_without_a_project(checkpoint, root, monkeypatch, capsys):
 def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
     """The place where the files belong is named; without benchmarks there is a project to ask for."""
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="nope"):
+        evaluate_command.main(["--checkpoint", "nope", "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match=r"data/raw/sugarcrepe"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match="params.yaml: no such file"):

@@ -78,6 +78,11 @@ def test_a_command_runs_with_its_arguments(capsys):
     assert "method: pretrained" in capsys.readouterr().out
 
 
+def test_the_version(capsys):
+    assert commands.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
+
+
 def test_a_misspelt_command_names_the_nearest():
     """As a name in params.yaml does."""
     with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):
