@@ -432,8 +432,8 @@ def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, r
     how = Scoring(cache=str(root / "store" / "embeddings"))
     few = score.load_benchmarks(params.benchmarks, ["sugarcrepe"], how)
     everything = score.load_benchmarks(params.benchmarks, params.evaluate.benchmarks, how)
-    fresh = score.score_checkpoint(score.checkpoint_at(checkpoint), _loaded(params))
-    score.score_checkpoint(score.checkpoint_at(checkpoint), few)
+    fresh = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), _loaded(params))
+    score.score_checkpoint(score.checkpoint_at(str(checkpoint)), few)
     encoded = {"image": 0, "text": 0}
     for kind in encoded:
         monkeypatch.setattr(
@@ -441,7 +441,7 @@ def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, r
             f"encode_{kind}s",
             _counting(encoded, kind, getattr(score.embed.inference_towers, f"encode_{kind}s")),
         )
-    with_cache = score.score_checkpoint(score.checkpoint_at(checkpoint), everything)
+    with_cache = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), everything)
     assert encoded["image"] == 0 and 0 < encoded["text"] < 8
     assert {n: d["metrics"] for n, d in with_cache.items()} == {n: d["metrics"] for n, d in fresh.items()}
     assert "cache" not in with_cache["sugarcrepe"]["how"]
