@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -158,6 +159,22 @@ def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | 
             "compared": len(both)}  # fmt: skip
 
 
+@contextlib.contextmanager
+def gathered_rows() -> Iterator[list[int]]:
+    """Give a list of how many numbers a row has of all that processes gather meanwhile."""
+    sizes, gather = [], distributed.gather_rows
+
+    def count(rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+        sizes.append(rows[0].numel() if len(rows) else 0)
+        return gather(rows, counts)
+
+    distributed.gather_rows = count
+    try:
+        yield sizes
+    finally:
+        distributed.gather_rows = gather
+
+
 def main(argv: list[str]) -> int:
     """Every case, plain and with gradient caching, for each frozen tower; or in bfloat16."""
     torch.set_num_threads(1)
@@ -166,11 +183,12 @@ def main(argv: list[str]) -> int:
         _compare_bfloat16()
         return 0
     expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
-    with process_group.session() as here:
+    with process_group.session() as here, gathered_rows() as sizes:
         own = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():
             for micro in (0, 2):
-                found = difference(one, run(CASES[i], own, frozen, micro))
+                sizes.clear()
+                found = difference(one, run(CASES[i], own, frozen, micro)) | {"largest_row": max(sizes)}
                 print(json.dumps({"case": i, "frozen": sorted(frozen), "micro": micro, **found}), flush=True)
     return 0
 

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 class Kind:
     """What a field holds: a row for each `row` of the batch, made by a `tower`; where its text positions stand, if any.
 
-    Masks and owners are made by no tower, and have no slope.
+    Masks and owners are made by no tower, and have no slope. Those with `parts`, patches and tokens, may stay with
+    their process.
     """
 
     row: str  # "image" or "concept"
     tower: str = ""  # "image" or "text"
     text_axis: int | None = None
+    parts: bool = False
 
 
-def _field(row: str, tower: str = "", text_axis: int | None = None, default: Any = MISSING) -> Any:
-    return field(metadata={"kind": Kind(row, tower, text_axis)}, default=default)
+def _field(row: str, tower: str = "", text_axis: int | None = None, default: Any = MISSING, parts: bool = False) -> Any:
+    return field(metadata={"kind": Kind(row, tower, text_axis, parts)}, default=default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,9 @@ class Features:
     and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
     exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
     method's views ask for them, as negative images.
+
+    On several processes rows are those of all, `images_by_rank` of each; patches and tokens are this process's alone
+    where the views say `own_tokens`.
 
     The last three are what a method keeps beside the model (`extras`): `heads` that are trained with it, the same batch
     as a `teacher` sees it, without slopes, and numbers that it remembers from the step before.
@@ -53,14 +58,15 @@ class Features:
     owner_M: Tensor = _field("concept")
     scale: Tensor
     bias: Tensor | None = None
-    patch_BND: Tensor | None = _field("image", "image", default=None)
-    token_BTD: Tensor | None = _field("image", "text", 1, default=None)
-    token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None)
-    negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None)
-    negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None)
+    patch_BND: Tensor | None = _field("image", "image", default=None, parts=True)
+    token_BTD: Tensor | None = _field("image", "text", 1, default=None, parts=True)
+    token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None, parts=True)
+    negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None, parts=True)
+    negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None, parts=True)
     negative_image_BJD: Tensor | None = _field("image", "image", default=None)
     negative_image_mask_BJ: Tensor | None = _field("image", default=None)
     target_BL: Tensor | None = _field("image", default=None)
+    images_by_rank: tuple[int, ...] = ()
     heads: nn.Module | None = None
     teacher: Features | None = None
     memory: Mapping[str, Tensor] = field(default_factory=dict)

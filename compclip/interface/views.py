@@ -46,6 +46,8 @@ class Views:
     ends: str = "kept"  # full stops of sentences; "clic", as CLIC's released code: none alone, each in a composite
     statistics: str = ""  # "imagenet": pictures are normalised by ImageNet's mean and deviation, not the backbone's
     tokens: bool = False  # patches and text tokens too
+    # On several processes each has those of its own samples alone, and the loss takes them by `train.own_rows`.
+    own_tokens: bool = False
     alternatives: int = 0  # other captions of the picture, or stored paraphrases, as further positives
     target: str = ""  # a caption that is read, not encoded: tokenised as the model's ("own"), or by that of a folder
     neighbours: int = 0  # further rows of the batch: pictures near to the sample's, with texts of their own (NegCLIP)

@@ -50,9 +50,11 @@ def local_scores(f: Features, attention: str) -> Tensor:
     """[B, C] scores S_l of an image and its candidate texts (FSC-CLIP Eq. 6–8)."""
     import torch
 
+    from compclip.train import own_rows
+
     token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)
     mask_BCT = torch.cat([f.token_mask_BT[:, None], f.negative_token_mask_BKT], dim=1)
-    return losses.local_similarity(f.patch_BND, token_BCTD, mask_BCT, f.scale, attention)
+    return own_rows.local_scores(f, token_BCTD, mask_BCT, attention)
 
 
 def hard_negative(scores_BC: Tensor, f: Features, gamma: float, epsilon: float) -> Tensor:

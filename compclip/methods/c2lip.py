@@ -51,12 +51,16 @@ def views(cfg: Config, step: int) -> Views:
     """The caption's concepts where a term uses them, and patches for the cross-attended one."""
     concepts = cfg.concepts if cfg.lambda_npc or cfg.lambda_xac else ""
     tokens = cfg.lambda_xac > 0
-    return Views(concepts=concepts, whole_concept=cfg.whole_concept, caption=cfg.caption, tokens=tokens)
+    return Views(
+        concepts=concepts, whole_concept=cfg.whole_concept, caption=cfg.caption, tokens=tokens, own_tokens=tokens
+    )
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
     import torch
+
+    from compclip.train import own_rows
 
     own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
     terms = {"contrastive": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}  # Eq. 4
@@ -64,6 +68,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
         npc = losses.sigmoid(f.image_BD, f.concept_MD, f.owner_M, f.scale, f.bias)  # Eq. 5
         terms["npc"] = cfg.lambda_npc * npc
     if cfg.lambda_xac:
-        xac = losses.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)  # Eq. 6–7
+        xac = own_rows.cross_attended(f)  # Eq. 6–7
         terms["xac"] = cfg.lambda_xac * xac
     return terms

@@ -62,7 +62,8 @@ def needs(cfg: Config) -> dict[str, object]:
 def views(cfg: Config, step: int) -> Views:
     """Three negatives a caption (A.1), and tokens where the local term is on."""
     rules = (swap.RULES[cfg.swap], replace.RULES[cfg.replace], shuffle.RULES[cfg.shuffle])
-    return Views(negatives=rules, caption=cfg.caption, tokens=cfg.lambda_local > 0)
+    tokens = cfg.lambda_local > 0
+    return Views(negatives=rules, caption=cfg.caption, tokens=tokens, own_tokens=tokens)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

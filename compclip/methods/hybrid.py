@@ -160,18 +160,21 @@ def views(cfg: Config, step: int) -> Views:
             compose=composite_captions.compose,
             partner=PARTNERS[cfg.partner],
             tokens=local,
+            own_tokens=local,
         )
     if cfg.steps == WITH_PLAIN:
         return plain
     rules = NEGATIVES | {LISTS: WordLists.parse({}).rule}
     hard_positives = tuple(positives.RULES[cfg.source][kind] for kind in KINDS.get(cfg.hard_positives, ()))
+    tokens = local or (cfg.concepts != "none" and cfg.lambda_xac > 0)
     return dataclasses.replace(
         plain,
         negatives=tuple(rules[name] for name in _check.split_names(cfg.negatives)),
         positives=(stored_texts.paraphrase,) if cfg.hard_positives == "paraphrase" else hard_positives,
         concepts=cfg.concepts if with_concepts(cfg) else "",
         whole_concept=cfg.whole_concept,
-        tokens=local or (cfg.concepts != "none" and cfg.lambda_xac > 0),
+        tokens=tokens,
+        own_tokens=tokens,
     )
 
 
@@ -227,11 +230,13 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """C2LIP's terms of concepts (Eq. 5–7)."""
     if cfg.concepts == "none":
         return {}
+    from compclip.train import own_rows
+
     terms, concept_features = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
     if cfg.lambda_npc:
         terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *concept_features)
     if cfg.lambda_xac:
-        terms["xac"] = cfg.lambda_xac * losses.cross_attended(f.patch_BND, *concept_features)
+        terms["xac"] = cfg.lambda_xac * own_rows.cross_attended(f)
     return terms
 
 

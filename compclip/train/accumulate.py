@@ -55,19 +55,19 @@ class GradientComputer:
         else:
             with self.autocast():
                 features = encode.encode_features(self.clip, batch, views, self.frozen)
-                terms = self._compute_terms(features, self._encode_by_teacher([batch], views), loss)
+                terms = self._compute_terms(features, self._encode_by_teacher([batch], views), views, loss)
             sum_terms(terms).backward()
         distributed.sum_gradients(self.clip)
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
 
     def _compute_terms(
-        self, local_features: Features, teacher_features: Features | None, loss: Loss
+        self, local_features: Features, teacher_features: Features | None, views: Views, loss: Loss
     ) -> dict[str, Tensor]:
         """Return the terms of the whole batch's loss from this process's features, as model and teacher give them."""
         f = self.extras.extend_features(
-            distributed.gather_features(local_features),
-            teacher_features and distributed.gather_features(teacher_features),
+            distributed.gather_features(local_features, views.own_tokens),
+            teacher_features and distributed.gather_features(teacher_features, views.own_tokens),
         )
         terms = loss(f)
         self.extras.after_loss(f)
@@ -91,7 +91,7 @@ class GradientComputer:
             ]
         leaves = self._detach_embeddings(join(features_of_parts))
         with self.autocast():
-            terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), loss)
+            terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), views, loss)
         sum_terms(terms).backward()
         start, concepts = 0, 0
         for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):

@@ -2,10 +2,10 @@
 
 B images of this process, M concepts, T text positions. Every process encodes its share of a batch, gathers the
 features of all, and computes the whole loss: value and slope are those of one process. The towers' activations shrink
-with the number of processes; the gathered features and the loss's own matrices do not. Gradients are summed after the
-backward pass: DDP would overlap with it, but knows nothing of a parameter that one process does not use, nor of
-gradients that come in parts (accumulate.py). What the host decides by travels by the host: no process waits for its
-GPU to read a flag. With one process all of this does nothing.
+with the number of processes, and so do terms of patches and tokens (`own_rows`); the gathered features and the loss's
+other matrices do not. Gradients are summed after the backward pass: DDP would overlap with it, but knows nothing of a
+parameter that one process does not use, nor of gradients that come in parts (accumulate.py). What the host decides by
+travels by the host: no process waits for its GPU to read a flag. With one process all of this does nothing.
 """
 
 from __future__ import annotations
@@ -125,24 +125,29 @@ class _SharedParameter(torch.autograd.Function):
         return slope / dist.get_world_size()
 
 
-def gather_features(f: Features) -> Features:
-    """Return the features of the whole batch from each process's share; concepts and text lengths may differ."""
+def gather_features(f: Features, own_tokens: bool = False) -> Features:
+    """Return the features of the whole batch from each process's share; concepts and text lengths may differ.
+
+    `own_tokens`: patches and tokens stay those of this process's samples.
+    """
     if not dist.is_initialized():
         return f
-    positions = 0 if f.token_BTD is None else f.token_BTD.shape[1]
+    positions = 0 if f.token_BTD is None or own_tokens else f.token_BTD.shape[1]
     images, concepts, texts = _gather_numbers(len(f.image_BD), len(f.owner_M), positions)
-    f = pad_text(replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()])), max(texts))
+    f = replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()]), images_by_rank=images)
+    f = f if own_tokens else pad_text(f, max(texts))
     sizes = {"image": images, "concept": concepts}
     rows: dict[str, Any] = {
-        name: _gather_rows(getattr(f, name), sizes[kind.row])
+        name: gather_rows(getattr(f, name), sizes[kind.row])
         for name, kind in field_kinds().items()
-        if getattr(f, name) is not None
+        if getattr(f, name) is not None and not (own_tokens and kind.parts)
     }
     bias = None if f.bias is None else _SharedParameter.apply(f.bias)
     return replace(f, **rows, scale=_SharedParameter.apply(f.scale), bias=bias)
 
 
-def _gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Return the rows of all processes, `sizes` of each; each process keeps the slope of its own."""
     if local_rows.dtype == torch.bool:
         return _Gather.apply(local_rows.to(torch.uint8), sizes).bool()
     return _Gather.apply(local_rows, sizes)

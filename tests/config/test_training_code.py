@@ -72,7 +72,8 @@ MORE = {  # beside the method's own file
         "compclip.model.weight_files",
     },
     "ce_clip": SWAPS | {"compclip.text.masked_words", "compclip.text.replace"},
-    "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts"},
+    "c2lip": {"compclip.train.own_rows"},
+    "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts", "compclip.train.own_rows"},
     "clove": {
         "compclip.text.scene_graph",
         "compclip.text.replace",
@@ -89,6 +90,7 @@ MORE = {  # beside the method's own file
     "fsc_clip": SWAPS
     | {
         "compclip.methods._parts",
+        "compclip.train.own_rows",
         "compclip.text.replace",
         "compclip.text.shuffle",
     },
@@ -98,6 +100,7 @@ MORE = {  # beside the method's own file
     | {
         "compclip.text.composite_captions",
         "compclip.methods._parts",
+        "compclip.train.own_rows",
         "compclip.text.masked_words",
         "compclip.text.negate",
         "compclip.text.replace",

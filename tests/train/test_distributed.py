@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from compclip.base.errors import UserError
+from compclip.interface.method import load_method
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
@@ -57,6 +58,18 @@ def test_two_processes_equal_one(compared, case):
             assert f["gradients"] < 1e-10
             assert f["one_sided"] == []
             assert f["compared"] > 10 or f["frozen"]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
+def test_patches_and_tokens_stay_with_their_process(compared, case):
+    """What is gathered of a sample has no patches (4 of 16 numbers) and no tokens (12): texts of 16 numbers at most."""
+    name, changes, number = CASES[case]
+    method = load_method(name)
+    views = method.views(method.Config(**changes), number)
+    texts = 1 if views.composite else len(views.negatives) + views.bag
+    texts = max(texts, views.composite, len(views.positives) + views.alternatives + views.bag, views.negative_images, 1)
+    for found in compared:
+        assert max(f["largest_row"] for f in found if f["case"] == case) <= 16 * texts
 
 
 @pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])

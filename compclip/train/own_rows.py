@@ -1,0 +1,86 @@
+"""Terms that need patches and tokens: each process computes them for its own samples, whose parts no other one has.
+
+b images of this process, B of all, C candidates, M concepts, N patches, D dim. Values and slopes are those of the
+whole batch on one process, up to rounding; with one process nothing is changed. A loss otherwise computes the whole
+batch on every process, so that slopes of what is shared (scale, bias, concepts) are put together here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from compclip.train import distributed, losses
+
+if TYPE_CHECKING:
+    from compclip.interface.features import Features
+
+
+def local_scores(f: Features, token_BCTD: Tensor, mask_BCT: Tensor, attention: str) -> Tensor:
+    """Return [B, C] local scores of all images with their own candidate texts (FSC-CLIP Eq. 6–8)."""
+    scale = _undo_share(f.scale)
+    scores_bC = losses.local_similarity(f.patch_BND, token_BCTD, mask_BCT, scale, attention)
+    return distributed.gather_rows(scores_bC, f.images_by_rank) if dist.is_initialized() else scores_bC
+
+
+def cross_attended(f: Features) -> Tensor:
+    """Return C2LIP's cross-attended term (Eq. 6, 7), a scalar: own images and all concepts, summed over processes."""
+    assert f.patch_BND is not None and f.bias is not None  # views with tokens, a method that needs a bias
+    if not dist.is_initialized():
+        return losses.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)
+    start = sum(f.images_by_rank[: dist.get_rank()])
+    concept_MD, scale, bias = _SumOfSlopes.apply(_with_slope(f.concept_MD)), _undo_share(f.scale), _undo_share(f.bias)
+    return _SumOfValues.apply(losses.cross_attended(f.patch_BND, concept_MD, f.owner_M - start, scale, bias))
+
+
+def _with_slope(x: Tensor) -> Tensor:
+    """Return a tensor with a slope on every process: all of them wait for each other in `_SumOfSlopes`."""
+    return x if x.requires_grad else x.detach().requires_grad_()
+
+
+def _undo_share(parameter: Tensor) -> Tensor:
+    """Return a shared parameter whose slope here is this process's rows' alone: `gather_features` divides it."""
+    return _Multiplied.apply(parameter) if dist.is_initialized() else parameter
+
+
+class _Multiplied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        return slope * dist.get_world_size()
+
+
+class _SumOfSlopes(torch.autograd.Function):
+    """The same rows on every process, with the sum of all processes' slopes."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        total = slope.to(
+            torch.promote_types(slope.dtype, torch.float32), memory_format=torch.contiguous_format, copy=True
+        )
+        dist.all_reduce(total)
+        return total.to(slope.dtype)
+
+
+class _SumOfValues(torch.autograd.Function):
+    """The sum of a term over processes; each one's rows have the slope of the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.detach().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        return slope
