@@ -94,7 +94,10 @@ def gather_rows(method: Method, processes: int) -> Method:
 
 
 def _widen(f: Features, processes: int) -> Features:
-    """Return features with the rows of other processes, which have no slope, behind a process's own."""
+    """Return features with the rows of other processes, which have no slope, behind a process's own.
+
+    Patches and tokens too, so that for methods with `own_tokens` a loss's cost is an upper bound.
+    """
     import torch
 
     rows = {name: value for name in field_kinds() if (value := getattr(f, name)) is not None}
