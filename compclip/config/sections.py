@@ -76,7 +76,8 @@ class Train:
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
     checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
-    workers: NonNegativeInt = 0  # processes that make batches ahead
+    # processes that make batches ahead; null: on a GPU as many as the job has cores, on a CPU none
+    workers: NonNegativeInt | None = None
     # windows: shards in random order, mixed some at a time, for disks that are slow to seek
     shuffle: Literal["full", "windows"] = "full"
     # random_resized_crop: a random part of each picture; none: the evaluation transform

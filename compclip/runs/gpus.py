@@ -13,6 +13,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_GPU = ("", "-1", "NoDevFiles")  # the last is SLURM's
 # `gpus` of the profile that a job was sent with, in the job's environment.
 PROFILE_GPUS = "COMPCLIP_GPUS"
+CORES = "COMPCLIP_CORES"  # of a process that trains beside others on its machine
 SLURM_COUNTS = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
 DEVICES = Path("/dev")
 DRIVER = Path("/proc/driver/nvidia/version")

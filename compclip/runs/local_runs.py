@@ -22,7 +22,8 @@ from compclip.runs.run_store import StoredRun
 def list_slots(threads: int) -> list[dict[str, str]]:
     """Return the environment of each slot for a run of so many threads: one a GPU, else as many as the cores carry."""
     if ids := gpus.list_gpus():
-        return [{gpus.VISIBLE: name} for name in ids]
+        cores = max(1, len(os.sched_getaffinity(0)) // len(ids))
+        return [{gpus.VISIBLE: name, gpus.CORES: str(cores)} for name in ids]
     return [{}] * max(1, len(os.sched_getaffinity(0)) // max(1, threads))
 
 

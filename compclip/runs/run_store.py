@@ -55,8 +55,8 @@ class StoredRun:
 
     @property
     def threads(self) -> int:
-        """Those that compute, and those that make batches."""
-        return self.resolved["train"]["threads"] + self.resolved["train"]["workers"]
+        """Those that compute, and those that make batches, where their number is given."""
+        return self.resolved["train"]["threads"] + (self.resolved["train"]["workers"] or 0)
 
     @property
     def published(self) -> Published:

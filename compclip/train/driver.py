@@ -21,7 +21,7 @@ def train_runs(
     """Train runs side by side; call `on_finished` for each that is done, and return why others failed, by cell name."""
     given_up = {run.cell.name: why for run in todo if (why := _failed_on_cluster(run))}
     runs_to_train = [run for run in todo if run.cell.name not in given_up]
-    threads = max((s.resolved["train"]["threads"] + s.resolved["train"]["workers"] for s in runs_to_train), default=1)
+    threads = max((run.threads for run in runs_to_train), default=1)
     driver = LocalRunDriver(
         runs_to_train,
         params,

@@ -78,6 +78,10 @@ class Observer:
         """Return the terms of the method's loss; an observer may say more of an error in it."""
         return method.loss(f, cfg, step)
 
+    def count_workers(self, cfg: Train, device: str, batch_bytes: int) -> int:
+        """Return how many processes make batches ahead, whose pictures have so many bytes; no number depends on it."""
+        return cfg.workers or 0
+
     def count_parts(self, rows: Sequence[View], views: Views, samples: int) -> dict[str, dict[str, int]]:
         """Return counts to travel with a batch, whose first `samples` rows are its own (in a worker's process)."""
         return {}
@@ -198,7 +202,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
 
     gradient_computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
     losses = LossCheck(adamw)
-    batches = loader.batches(sampler, views_at, model, range(first_step, steps), cfg.workers, observer.count_parts)
+    workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
+    batches = loader.batches(sampler, views_at, model, range(first_step, steps), workers, observer.count_parts)
     model.clip.train()
     for step in range(first_step, steps):
         observer.before_batch(step)

@@ -128,6 +128,11 @@ class _Steps(Dataset[Batch]):
         return replace(batch, asked=counts.get("asked", {}), had=counts.get("had", {}))
 
 
+def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
+    """Return the size of a batch's pictures, uint8, of one process."""
+    return sampler.share * (1 + views.neighbours + views.negative_images) * 3 * model.image_size**2
+
+
 def batches(
     sampler: EpochSampler,
     views_at: Callable[[int], Views],

@@ -25,7 +25,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.runs.run_folder import SHARE
-from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, view_shares
+from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, resource_advice, view_shares
 from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
 from compclip.train.resource_advice import Adviser, read_memory
@@ -33,6 +33,7 @@ from compclip.train.throughput import Meter
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
+    from compclip.config.sections import Train
     from compclip.interface.features import Features
     from compclip.interface.method import Method
     from compclip.interface.views import Step, Views
@@ -129,6 +130,10 @@ class Recorder(Observer):
         return header["step"]
 
     count_parts = staticmethod(view_shares.tally_parts)
+
+    def count_workers(self, cfg: Train, device: str, batch_bytes: int) -> int:
+        """Return how many processes make batches ahead: as configured, else by the job's cores."""
+        return resource_advice.count_workers(cfg.workers, device, batch_bytes)
 
     def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
         """Return the terms. Raises UserError, with the place, where the loss fails or gives something else."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -87,8 +89,10 @@ def test_slots_are_numbered_as_cuda_does(blind, monkeypatch):
     """A container with the file of the fourth card alone calls it 0."""
     (blind / "nvidia3").touch()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert local_runs.list_slots(1) == [{"CUDA_VISIBLE_DEVICES": "0"}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
+    assert local_runs.list_slots(1) == [{"CUDA_VISIBLE_DEVICES": "0", "COMPCLIP_CORES": "16"}]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f")
+    assert [slot["COMPCLIP_CORES"] for slot in local_runs.list_slots(1)] == ["8", "8"]
     assert local_runs.divide_gpus(3) == [{"CUDA_VISIBLE_DEVICES": name} for name in ("3", "GPU-1f", "3")]
 
 

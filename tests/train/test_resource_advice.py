@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -101,3 +102,33 @@ def test_the_value_is_simulated_in_a_process_of_its_own(here):
     assert fitting_batch.ask_fitting(run, model_cfg, 2, 80 * GIB) == 2
     assert fitting_batch.ask_fitting(run, model_cfg, 1, GIB // 2) == 0
     assert fitting_batch.ask_fitting(run, {"text_cfg": {}}, 1, GIB) is None
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Sixteen cores and 8 GB of free shared memory; nothing else says how many cores there are."""
+    for name in ("LOCAL_WORLD_SIZE", "SLURM_CPUS_PER_TASK", "COMPCLIP_CORES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=8_000_000, f_frsize=1000))
+
+
+@pytest.mark.parametrize(
+    ("configured", "device", "variables", "batch_bytes", "expected"),
+    [
+        (None, "cpu", {}, 1000, 0),
+        (3, "cpu", {}, 1000, 3),
+        (0, "cuda", {}, 1000, 0),
+        (None, "cuda", {}, 1000, 15),
+        (None, "cuda", {"LOCAL_WORLD_SIZE": "4"}, 1000, 3),
+        (None, "cuda", {"SLURM_CPUS_PER_TASK": "6"}, 1000, 5),
+        (None, "cuda", {"COMPCLIP_CORES": "8", "SLURM_CPUS_PER_TASK": "32"}, 1000, 7),
+        (None, "cuda", {"SLURM_CPUS_PER_TASK": "1"}, 1000, 1),
+        (None, "cuda", {}, 250_000_000, 8),  # two batches each in 4 GB
+        (None, "cuda", {}, 9_000_000_000, 1),
+    ],
+)
+def test_workers_by_default(machine, monkeypatch, configured, device, variables, batch_bytes, expected):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert resource_advice.count_workers(configured, device, batch_bytes) == expected
