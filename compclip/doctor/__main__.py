@@ -1,6 +1,7 @@
 """Say what is missing here, or whether this machine computes as it should: `compclip doctor`.
 
     compclip doctor                         in ten seconds: what is installed, and what is missing with the fix
+    compclip doctor --grid                  what is missing for `dvc repro`, whose first stage asks
     compclip doctor --gpu                   the GPUs, in three minutes, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
@@ -31,13 +32,16 @@ from compclip.runs import gpus
 def main(argv: list[str]) -> int:
     """Run the command `doctor`."""
     args = _parse_arguments(argv)
-    return check_device(args) if args.gpu or args.device else check_project()
+    if args.gpu or args.device:
+        return check_device(args)
+    return check_grid() if args.grid else check_project()
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
     parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: what is not reached then is skipped")
@@ -51,6 +55,14 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 def check_project() -> int:
     """Print a row for each thing that a project in this folder needs; 1 where one is missing."""
     return print_rows(installation.check_installation(Path(".")))[1]
+
+
+def check_grid() -> int:
+    """Print a line for each thing that a grid lacks; 1 where there is one."""
+    failed = [row for row in installation.check_grid(Path(".")) if row.state == FAILED]
+    for row in failed:
+        print(f"error: {row.name}: {row.value or 'missing'}: {row.reason}", file=sys.stderr)
+    return int(bool(failed))
 
 
 def print_rows(found: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:

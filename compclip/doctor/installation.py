@@ -55,6 +55,15 @@ def check_installation(root: Path) -> Iterator[CheckRow]:
         yield from catch_errors(name, check)
 
 
+def check_grid(root: Path) -> Iterator[CheckRow]:
+    """Yield a row for each thing without which a grid would end in one of its stages."""
+    from compclip.text import wordnet_files
+
+    yield from check_parser_model()
+    yield judge("WordNet", "", "", wordnet_files.is_installed(), wordnet_files.ADVICE)
+    yield from catch_errors("store", lambda: check_store(root))
+
+
 def check_python() -> Iterator[CheckRow]:
     """Yield the version of Python."""
     version, least = (".".join(map(str, numbers)) for numbers in (sys.version_info[:3], PYTHON))

@@ -76,11 +76,20 @@ def find_installed() -> Path | None:
 
     for root in nltk.data.path:
         path = Path(root) / "corpora" / "wordnet"
-        if all((path / name).is_file() for name in (*REQUIRED_FILES, "lexnames")):
+        if _is_whole(path):
             return path
         if path.with_suffix(".zip").is_file():
             return _unzip(path.with_suffix(".zip"))
     return None
+
+
+def is_installed() -> bool:
+    """Return whether WordNet is there. NLTK, whose import takes seconds, is asked where this environment has none."""
+    return _is_whole(target_folder()) or find_installed() is not None
+
+
+def _is_whole(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in (*REQUIRED_FILES, "lexnames"))
 
 
 def install() -> tuple[Path, str]:

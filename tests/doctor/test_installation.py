@@ -153,3 +153,14 @@ def test_slurm(programs, state, monkeypatch):
     monkeypatch.setattr(installation, "_run_command", lambda name, *words: "slurm 24.05" if name in programs else "")
     (row,) = installation.check_slurm()
     assert row.state == state
+
+
+def test_what_a_grid_lacks(tmp_path, monkeypatch, capsys):
+    """Nothing is said of what is there; a line names what is missing, and the fix."""
+    monkeypatch.chdir(tmp_path)
+    assert doctor.main(["--grid"]) == 0
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(wordnet_files, "is_installed", lambda: False)
+    assert doctor.main(["--grid"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"error: WordNet: missing: {wordnet_files.ADVICE}"
