@@ -12,6 +12,7 @@ python -m compclip.config plan                    what each stage is to do, with
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -42,8 +43,11 @@ def main(argv: list[str]) -> int:
         elif args.command == "show":
             print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
-            counts = f"{len(grid.list_cells(params))} cells, {len(params.evaluate.benchmarks)} benchmarks"
-            print(f"{args.params}: {counts}: OK")
+            cells, benchmarks = [cell.name for cell in grid.list_cells(params)], params.evaluate.benchmarks
+            if args.json:
+                print(json.dumps({"cells": cells, "benchmarks": list(benchmarks)}, indent=1))
+            else:
+                print(f"{args.params}: {len(cells)} cells, {len(benchmarks)} benchmarks: OK")
     return 0
 
 
@@ -63,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
+    check.add_argument("--json", action="store_true", help="print the names of cells and benchmarks as JSON")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell")
     plan = commands.add_parser("plan", help="write what each stage is to do")

@@ -15,10 +15,12 @@ The exit code is 1 where a check failed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from compclip.base import plugins
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
     args = _parse_arguments(argv)
     if args.gpu or args.device:
         return check_device(args)
-    return check_grid() if args.grid else check_project()
+    return check_grid() if args.grid else check_project(args.json)
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -42,6 +44,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON; with --gpu the file has it")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
     parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: what is not reached then is skipped")
@@ -52,9 +55,14 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check_project() -> int:
+def check_project(as_json: bool = False) -> int:
     """Print a row for each thing that a project in this folder needs; 1 where one is missing."""
-    return print_rows(installation.check_installation(Path(".")))[1]
+    rows = installation.check_installation(Path("."))
+    if not as_json:
+        return print_rows(rows)[1]
+    listed = list(rows)
+    print(json.dumps([asdict(row) for row in listed], indent=1))
+    return int(any(row.state == FAILED for row in listed))
 
 
 def check_grid() -> int:

@@ -159,7 +159,8 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
         model = foreign_models.load_model(args.loader, args.checkpoint, device)
         documents = foreign_models.score_model(model, loaded, {"path": args.checkpoint, "loader": args.loader})
     score.print_warnings(documents)
-    print(score.metric_table(documents))
+    numbers = {name: {"metrics": d["metrics"], "counts": d["counts"]} for name, d in documents.items()}
+    print(json.dumps(numbers, indent=1) if args.json else score.metric_table(documents))
     if out:
         result_store.write_documents(documents, out)
     return documents
@@ -194,6 +195,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         help="names or groups (comp, zeroshot, retrieval, long), with --checkpoint or --vqascore; "
         "default: evaluate.benchmarks",
     )
+    parser.add_argument("--json", action="store_true", help="with --checkpoint or --vqascore: print JSON, no table")
     parser.add_argument("--params", default=PARAMS)
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint or --vqascore")
     parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")

@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import fcntl
 import functools
+import json
 import os
 import shutil
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -287,8 +288,14 @@ def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
     parser = argparse.ArgumentParser(prog="python -m compclip status", description=__doc__.splitlines()[0])
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT, help="the grid whose runs are shown")
+    parser.add_argument("--json", action="store_true", help="print JSON, once")
     args = parser.parse_args(argv)
+    if args.json:
+        rows = [make_row(run) for run in list_runs(args.params)[0]]
+        stages = [asdict(stage) for stage in list_stages()]
+        print(json.dumps({"runs": [asdict(row) for row in rows], "stages": stages}, indent=1))
+        return 0
     if not args.watch:
         width = 10_000 if not sys.stdout.isatty() else shutil.get_terminal_size().columns
         print(format_page(*list_runs(args.params), width))

@@ -9,6 +9,7 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.config import __main__ as config_command
 from compclip.config import benchmark_groups, listing, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +93,10 @@ def test_a_benchmark_with_a_groups_name_is_itself(params):
 def test_a_group_without_benchmarks():
     with pytest.raises(UserError, match="none is of the group 'long'"):
         read.load_params(ROOT / "params.yaml", ["evaluate.benchmarks=[long]"])
+
+
+def test_a_checked_grid_as_json(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert config_command.main(["check", "--json"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert len(checked["cells"]) == 14 and checked["benchmarks"][0] == "sugarcrepe"

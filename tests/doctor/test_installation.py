@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -164,3 +165,10 @@ def test_what_a_grid_lacks(tmp_path, monkeypatch, capsys):
     assert doctor.main(["--grid"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"error: WordNet: missing: {wordnet_files.ADVICE}"
+
+
+def test_the_table_as_json(project, capsys):
+    doctor.main(["--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert {"name", "value", "tolerance", "state", "reason"} == set(rows[0])
+    assert "WordNet" in {row["name"] for row in rows}

@@ -470,3 +470,13 @@ def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match="params.yaml: no such file"):
         evaluate_command.main(["--checkpoint", str(checkpoint)])
+
+
+def test_numbers_as_json(checkpoint, root, monkeypatch, capsys):
+    (root / "empty").mkdir()
+    monkeypatch.chdir(root / "empty")
+    places = [f"benchmarks.sugarcrepe.path={root}/sc", f"benchmarks.sugarcrepe.images={root}/images"]
+    arguments = ["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe", *places, "--json"]
+    assert evaluate_command.main(arguments) == 0
+    numbers = json.loads(capsys.readouterr().out)["sugarcrepe"]
+    assert numbers["counts"]["records"] == 28 and 0 <= numbers["metrics"]["add_att"] <= 1

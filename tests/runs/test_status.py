@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def test_missing_inputs_are_an_error_of_the_row(here):
     shutil.rmtree("models")
     assert "dvc repro backbone" in rows()[cell("finetune")].error
     assert status.main([]) == 0
+
+
+def test_the_rows_as_json(here, capsys):
+    """The same states for programs."""
+    assert status.main(["--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["state"] for row in shown["runs"]} == {name: row.state for name, row in rows().items()}
+    assert shown["stages"] == []
 
 
 def test_trials_of_sweeps_and_older_folders(here):
