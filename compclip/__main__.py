@@ -33,6 +33,10 @@ DAILY = {
     "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
     "doctor": ("compclip.doctor.__main__", "say what is missing here; `--gpu`: how its GPUs compute, resume and hurry"),
+    "publish": (
+        "compclip.publish.__main__",
+        "write a run in the formats of open_clip, transformers and diffusers with a model card; `hf:` uploads it",
+    ),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
 }
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.

@@ -1,0 +1,1 @@
+"""A finished run as others take it: weights in the formats of three libraries, tokenizer, preprocessing, model card."""

@@ -1,0 +1,96 @@
+"""The run that is published, by its cell's name or its folder, and the runs that its numbers stand beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import UserError, unknown
+from compclip.config.grid import PRETRAINED, Cell
+from compclip.interface.method import load_method
+from compclip.report import run_collection, tables
+from compclip.report.run_details import flatten_keys
+from compclip.runs import result_files, run_folder
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import Published, RunFolder, Trained
+from compclip.runs.run_store import RESOURCES
+
+
+@dataclass(frozen=True)
+class SourceRun:
+    """A finished run; `seeds` are this and the runs of other seeds alike, `pretrained` what they started from."""
+
+    run: FinishedRun
+    seeds: tuple[FinishedRun, ...]
+    pretrained: tuple[FinishedRun, ...]
+    root: Path  # of the project
+
+
+def find_source_run(reference: str, root: Path) -> SourceRun:
+    """Find a run by the name of its cell, or by a folder of runs/ or of the store.
+
+    Raises UserError where there is none, or it is not finished or trained nothing.
+    """
+    trained, results, root = _locate(reference, root)
+    for path in (trained.config, trained.environment):
+        if not path.is_file():
+            raise UserError(f"{reference}: not finished: no {path.name}; train it first (`compclip status`)")
+    run = result_files.read_finished_run(trained, results)
+    if not load_method(run.cell.method).TRAINS or not run.checkpoint:
+        raise UserError(f"{reference}: has no weights of its own; give a cell of a method that was trained")
+    siblings = [sibling for sibling in _read_siblings(run, root) if _settings(sibling) == _settings(run)]
+    by_seed = {sibling.cell.seed: sibling for sibling in siblings} | {run.cell.seed: run}
+    source = SourceRun(run, tuple(by_seed[seed] for seed in sorted(by_seed)), _read_pretrained(run, root), root)
+    tables.check_same_files([*source.seeds, *source.pretrained])
+    return source
+
+
+def _locate(reference: str, root: Path) -> tuple[Trained, Path, Path]:
+    """Return the files of training, the folder of results, and the root of the project."""
+    folder = Path(reference)
+    if not folder.is_dir():
+        cells = {
+            f"{path.parent.name}-{path.name}": path for path in run_folder.published_folders(root / run_folder.RUNS)
+        }
+        if reference not in cells:
+            raise unknown("run", reference, cells, str(root / run_folder.RUNS))
+        folder = cells[reference]
+    if (folder / "final").is_dir():  # of the store
+        stored = RunFolder(folder)
+        return stored.final, stored.results or stored.scores("none"), root
+    folder = folder.absolute()
+    if folder.parents[1].name == run_folder.RUNS:
+        root = folder.parents[2]
+    return Trained(folder), root / run_folder.RESULTS / folder.parent.name / folder.name, root
+
+
+def _read_siblings(run: FinishedRun, root: Path) -> Iterator[FinishedRun]:
+    """Yield the runs of the same method, backbone and data that have other seeds and are finished."""
+    for path in run_folder.published_folders(root / run_folder.RUNS):
+        trained = Trained(path)
+        if path.parent.name == run.cell.method and trained.environment.is_file():
+            results = root / run_folder.RESULTS / path.parent.name / path.name
+            sibling = result_files.read_finished_run(trained, results)
+            if sibling.cell != run.cell and sibling.cell[:3] == run.cell[:3]:
+                yield sibling
+
+
+def _settings(run: FinishedRun) -> dict[str, Any]:
+    """Return what decides a run's numbers besides its seed, as its config.yaml says."""
+    values = flatten_keys({name: section for name, section in run.config.items() if name != "cell"})
+    return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
+
+
+def _read_pretrained(run: FinishedRun, root: Path) -> tuple[FinishedRun, ...]:
+    """Return the pretrained model's results, of this seed or else of the first that has any."""
+    _, backbone, data, seed = run.cell
+    folders = sorted((root / run_folder.RESULTS / PRETRAINED).glob(f"{backbone}-{data}-*"))
+    names = [path.name.rpartition("-")[2] for path in folders]
+    for number in [seed, *(int(name) for name in names if name.isdecimal())]:
+        published = Published(root, Cell(PRETRAINED, backbone, data, number))
+        base, _ = run_collection.read_cell(published, list(run.results))
+        if base:
+            return (base,)
+    return ()

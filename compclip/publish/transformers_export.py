@@ -1,0 +1,223 @@
+"""open_clip's CLIP in the formats of transformers (CLIPModel) and diffusers (its text encoder): files, not a library.
+
+The inverse of `model.transformers_files.rename_tensors`. What CLIPModel cannot express is said by `find_obstacle`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base.files import write_atomic, write_json
+from compclip.model.clip_model import QUICK, activation_name
+from compclip.model.tokenizers import VOCABULARY, ClipTokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.model.clip_model import ClipModel
+
+CONFIG, WEIGHTS, PREPROCESSOR = "config.json", "model.safetensors", "preprocessor_config.json"
+TEXT_ENCODER, TOKENIZER = "text_encoder", "tokenizer"  # folders, as a pipeline of diffusers has them
+START, END = "<|startoftext|>", "<|endoftext|>"  # the last two ids
+RESAMPLING = {"bilinear": 2, "bicubic": 3, "random": 3}  # Pillow's numbers; random is of training alone
+# Where a text or a picture may differ before it comes to the towers.
+DIFFERENCES = (
+    "open_clip's tokenizer straightens curly quotation marks, mends broken Unicode and reads HTML entities; "
+    "transformers' does not: clean such texts first",
+    "transformers scales pictures by torchvision where open_clip uses Pillow, as CLIPImageProcessorPil does: grey "
+    "levels may differ by one",
+)
+# Keys of a tower's config that CLIPModel's has too, or that change no embedding.
+EXPRESSED = {
+    "vision_cfg": ("image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio", "patch_dropout"),
+    "text_cfg": ("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"),
+}
+NAMES = {
+    "visual.class_embedding": "vision_model.embeddings.class_embedding",
+    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+    "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
+    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "visual.ln_pre": "vision_model.pre_layrnorm",
+    "visual.ln_post": "vision_model.post_layernorm",
+    "ln_final": "text_model.final_layer_norm",
+}
+TRANSPOSED = {"visual.proj": "visual_projection.weight", "text_projection": "text_projection.weight"}
+BLOCK = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+)\.(weight|bias)")
+BLOCK_LAYERS = {"ln_1": "layer_norm1", "ln_2": "layer_norm2", "attn.out_proj": "self_attn.out_proj",
+                "mlp.c_fc": "mlp.fc1", "mlp.c_proj": "mlp.fc2"}  # fmt: skip
+JOINED = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.attn\.in_proj_(weight|bias)")
+
+
+def find_obstacle(model: ClipModel) -> str:
+    """Return what of a model transformers' CLIPModel and CLIPTokenizer cannot express; empty where they can."""
+    from open_clip import CLIPTextCfg, CLIPVisionCfg
+
+    cfg = model.model_cfg
+    for section, kind in (("vision_cfg", CLIPVisionCfg), ("text_cfg", CLIPTextCfg)):
+        defaults = {field.name: field.default for field in fields(kind)}
+        for key, value in cfg[section].items():
+            if key not in EXPRESSED[section] and value != defaults.get(key):
+                return f"{section}.{key}={value}"
+    vision = cfg["vision_cfg"]
+    for key in ("layers", "image_size", "patch_size"):  # a ResNet's layers, a picture that is no square
+        if not isinstance(vision.get(key, 0), int):
+            return f"vision_cfg.{key}={vision[key]}"
+    if cfg.get("custom_text"):
+        return "custom_text=True"
+    if not isinstance(model.tokenizer, ClipTokenizer):
+        return "a tokenizer that is not CLIP's"
+    resize = model.preprocess_cfg.get("resize_mode", "shortest")
+    return "" if resize in ("shortest", "squash") else f"preprocess_cfg.resize_mode={resize}"
+
+
+def list_losses(model: ClipModel, obstacle: str) -> list[str]:
+    """List what transformers' format leaves out of a model; `obstacle` as of `find_obstacle`."""
+    if obstacle:
+        return [f"transformers' CLIPModel cannot express {obstacle}: open_clip's format alone was written"]
+    if model.clip.logit_bias is None:
+        return []
+    bias = model.clip.logit_bias.item()
+    return [f"CLIPModel has no logit_bias={bias:.4g}: its logits are without it, its embeddings are the same"]
+
+
+# --- tensors --------------------------------------------------------------------------------------------------
+
+
+def rename_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return open_clip's tensors by CLIPModel's names, projections of attention apart; `logit_bias` is left away."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        if match := JOINED.fullmatch(name):
+            for key, projection in zip("qkv", tensor.chunk(3), strict=True):
+                renamed[f"{_layer(match)}.self_attn.{key}_proj.{match[3]}"] = projection
+        elif match := BLOCK.fullmatch(name):
+            renamed[f"{_layer(match)}.{BLOCK_LAYERS[match[3]]}.{match[4]}"] = tensor
+        elif name in TRANSPOSED:
+            renamed[TRANSPOSED[name]] = tensor.T
+        elif name == "logit_scale":
+            renamed[name] = tensor.reshape(())
+        elif name != "logit_bias":
+            layer, _, end = name.rpartition(".")
+            renamed[NAMES[name] if name in NAMES else f"{NAMES[layer]}.{end}"] = tensor
+    return {name: tensor.contiguous() for name, tensor in renamed.items()}
+
+
+def _layer(match: re.Match[str]) -> str:
+    return f"{'vision' if match[1] else 'text'}_model.encoder.layers.{match[2]}"
+
+
+# --- configs --------------------------------------------------------------------------------------------------
+
+
+def make_clip_config(model_cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return CLIPModel's config.json of an open_clip config."""
+    return {
+        "architectures": ["CLIPModel"],
+        "model_type": "clip",
+        "projection_dim": model_cfg["embed_dim"],
+        "text_config": _make_text_config(model_cfg),
+        "vision_config": _make_vision_config(model_cfg),
+        "torch_dtype": "float32",
+    }
+
+
+def _make_text_config(model_cfg: Mapping[str, Any]) -> dict[str, Any]:
+    from open_clip import CLIPTextCfg
+
+    text = CLIPTextCfg(**model_cfg["text_cfg"])
+    tower = _make_tower_config(model_cfg, text)
+    return tower | {
+        "model_type": "clip_text_model",
+        "vocab_size": text.vocab_size,
+        "max_position_embeddings": text.context_length,
+        "num_attention_heads": text.heads,
+        "bos_token_id": VOCABULARY - 2,
+        "eos_token_id": VOCABULARY - 1,
+        "pad_token_id": VOCABULARY - 1,
+    }
+
+
+def _make_vision_config(model_cfg: Mapping[str, Any]) -> dict[str, Any]:
+    from open_clip import CLIPVisionCfg
+
+    vision = CLIPVisionCfg(**model_cfg["vision_cfg"])
+    return _make_tower_config(model_cfg, vision) | {
+        "model_type": "clip_vision_model",
+        "image_size": vision.image_size,
+        "patch_size": vision.patch_size,
+        "num_attention_heads": vision.width // vision.head_width,
+    }
+
+
+def _make_tower_config(model_cfg: Mapping[str, Any], tower: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": tower.width,
+        "intermediate_size": int(tower.width * tower.mlp_ratio),
+        "num_hidden_layers": tower.layers,
+        "projection_dim": model_cfg["embed_dim"],
+        "hidden_act": "quick_gelu" if activation_name(model_cfg) == QUICK else "gelu",
+        "layer_norm_eps": 1e-5,
+    }
+
+
+def make_preprocessor_config(preprocess_cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return CLIPImageProcessor's preprocessor_config.json of open_clip's preprocessing."""
+    size = preprocess_cfg["size"]
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    squash = preprocess_cfg.get("resize_mode") == "squash"
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width} if squash else {"shortest_edge": min(height, width)},
+        "resample": RESAMPLING[preprocess_cfg.get("interpolation", "bicubic")],
+        "do_center_crop": not squash,
+        "crop_size": {"height": height, "width": width},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(preprocess_cfg["mean"]),
+        "image_std": list(preprocess_cfg["std"]),
+        "do_convert_rgb": True,
+    }
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def write_clip_model(model: ClipModel, folder: Path) -> None:
+    """Write CLIPModel, its tokenizer and preprocessing, and the text encoder with a tokenizer as diffusers has them."""
+    from safetensors.torch import save
+
+    tensors = rename_to_transformers(model.clip.state_dict())
+    header = {"format": "pt"}
+    config = make_clip_config(model.model_cfg)
+    write_atomic(folder / WEIGHTS, save(tensors, header))
+    write_json(folder / CONFIG, config)
+    write_json(folder / PREPROCESSOR, make_preprocessor_config(model.preprocess_cfg))
+    text_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith("text_model.")}
+    write_atomic(folder / TEXT_ENCODER / WEIGHTS, save(text_tensors, header))
+    text_config = config["text_config"] | {"architectures": ["CLIPTextModel"], "torch_dtype": "float32"}
+    write_json(folder / TEXT_ENCODER / CONFIG, text_config)
+    for tokenizer_folder in (folder, folder / TOKENIZER):
+        write_tokenizer(tokenizer_folder, config["text_config"]["max_position_embeddings"])
+
+
+def write_tokenizer(folder: Path, context_length: int) -> None:
+    """Write CLIP's byte-pair code as transformers' CLIPTokenizer reads it."""
+    import open_clip
+
+    code = open_clip.SimpleTokenizer()
+    words = [word for word, _ in sorted(code.encoder.items(), key=lambda entry: entry[1])]
+    vocabulary = {word: number for number, word in enumerate([*words[:-2], START, END])}
+    merges = [" ".join(pair) for pair, _ in sorted(code.bpe_ranks.items(), key=lambda entry: entry[1])]
+    special = {"bos_token": START, "eos_token": END, "pad_token": END, "unk_token": END}
+    write_json(folder / "vocab.json", vocabulary)
+    write_atomic(folder / "merges.txt", "\n".join(["#version: 0.2", *merges, ""]))
+    write_json(folder / "special_tokens_map.json", special)
+    options = {"tokenizer_class": "CLIPTokenizer", "model_max_length": context_length, "do_lower_case": True}
+    write_json(folder / "tokenizer_config.json", options | special)
