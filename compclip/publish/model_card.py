@@ -156,7 +156,8 @@ def _describe_shared_pictures(source: SourceRun) -> str:
             lines.append(f"{name}: {'no shared picture was found' if name in compared else 'not compared'}")
     criteria = ", ".join(table_heads.CRITERIA.values())
     listing = "\n".join(f"- {to_markdown(line)}" for line in lines)
-    return f"{title}\n\n{listing}\n\nPictures were compared {criteria}; one that was scaled anew is not found."
+    how = f"\n\nPictures were compared {criteria}; one that was scaled anew is not found." if compared else ""
+    return f"{title}\n\n{listing}{how}"
 
 
 def _describe_data(source: SourceRun, offers: list[Offer], licence: str) -> str:
