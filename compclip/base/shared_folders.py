@@ -144,6 +144,11 @@ def explain(error: OSError, path: Path, advice: str) -> str:
     )
 
 
+def read_user(user: int) -> str:
+    """Return the name of a user; the number of one without a name, as in containers."""
+    return _names(user, os.getgid())[0]
+
+
 def _names(user: int, group: int) -> tuple[str, str]:
     """Return the names of a user and a group; their numbers where the system knows no names."""
     import grp

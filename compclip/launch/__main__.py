@@ -2,6 +2,7 @@
 
     python -m compclip.launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
     python -m compclip.launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
+    python -m compclip.launch PROFILE --track          and show them in MLflow while they run (docs/mlflow.md)
     python -m compclip.launch PROFILE --dry-run        what would be sent, and about what it will cost
     python -m compclip.launch PROFILE cancel           stop the grid's jobs and give up those that failed
     python -m compclip.launch PROFILE --stage recaption|rewrite|annotate [--data NAME ...]
@@ -31,7 +32,7 @@ from compclip.evaluate import result_store
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import gpus, jobs, local_runs, notify, run_folder, run_store, shard_tasks
+from compclip.runs import follower, gpus, jobs, local_runs, notify, run_folder, run_store, shard_tasks
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -218,6 +219,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
     parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
+    parser.add_argument("--track", action="store_true", help="show the runs in MLflow while they run")
     parser.add_argument("--card", help="with --dry-run: a name of compclip/launch/cards.yaml; default: the profile's")
     parser.add_argument("--stage", choices=STAGES, help="send the shards that this stage lacks, in place of runs")
     parser.add_argument("--data", nargs="+", default=(), help="with --stage: these data sets; default: the grid's")
@@ -236,6 +238,8 @@ def main(argv: list[str]) -> int:
                 return cancel(args.params, [args.stage] if args.stage else (), args.data)
             if args.stage:
                 return _send_shards(args, profile)
+            if not args.dry_run and (args.track or follower.is_wanted()):
+                follower.start_follower(args.params)
             return send(profile, args.params, args.dry_run, args.jobs or profile.jobs, card=args.card)
         except KeyboardInterrupt:
             print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)

@@ -1,8 +1,8 @@
 """MLflow as a view over the run directories: `python -m compclip.track [--rebuild]`.
 
 One experiment for the grid, one MLflow run for each cell, sweeps as a run with a nested run for each trial. Without an
-option, adds what is missing and replaces what changed; --rebuild logs all of the project's runs again. Files are the
-truth: nothing is read back from MLflow.
+option, adds what is missing and replaces what changed; --rebuild logs all of the project's runs again; --follow shows
+runs while they run, seconds behind. Files are the truth: nothing is read back from MLflow.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from compclip.base.errors import entry
+from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
-from compclip.track import sync
+from compclip.track import follow, sync
+from compclip.track.entries import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
 
@@ -23,9 +24,15 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
     warn_of_password(args.uri, "--uri", VARIABLE)
-    project = sync.load_project(
-        args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri)
-    )
+
+    def load() -> TrackedProject:
+        return sync.load_project(
+            args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri)
+        )
+
+    if args.follow:
+        return follow.follow(follow.StoreFollower(load, uri, args.root), _check_seconds(args.every), args.beside)
+    project = load()
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if counts["skipped"]:
@@ -37,11 +44,24 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _check_seconds(every_s: float) -> float:
+    if not every_s > 0:
+        raise UserError(f"--every {every_s:g}: must be above 0; it is seconds between two looks")
+    return every_s
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
     )
+    parser.add_argument(
+        "--follow", action="store_true", help="show runs while they run, until nothing runs any more, or Ctrl-C"
+    )
+    parser.add_argument(
+        "--every", type=float, default=follow.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
+    )
+    parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base.files import fingerprint
+from compclip.config.grid import Cell
 from compclip.report import tables
 from compclip.report.run_details import flatten_keys
 from compclip.report.tables import SUMMARY, Column
@@ -23,6 +24,7 @@ from compclip.runs import result_files
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
 from compclip.track import descriptions
+from compclip.track.live_runs import LiveRun
 from compclip.track.tracked_files import RunSummary, StudyFile, StudyTrial, best_trials
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
@@ -48,6 +50,11 @@ class MetricPoint(NamedTuple):
     time: float
     step: int = 0
     dataset: str = ""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether MLflow can hold the value."""
+        return isinstance(self.value, (int, float)) and math.isfinite(self.value)
 
 
 class DatasetUse(NamedTuple):
@@ -102,7 +109,7 @@ class MlflowEntry:
     @cached_property
     def values(self) -> list[MetricPoint]:
         """The loss curve, read from its file, and the numbers."""
-        return [*(_curve_points(self.curve) if self.curve else ()), *self.numbers]
+        return [*(curve_points(result_files.read_curve(self.curve)) if self.curve else ()), *self.numbers]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -112,7 +119,7 @@ class MlflowEntry:
     @property
     def finite(self) -> list[MetricPoint]:
         """The values that MLflow can hold."""
-        return [v for v in self.values if isinstance(v.value, (int, float)) and math.isfinite(v.value)]
+        return [v for v in self.values if v.is_finite]
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,7 @@ class TrackedProject:
     methods: tuple[str, ...] = ()
     is_complete: bool = True
     grid: tuple[ScoredRun, ...] = ()
+    live: tuple[LiveRun, ...] = ()
 
 
 def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
@@ -148,7 +156,7 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
         inside, folder = run.cell.name in options.grid, run.checkpoint
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder else math.inf
         uploaded = size <= options.checkpoint_mib * MIB
-        tags = {"kind": "cell", **_cell_tags(run)}
+        tags = {"kind": "cell", **cell_tags(run.cell, run.environment)}
         tags |= {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(uploaded).lower()}
         entry = MlflowEntry(
             key=f"cell/{summary.name}",
@@ -181,10 +189,12 @@ def name_experiment(
     return f"{project}: {first} on {second}"
 
 
-def _cell_tags(run: FinishedRun) -> dict[str, str]:
-    facts, cell = run.environment, run.cell
+def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of a cell and of what environment.json says, both of its own and of MLflow's."""
     tags = {k: str(getattr(cell, k)) for k in ("method", "backbone", "data", "seed")}
     tags |= {k: str(facts.get(k) or "") for k in ("run_key", "git_commit", "device")}
+    known = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}
+    tags |= {name: str(facts[fact]) for name, fact in known.items() if facts.get(fact)}
     commit = tags["git_commit"].rstrip("+")
     return tags | {"mlflow.source.name": "python -m compclip.train", "mlflow.source.git.commit": commit}
 
@@ -195,12 +205,12 @@ def flatten_config(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if len(v) <= LIMIT else v[: LIMIT - 1] + "…" for k, v in flat.items()}
 
 
-def _curve_points(trained: Trained) -> Iterator[MetricPoint]:
-    """Yield loss curves as train/<term> with the file's own steps and times, speeds as system/<fact>.
+def curve_points(rows: Iterable[Mapping[str, Any]]) -> Iterator[MetricPoint]:
+    """Yield the lines of a metrics.jsonl with its steps and times: losses as train/<term>, speeds as system/<fact>.
 
     What share of the samples had a text or picture keeps its name, share/<part>.
     """
-    for line in result_files.read_curve(trained):
+    for line in rows:
         for key in (k for k in line if k not in NOT_LOGGED):
             group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
             yield MetricPoint(f"{group}{key}", line[key], line["time"], line["step"])
@@ -295,7 +305,9 @@ def _make_trial_entry(
     summary = trial.run
     run = summary.run if summary else None
     tags = {"kind": "trial", "study": study.name, "trial": str(trial.number), "trial_state": trial.state}
-    tags |= {k: str(v) for k, v in trial.facts.items()} | (_cell_tags(run) if run else {"method": study.method})
+    tags |= {k: str(v) for k, v in trial.facts.items()} | (
+        cell_tags(run.cell, run.environment) if run else {"method": study.method}
+    )
     tags |= {"mlflow.source.name": f"python -m compclip.sweep --study {study.name}"}
     end = run.end if run else trial.ended or now
     start = run.start if run else trial.started or end

@@ -28,6 +28,7 @@ from mlflow.entities import (
     LoggedModelStatus,
     Metric,
     Param,
+    RunTag,
 )
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
@@ -37,7 +38,7 @@ from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.track import descriptions, tracking_store
-from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MlflowEntry
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MetricPoint, MlflowEntry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -78,8 +79,7 @@ def write_run(
             dataset = Dataset(d.name, d.digest, "code", d.source, profile=counts)
             inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", d.context)]))
         client.log_inputs(logged.run, inputs)
-    for params in _chunks([Param(k, v) for k, v in entry.params.items()], 100):  # MLflow's limits for a call
-        client.log_batch(logged.run, params=params)
+    log_params(client, logged.run, entry.params)
     for metrics in _chunks(_metrics(entry, logged.model), 1000):
         client.log_batch(logged.run, metrics=metrics)
     for name, path in entry.files.items():
@@ -92,6 +92,20 @@ def write_run(
     client.set_terminated(logged.run, entry.status, round(1000 * entry.end))
     client.set_tag(logged.run, COMPLETE, "true")
     return logged
+
+
+def log_params(client: MlflowClient, run: str, params: Mapping[str, str]) -> None:
+    """Log parameters; the same ones may be logged again."""
+    for chunk in _chunks([Param(k, v) for k, v in params.items()], 100):  # MLflow's limits for a call
+        client.log_batch(run, params=chunk)
+
+
+def log_points(client: MlflowClient, run: str, points: Sequence[MetricPoint], tags: Mapping[str, str]) -> None:
+    """Log points of curves, and behind them tags."""
+    metrics = [Metric(v.name, float(v.value), round(1000 * v.time), v.step) for v in points if v.is_finite]
+    for chunk in _chunks(metrics, 1000):
+        client.log_batch(run, metrics=chunk)
+    client.log_batch(run, tags=[RunTag(k, v) for k, v in tags.items()])
 
 
 def _metrics(entry: MlflowEntry, model: str) -> list[Metric]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.track import descriptions, mlflow_runs
+from compclip.track import descriptions, live_writer, mlflow_runs
 from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MlflowEntry, TrackedProject, find_winners
 from compclip.track.mlflow_runs import LoggedRun, ModelTemplate
 
@@ -45,6 +45,18 @@ class StoreWriter:
             if run.data.tags.get(PROJECT) == self._project:
                 self._remove(run)
         self.tracked_runs = {}
+
+    def update_live(self, project: TrackedProject) -> None:
+        """Bring the runs that are not published yet up to date; those that are published, or gone, go."""
+        live = {run.key: run for run in project.live if run.has_begun}
+        home = self._ensure_experiment(project.options.experiment) if live else ""
+        logged: dict[str, Any] = {}
+        for key, run in live_writer.select_live(self.tracked_runs):
+            if key in live and key not in logged and run.info.experiment_id == home:
+                logged[key] = run
+            else:  # also one of a writer that shared no lock, and one of a grid that had another name
+                self._remove(run)
+        live_writer.update_live_runs(self._client, home, live.values(), logged, self._project)
 
     def update_entry(self, entry: MlflowEntry, anew: bool = False) -> None:
         """Bring one entry up to date; `anew` logs it in any case. What replaces is complete before the old run goes."""

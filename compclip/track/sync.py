@@ -7,6 +7,7 @@ import re
 import secrets
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.track import entries as track_entries
-from compclip.track import tracked_files, tracking_store
+from compclip.track import report_rows, tracked_files, tracking_store
 from compclip.track.entries import EntryOptions, TrackedProject
+from compclip.track.live_runs import LiveListing, LiveRun
 from compclip.track.tracked_files import SummaryCache
 
 CHECKPOINT_MIB = 64.0
@@ -71,7 +73,8 @@ def load_project(
     study_files = sorted(studies_folder.glob("*/trials.json"))
     sweeps = [tracked_files.read_study(file.parent, summaries) for file in study_files]
     summaries.save()
-    if not cells and not sweeps:
+    live = LiveListing(root).poll()
+    if not cells and not sweeps and not any(run.has_begun for run in live):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     project = name_project(project, root)
     names = frozenset(c.name for c in config_grid.list_cells(params))
@@ -82,8 +85,10 @@ def load_project(
     options = EntryOptions(experiment, names, project, columns, checkpoint_mib)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((b.run, e.scores) for b, e in zip(cells, entries, strict=True) if e.at_home)
+    report = report_rows.make_report_entries(root, grid_runs, options)
+    entries = report_rows.set_parents(report, entries)
     entries += [e for s in sweeps for e in track_entries.make_study_entries(s, options)]
-    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid)
+    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid, tuple(live))
 
 
 def update_study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
@@ -122,6 +127,8 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
                 writer.update_entry(entry, anew)
             if anew:
                 writer.remove_stale()
+            if project.is_complete:
+                writer.update_live(project)
             if project.grid:
                 writer.finish(project)
             if project.is_complete:
@@ -130,6 +137,22 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
                 write_json(tracking_store.path_beside(uri, "view.json"), view)
                 write_json(synced_file(uri), {summary.name: summary.content for summary in project.cells})
         return writer.counts
+
+
+def append_live(live: Sequence[LiveRun], options: EntryOptions, uri: str) -> bool:
+    """Log what runs that are not published yet have gained; nothing is read of other runs, here or in MLflow.
+
+    Return False where the grid's experiment is not there (any more): `update_store` makes it.
+    """
+    with tracking_store.open_client(uri) as client:
+        from compclip.track import live_writer
+
+        experiment = client.get_experiment_by_name(options.experiment)
+        if experiment is None or experiment.lifecycle_stage == "deleted":
+            return False
+        logged = live_writer.find_live(client, experiment.experiment_id, options.project)
+        live_writer.update_live_runs(client, experiment.experiment_id, live, logged, options.project)
+        return True
 
 
 def _artifact_folder(uri: str) -> Path | None:

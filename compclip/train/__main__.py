@@ -21,7 +21,7 @@ from pathlib import Path
 from compclip.base import safe_names, thread_waiting
 from compclip.base.errors import UserError, entry
 from compclip.base.safe_names import SafeName
-from compclip.runs import run_store
+from compclip.runs import follower, run_store
 from compclip.runs.run_store import StoredRun
 
 
@@ -53,6 +53,8 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
     if todo:
         from compclip.train import driver
 
+        if follower.is_wanted():
+            follower.start_follower(params, root)
         lost = driver.train_runs(todo, method, params, publish)
     count = sum(map(len, cells.values()))
     print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)

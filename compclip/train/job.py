@@ -7,8 +7,10 @@ the last complete checkpoint. The code is whatever `compclip` this process impor
 from __future__ import annotations
 
 import filecmp
+import os
 import platform
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ import torch
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
+from compclip.base.shared_folders import read_user
 from compclip.interface.method import load_method
 from compclip.model import lora
 from compclip.runs import gpus, lock, progress, run_store
@@ -61,7 +64,7 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         facts: dict[str, Any] = optimiser.count_parameters(model.clip)
         if not load_method(run.run.method_name).TRAINS:
             facts["trained_parameters"] = 0
-        facts |= describe_environment(distributed.process_device())
+        facts |= describe_environment(distributed.process_device()) | describe_author()
         facts |= {
             "arithmetic": recorder.arithmetic,
             "processes": process.world,
@@ -115,13 +118,23 @@ def describe_environment(device: str) -> dict[str, Any]:
 def _describe_commit() -> str:
     """Return the checked-out commit, with `+` where tracked files differ; "" outside a repository."""
     try:
-        head, changes = (
-            subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
-        )
+        head, changes = _run_git("rev-parse", "HEAD"), _run_git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head + ("+" if changes else "")
+
+
+def _run_git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def describe_author() -> dict[str, str]:
+    """Return user, host and git branch of this process; what is not known is ""."""
+    try:
+        branch = _run_git("rev-parse", "--abbrev-ref", "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        branch = ""
+    return {"user": read_user(os.getuid()), "host": socket.gethostname(), "git_branch": branch}
 
 
 def parse_key(argv: list[str]) -> str:

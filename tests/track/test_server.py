@@ -24,9 +24,11 @@ from compclip.base.files import write_json
 from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.track import __main__ as track_command
-from compclip.track import sync, tracking_store
+from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track.follow import StoreFollower
 from tests import fake_runs, tiny_project
 from tests.conftest import ROOT
+from tests.track import live
 from tests.track.project import HOME, params, source, steps, tracked, update
 
 TINY = {
@@ -290,6 +292,54 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
     mlflow.set_tracking_uri(server.uri)
     folder = Path(mlflow.artifacts.download_artifacts("models:/compclip-vit-on-scenes@best-sugarcrepe"))
     assert (folder / "data" / "checkpoint" / "open_clip_model.safetensors").is_file()
+
+
+def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, server, monkeypatch):
+    """In the middle of the one's rebuild the other's follower logs, and so does a stranger, in both experiments."""
+    from mlflow import MlflowClient
+
+    cells, fresh = fake_runs.cells(("clic",)), fake_runs.cell("clic", seed=2)
+    roots = {name: tmp_path / name for name in ("team_a", "team_b")}
+    for root in roots.values():
+        fake_runs.make(root, cells)
+        params(root, ("clic",), (0, 1, 2))
+        live.plan(root, [*cells, fresh])
+        live.begin(root, fresh)
+        live.log(root, fresh, 10)
+    followers = {
+        name: StoreFollower(
+            lambda name=name: source(roots[name], methods=("clic",), seeds=(0, 1, 2), project=name), server.uri, root
+        )
+        for name, root in roots.items()
+    }
+    for name, root in roots.items():
+        monkeypatch.chdir(root)  # where its lock lies
+        followers[name].poll()
+    stranger, real, logged = MlflowClient(server.uri, server.uri), mlflow_runs.write_run, []
+    other_runs = {key: row for key, row in live.contents(server.uri).items() if key[0].startswith("team_b")}
+
+    def write(*args, **kwargs):
+        if not logged:
+            live.log(roots["team_b"], fresh, 20)
+            monkeypatch.chdir(roots["team_b"])
+            followers["team_b"].poll()
+            monkeypatch.chdir(roots["team_a"])
+            for name in roots:
+                experiment = stranger.get_experiment_by_name(f"{name}: vit on scenes").experiment_id
+                logged.append(stranger.create_run(experiment, run_name=f"mine in {name}").info.run_id)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(mlflow_runs, "write_run", write)
+    monkeypatch.chdir(roots["team_a"])
+    sync.update_store(followers["team_a"].load(), server.uri, anew=True)
+    contents = live.contents(server.uri)
+    for name in roots:
+        points = contents[f"{name}: vit on scenes", fresh.name][5]["train/clip"]
+        assert [step for step, _, _ in points] == ([10, 20] if name == "team_b" else [10])
+        assert (f"{name}: vit on scenes", f"mine in {name}") in contents
+    del other_runs["team_b: vit on scenes", fresh.name]
+    assert len(other_runs) == 2 and other_runs.items() <= contents.items()
+    assert len(contents) == 2 * (2 + 1 + 1)
 
 
 @pytest.fixture

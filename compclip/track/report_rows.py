@@ -1,0 +1,115 @@
+"""The report in MLflow: a run with its files, and a run for each row of its tables, above those of the row's seeds.
+
+All numbers are read from the report's own files: nothing is computed a second time.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_text
+from compclip.config.grid import PRETRAINED
+from compclip.report.escape import to_code, to_markdown
+from compclip.runs.result_files import FinishedRun
+from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
+
+REPORTS = Path("reports")
+FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv")
+NUMBERS = ("mean", "std")  # of a row of report.csv
+CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
+VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
+REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
+RowName = tuple[str, str, str]  # method, backbone, data
+CsvLine = Mapping[str, str]
+
+
+def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryOptions) -> list[MlflowEntry]:
+    """Make an entry for the report and one for each of its rows; none where there is no report.
+
+    Raises UserError for a file that is none of a report's.
+    """
+    folder = root / REPORTS
+    files = {name: folder / name for name in FILES if (folder / name).is_file()}
+    if "report.csv" not in files:
+        return []
+    time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
+    means = _group_lines(files["report.csv"])
+    contrasts = _group_lines(files["reference.csv"]) if "reference.csv" in files else {}
+    rows = [_make_row(name, lines, contrasts.get(name, ()), runs, options, time) for name, lines in means.items()]
+    page = _make_entry("report", "report", options, time, {"kind": "report"}, "The page of `compclip report`.")
+    return [replace(page, files=files, content_of_files=fingerprint(*files.values())), *rows]
+
+
+def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
+    """Return the report's entries and those of the cells, each of the grid's below its row where there is one."""
+    rows = {entry.key for entry in report}
+    entries = list(report)
+    for cell in cells:
+        key = row_key(*(cell.tags[name] for name in ("method", "backbone", "data")))
+        entries.append(replace(cell, parent=key) if cell.at_home and key in rows else cell)
+    return entries
+
+
+def row_key(method: str, backbone: str, data: str) -> str:
+    """Return the key of a row's entry."""
+    return f"row/{method}/{backbone}/{data}"
+
+
+def _group_lines(file: Path) -> dict[RowName, list[CsvLine]]:
+    """Read a table of the report: its lines by row."""
+    rows: dict[RowName, list[CsvLine]] = {}
+    for line in csv.DictReader(io.StringIO(read_text(file))):
+        try:
+            rows.setdefault((line["method"], line["backbone"], line["data"]), []).append(line)
+        except KeyError as error:
+            raise UserError(f"{file}: has no column {error}; run `compclip report` again") from error
+    return rows
+
+
+def _make_row(
+    name: RowName, lines: Sequence[CsvLine], contrasts: Sequence[CsvLine], runs: Iterable[FinishedRun],
+    options: EntryOptions, time: float,
+) -> MlflowEntry:  # fmt: skip
+    method, backbone, data = name
+    of_row = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
+    reference = contrasts[0]["reference"] if contrasts else PRETRAINED
+    compared = contrasts or [line for line in lines if line["difference"]]
+    tags = {"kind": "row", "method": method, "backbone": backbone, "data": data, "reference": reference}
+    tags |= {f"verdict/{_metric(line)}": line["verdict"] for line in compared if line["verdict"]}
+    points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time)]
+    points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
+    seeds = max(int(line["seeds"]) for line in lines)
+    note = (
+        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {seeds} seeds, whose runs stand "
+        f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
+        f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided."
+    )
+    entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
+    return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
+
+
+def _make_entry(
+    key: str, name: str, options: EntryOptions, time: float, tags: dict[str, str], note: str
+) -> MlflowEntry:
+    tags |= {"mlflow.source.name": "python -m compclip.report"}
+    return MlflowEntry(
+        key=key, name=name, experiment=options.experiment, at_home=True, tags=tags, note=note, params={}, numbers=(),
+        files={}, content_of_files="", start=time, end=time, project=options.project,
+    )  # fmt: skip
+
+
+def _points(lines: Iterable[CsvLine], fields: Sequence[str], time: float) -> Iterable[MetricPoint]:
+    for line in lines:
+        for field in fields:
+            if line[field]:
+                yield MetricPoint(f"{field}/{_metric(line)}", float(line[field]), time)
+
+
+def _metric(line: CsvLine) -> str:
+    return REFUSED.sub("_", f"{line['benchmark']}/{line['metric']}".replace("@", "_at_"))

@@ -1,0 +1,356 @@
+"""MLflow beside runs that are under way: seconds behind, whatever is killed, and in the end what a rebuild makes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import hold_exclusively
+from compclip.launch import __main__ as launch_command
+from compclip.runs import follower as follower_process
+from compclip.runs import jobs
+from compclip.runs.run_store import StoredRun
+from compclip.track import __main__ as track_command
+from compclip.track import follow, live_runs, sync, tracking_store
+from compclip.track.follow import StoreFollower
+from compclip.track.live_runs import Position
+from compclip.train import __main__ as train_command
+from compclip.train import driver
+from tests import fake_runs
+from tests.conftest import ROOT
+from tests.track import live
+from tests.track.project import HOME, params, source
+from tests.track.test_server import until
+from tests.track.test_sync import calls
+
+FIRST, SECOND, THIRD = (fake_runs.cell("clic", seed=seed) for seed in (0, 1, 2))
+SEEDS = (0, 1, 2)
+LOCAL = str(ROOT / "slurm" / "local.yaml")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A grid of three seeds of which nothing is trained yet."""
+    params(tmp_path, ("clic",), SEEDS)
+    live.plan(tmp_path, [FIRST, SECOND, THIRD])
+    return tmp_path
+
+
+def load(root):
+    return source(root, methods=("clic",), seeds=SEEDS)
+
+
+def make_follower(root, uri):
+    return StoreFollower(lambda: load(root), uri, root)
+
+
+def shown(uri):
+    """Status and logged steps of each run, by name."""
+    rows = live.contents(uri)
+    return {name: (row[0], [point[0] for point in row[5].get("train/clip", ())]) for (_, name), row in rows.items()}
+
+
+def test_a_run_is_there_while_it_runs(project, uri):
+    """Its curve grows by what its file gained; a line that is being written is left for later."""
+    live.begin(project, FIRST)
+    live.log(project, FIRST, 10, 20)
+    follower = make_follower(project, uri)
+    assert follower.poll()
+    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+    with open(live.folder(project, FIRST).metrics, "a") as file:
+        file.write('{"step": 30, "lo')
+    live.begin(project, SECOND)
+    assert follower.poll()
+    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20]), SECOND.name: ("RUNNING", [])}
+
+
+def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
+    """Set back to step 10: steps that are logged already are left out."""
+    live.begin(project, FIRST)
+    live.log(project, FIRST, 10, 20)
+    follower = make_follower(project, uri)
+    follower.poll()
+    live.begin(project, FIRST, live.DEAD)
+    assert not follower.poll()
+    assert shown(uri) == {FIRST.name: ("FAILED", [10, 20])}
+    live.set_back(project, FIRST, 10)
+    live.begin(project, FIRST)
+    live.log(project, FIRST, 20, 30, late=100)
+    assert follower.poll()
+    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20, 30])}
+    live.folder(project, FIRST).job.unlink()
+    follower.poll()
+    assert shown(uri) == {FIRST.name: ("KILLED", [10, 20, 30])}
+
+
+STORY = (
+    lambda root: (live.begin(root, FIRST), live.log(root, FIRST, 10, 20)),
+    lambda root: live.log(root, FIRST, 30),
+    lambda root: live.begin(root, FIRST, live.DEAD),
+    lambda root: (live.set_back(root, FIRST, 20), live.begin(root, FIRST), live.log(root, FIRST, 30, late=50)),
+    lambda root: (live.begin(root, SECOND), live.log(root, SECOND, 10)),
+    lambda root: fake_runs.make(root, [FIRST]),
+    lambda root: (live.begin(root, THIRD), live.log(root, THIRD, 10)),
+    lambda root: (live.log(root, SECOND, 20), live.begin(root, SECOND, live.DEAD)),
+    lambda root: live.folder(root, THIRD).job.unlink(),
+)
+
+
+@pytest.mark.parametrize("every", [3, 5, 8, 13])
+def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, empty_database, monkeypatch, every):
+    """One that dies at every third, fifth … call to MLflow, before or behind it; each time another one begins."""
+    from mlflow import MlflowClient
+
+    made, writes = (
+        [0],
+        ("create_run", "log_batch", "set_terminated", "update_run", "log_artifact", "set_tag", "delete_run"),
+    )
+
+    def dying(real):
+        def call(*args, **kwargs):
+            made[0] += 1
+            if made[0] % every == 0 and made[0] % 2:
+                raise KeyboardInterrupt
+            real_result = real(*args, **kwargs)
+            if made[0] % every == 0:
+                raise KeyboardInterrupt
+            return real_result
+
+        return call
+
+    for name in writes:
+        monkeypatch.setattr(MlflowClient, name, dying(getattr(MlflowClient, name)))
+    follower, deaths = make_follower(project, uri), 0
+    for chapter in STORY:
+        chapter(project)
+        try:
+            follower.poll()
+        except KeyboardInterrupt:
+            follower, deaths = make_follower(project, uri), deaths + 1
+    monkeypatch.undo()
+    monkeypatch.setenv(sync.PROJECT, "compclip")
+    assert deaths
+    assert not make_follower(project, uri).poll()
+    (project / "other").mkdir()
+    (project / "other" / "mlflow.db").write_bytes(empty_database)
+    rebuilt = f"sqlite:///{project / 'other' / 'mlflow.db'}"
+    sync.update_store(load(project), rebuilt, anew=True)
+    assert live.contents(uri) == live.contents(rebuilt)
+    assert {name: row[0] for name, row in shown(uri).items()} == {
+        FIRST.name: "FINISHED", SECOND.name: "FAILED", THIRD.name: "KILLED"
+    }  # fmt: skip
+
+
+def test_a_rebuild_while_runs_are_under_way_keeps_them(project, uri):
+    live.begin(project, FIRST)
+    live.log(project, FIRST, 10)
+    follower = make_follower(project, uri)
+    follower.poll()
+    sync.update_store(load(project), uri, anew=True)
+    live.log(project, FIRST, 20)
+    follower.poll()
+    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+
+
+def test_a_run_of_other_parameters_takes_the_place_of_the_former_one(project, uri):
+    """A cell whose key changed is another run; the first one's files are no cell's any more."""
+    live.begin(project, FIRST)
+    follower = make_follower(project, uri)
+    follower.poll()
+    live.plan(project, [SECOND, THIRD])
+    follower.poll()
+    assert shown(uri) == {}
+
+
+def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monkeypatch):
+    """No call to MLflow without something new, and with a new line the same calls beside one run under way or two."""
+    live.begin(project, FIRST)
+    live.log(project, FIRST, 10)
+    fake_runs.make(project, [THIRD])
+    follower = make_follower(project, uri)
+    follower.poll()
+    spent = []
+    for step, others in ((20, ()), (30, (SECOND,))):
+        for cell in others:
+            live.begin(project, cell)
+            follower.poll()
+        with monkeypatch.context() as patch:
+            names = calls(patch)
+            patch.setattr(sync, "load_project", None)
+            follower.poll()
+            assert not names
+            live.log(project, FIRST, step)
+            follower.poll()
+            spent.append(len(names))
+    assert spent[0] == spent[1]
+
+
+def test_a_file_is_read_from_where_it_was_left(tmp_path):
+    log = tmp_path / "metrics.jsonl"
+    log.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    rows, position = live_runs.read_new_rows(log, Position())
+    assert [row["step"] for row in rows] == [1, 2] and position[1:] == (24, 2)
+    with open(log, "r+") as file:  # what was read is not looked at again
+        file.write("?" * 23)
+    with open(log, "a") as file:
+        file.write('ep": 3}\n')
+    rows, position = live_runs.read_new_rows(log, Position.parse(str(position)))
+    assert [row["step"] for row in rows] == [3] and position[1:] == (36, 3)
+
+
+def test_runs_that_are_over_are_not_read_again(project, uri, monkeypatch):
+    for cell in (FIRST, SECOND):
+        live.begin(project, cell, live.DEAD)
+        for path in live.folder(project, cell).path.rglob("*"):
+            os.utime(path, (1, 1))
+        for path in (live.folder(project, cell).path, live.folder(project, cell).lives):
+            os.utime(path, (1, 1))
+    listing = live_runs.LiveListing(project)
+    first = listing.poll()
+    monkeypatch.setattr(live_runs, "_read_state", None)
+    assert listing.poll() == first and [run.status for run in first] == ["FAILED", "FAILED"]
+
+
+def words(root, uri, *more):
+    where = ["--params", str(root / "params.yaml"), "--root", str(root), "--studies", str(root / "studies")]
+    return ["--follow", "--every", "0.05", "--uri", uri, *where, *more]
+
+
+def test_the_command_ends_when_nothing_runs(project, uri, capsys):
+    params(project, ("clic",), SEEDS)
+    live.begin(project, FIRST, live.DEAD)
+    live.log(project, FIRST, 10)
+    assert track_command.main(words(project, uri)) == 0
+    assert capsys.readouterr().out == "nothing runs any more; MLflow is up to date\n"
+    assert shown(uri) == {FIRST.name: ("FAILED", [10])}
+
+
+def test_a_signal_ends_the_command(project, uri, capsys):
+    """Between two polls; the run goes on."""
+    live.begin(project, FIRST)
+
+    class Stopping(StoreFollower):
+        def poll(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().poll()
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert follow.follow(Stopping(lambda: load(project), uri, project), 60.0) == 0
+    assert "stopped; nothing is lost" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert shown(uri) == {FIRST.name: ("RUNNING", [])}
+
+
+def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, monkeypatch):
+    live.begin(project, FIRST, live.DEAD)
+    real, failures = sync.update_store, []
+
+    def update(*args, **kwargs):
+        failures.append(1)
+        if len(failures) < 4:
+            raise UserError("http://x: no server answers")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(sync, "update_store", update)
+    assert follow.follow(make_follower(project, uri), 0.01) == 0
+    assert capsys.readouterr().out.count("no server answers; trying again every 0.01 s") == 1
+    assert shown(uri) == {FIRST.name: ("FAILED", [])}
+
+
+def test_a_second_follower_says_who_is_there(project, uri):
+    lock = tracking_store.path_beside(uri, "follow.lock")
+    with hold_exclusively(lock, ""), pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
+        track_command.main(words(project, uri))
+
+
+def test_a_follower_beside_a_driver_outlasts_it(project, uri):
+    """It ends as soon as the driver is gone, and not before."""
+    awaited = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    polls = []
+
+    class Watching(StoreFollower):
+        def poll(self):
+            polls.append(awaited.poll())
+            if len(polls) == 3:
+                awaited.communicate(b"\n")
+            return False
+
+    watching = Watching(lambda: None, uri, project)
+    assert follow.follow(watching, 0.01, beside=awaited.pid) == 0
+    assert polls == [None, None, None, 0]
+
+
+def test_a_follower_whose_driver_is_gone_does_not_wait_for_its_turn(project, uri, capsys):
+    with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
+        assert follow.follow(make_follower(project, uri), 0.01, beside=live.DEAD) == 0
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("", False), ("follow", True)])
+def test_the_environment_asks_for_a_follower(monkeypatch, value, wanted):
+    monkeypatch.setenv(follower_process.VARIABLE, value)
+    assert follower_process.is_wanted() is wanted
+    monkeypatch.setenv(follower_process.VARIABLE, "yes")
+    with pytest.raises(UserError, match="COMPCLIP_TRACK='yes': must be 'follow', or not set"):
+        follower_process.is_wanted()
+
+
+def test_seconds_between_looks_are_positive(project, uri):
+    with pytest.raises(UserError, match="--every 0: must be above 0"):
+        track_command.main([*words(project, uri), "--every", "0"])
+
+
+def test_live_runs_stand_in_the_grid_s_experiment(project, uri):
+    live.begin(project, FIRST)
+    make_follower(project, uri).poll()
+    assert list(live.contents(uri)) == [(HOME, FIRST.name)]
+
+
+def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
+    """It logs what the driver's runs left, and says in .work/track.log how it ended."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    params(project, ("clic",), SEEDS)
+    live.begin(project, FIRST, live.DEAD)
+    live.log(project, FIRST, 10)
+    code = "from compclip.runs import follower; follower.start_follower('params.yaml')"
+    process = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    pid = int(re.search(r"process (\d+)", process.stdout)[1])
+    until(lambda: not jobs.read_start_time(pid))
+    assert (project / follower_process.LOG).read_text() == "nothing runs any more; MLflow is up to date\n"
+    assert shown(uri) == {FIRST.name: ("FAILED", [10])}
+
+
+def test_a_launch_starts_it_where_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(follower_process, "start_follower", lambda params: started.append(params))
+    monkeypatch.setattr(launch_command, "send", lambda *args, **kwargs: 0)
+    for more in ([], ["--track"], ["--track", "--dry-run"]):
+        assert launch_command.main([LOCAL, *more]) == 0
+    assert started == ["params.yaml"]
+    monkeypatch.setenv(follower_process.VARIABLE, "follow")
+    assert launch_command.main([LOCAL]) == 0
+    assert started == ["params.yaml"] * 2
+
+
+def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypatch):
+    """And where there is something to train."""
+    started = []
+    monkeypatch.setattr(follower_process, "start_follower", lambda *args: started.append(args))
+    monkeypatch.setattr(driver, "train_runs", lambda *_: {})
+    train_command.train_method("clic", "params.yaml", project)
+    assert not started
+    monkeypatch.setenv(follower_process.VARIABLE, "follow")
+    train_command.train_method("clic", "params.yaml", project)
+    assert started == [("params.yaml", project)]
+    for cell in (FIRST, SECOND, THIRD):
+        fake_runs.make(project, [cell])
+    monkeypatch.setattr(StoredRun, "finished", True)
+    monkeypatch.setattr(StoredRun, "publish", lambda _: None)
+    train_command.train_method("clic", "params.yaml", project)
+    assert len(started) == 1

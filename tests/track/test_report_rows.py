@@ -1,0 +1,107 @@
+"""The report in MLflow: its files are a run's, and each row of its tables a run above those of the row's seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.report import __main__ as report_command
+from compclip.track import sync
+from tests import fake_runs
+from tests.track import live
+from tests.track.project import HOME, params, source, tracked, update
+
+METHODS = ("pretrained", "negclip", "clic")
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """Three methods, two seeds, and their report."""
+    fake_runs.make(tmp_path)
+    write_report(tmp_path)
+    return tmp_path
+
+
+def write_report(root, reference=""):
+    head = "backbone,data,method,benchmark,metric,better,seeds,mean,std,rank,difference,low,high,over,items,verdict\n"
+    (root / "reports").mkdir(exist_ok=True)
+    (root / "reports" / "report.csv").write_text(
+        head + "vit,scenes,pretrained,sugarcrepe,swap,higher,1,0.450000,,,,,,,,\n"
+        "vit,scenes,clic,sugarcrepe,swap,higher,2,0.750000,0.010000,1,0.300000,0.100000,0.500000,,15,better\n"
+        "vit,scenes,clic,retrieval,i2t_recall@1,higher,2,0.900000,,1,0.100000,-0.100000,0.300000,,5,\n"
+    )
+    if reference:
+        (root / "reports" / "reference.csv").write_text(
+            "backbone,data,method,reference,benchmark,metric,better,seeds,difference,low,high,over,items,verdict\n"
+            f"vit,scenes,clic,{reference},sugarcrepe,swap,higher,2,-0.200000,-0.300000,-0.100000,,15,worse\n"
+        )
+    (root / "reports" / "index.html").write_text("<h1>Report</h1>")
+
+
+def test_a_row_has_the_report_s_numbers(reported, uri):
+    update(reported, uri, methods=METHODS)
+    row = tracked(uri)[1]["clic-vit-scenes"]
+    assert row.data.metrics == {
+        "mean/sugarcrepe/swap": 0.75, "std/sugarcrepe/swap": 0.01, "difference/sugarcrepe/swap": 0.3,
+        "low/sugarcrepe/swap": 0.1, "high/sugarcrepe/swap": 0.5, "verdict/sugarcrepe/swap": 1.0,
+        "mean/retrieval/i2t_recall_at_1": 0.9, "difference/retrieval/i2t_recall_at_1": 0.1,
+        "low/retrieval/i2t_recall_at_1": -0.1, "high/retrieval/i2t_recall_at_1": 0.3,
+        "verdict/retrieval/i2t_recall_at_1": 0.0,
+    }  # fmt: skip
+    assert row.data.tags["verdict/sugarcrepe/swap"] == "better" and row.data.tags["reference"] == "pretrained"
+    assert "verdict/retrieval/i2t_recall_at_1" not in row.data.tags
+
+
+def test_a_row_is_compared_with_the_report_s_reference(reported, uri):
+    write_report(reported, reference="negclip")
+    update(reported, uri, methods=METHODS)
+    row = tracked(uri)[1]["clic-vit-scenes"]
+    assert row.data.metrics["difference/sugarcrepe/swap"] == -0.2
+    assert (row.data.tags["reference"], row.data.tags["verdict/sugarcrepe/swap"]) == ("negclip", "worse")
+    assert row.data.metrics["mean/sugarcrepe/swap"] == 0.75
+
+
+def test_seeds_stand_below_their_row(reported, uri):
+    """Also where the row is logged anew, and where the runs were logged before there was a report."""
+    (reported / "reports").rename(reported / "later")
+    update(reported, uri, methods=METHODS)
+    (reported / "later").rename(reported / "reports")
+    counts = update(reported, uri, methods=METHODS)
+    assert (counts["added"], counts["unchanged"]) == (3, 6)
+    write_report(reported, reference="negclip")
+    counts = update(reported, uri, methods=METHODS)
+    assert (counts["replaced"], counts["unchanged"]) == (2, 7)
+    runs = tracked(uri)[1]
+    for seed in (0, 1):
+        assert runs[f"clic-vit-scenes-{seed}"].data.tags["mlflow.parentRunId"] == runs["clic-vit-scenes"].info.run_id
+    assert "mlflow.parentRunId" not in runs["negclip-vit-scenes-0"].data.tags  # has no row
+
+
+def test_the_page_is_an_artifact(reported, uri):
+    update(reported, uri, methods=METHODS)
+    assert live.contents(uri)[HOME, "report"][6] == ["index.html", "report.csv"]
+    (reported / "reports" / "index.html").write_text("<h1>Another</h1>")
+    assert update(reported, uri, methods=METHODS)["replaced"] == 1
+
+
+def test_a_rebuild_has_the_same(reported, uri):
+    update(reported, uri, methods=METHODS)
+    first = live.contents(uri)
+    sync.update_store(source(reported, methods=METHODS), uri, anew=True)
+    assert live.contents(uri) == first
+
+
+def test_a_table_of_an_earlier_version_is_one_line(reported, uri):
+    (reported / "reports" / "report.csv").write_text("model,mean\nclic,1\n")
+    with pytest.raises(UserError, match=r"report.csv: has no column 'method'; run `compclip report` again"):
+        update(reported, uri, methods=METHODS)
+
+
+def test_the_files_of_a_real_report_are_read(tmp_path, uri):
+    fake_runs.make(tmp_path)
+    path = params(tmp_path, METHODS)
+    path.write_text(path.read_text().replace("report: {columns: []}", "report: {columns: [], reference: negclip}"))
+    where = ["--params", str(path), "--root", str(tmp_path), "--out", str(tmp_path / "reports"), "--partial"]
+    assert report_command.main(where) == 0
+    counts = sync.update_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri)
+    assert counts["added"] == 6 + 3 + 1
