@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import __main__ as report_command
+from compclip.report import report_page
+from compclip.report.run_collection import collect_runs
 from compclip.track import sync
 from tests import fake_runs
 from tests.track import live
-from tests.track.project import HOME, params, source, tracked, update
+from tests.track.project import HOME, source, tracked, update
 
 METHODS = ("pretrained", "negclip", "clic")
 
@@ -98,10 +99,12 @@ def test_a_table_of_an_earlier_version_is_one_line(reported, uri):
 
 
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):
-    fake_runs.make(tmp_path)
-    path = params(tmp_path, METHODS)
-    path.write_text(path.read_text().replace("report: {columns: []}", "report: {columns: [], reference: negclip}"))
-    where = ["--params", str(path), "--root", str(tmp_path), "--out", str(tmp_path / "reports"), "--partial"]
-    assert report_command.main(where) == 0
-    counts = sync.update_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri)
-    assert counts["added"] == 6 + 3 + 1
+    """A row for each method, the same means in both, and verdicts against the report's reference."""
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
+    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
+    report_page.write_report(page, tmp_path / "reports")
+    assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
+    rows = tracked(uri)[1]
+    assert rows["negclip-vit-scenes"].data.metrics["mean/sugarcrepe/swap"] == pytest.approx(0.8)
+    assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
+    assert rows["clic-vit-scenes"].data.metrics["difference/sugarcrepe/swap"] == pytest.approx(-0.05)
