@@ -44,11 +44,17 @@ def find_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, Path]:
     return dict(sorted(modules.items()))
 
 
+def hash_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, str]:
+    """Return the SHA-256 (hex) of the syntax tree of each of `find_modules`, by name."""
+    modules = find_modules(*entries, without=without)
+    return {name: _parse(file, name, file.stat().st_mtime_ns, tuple(without))[1] for name, file in modules.items()}
+
+
 def hash_code(*entries: str, without: Sequence[str] = ()) -> str:
     """Return the SHA-256 (hex) over names and syntax trees of `find_modules`."""
     total = hashlib.sha256()
-    for name, file in find_modules(*entries, without=without).items():
-        total.update(f"{name}\0{_parse(file, name, file.stat().st_mtime_ns, tuple(without))[1]}\n".encode())
+    for name, digest in hash_modules(*entries, without=without).items():
+        total.update(f"{name}\0{digest}\n".encode())
     return total.hexdigest()
 
 

@@ -75,6 +75,7 @@ class Train:
     log_every_steps: PositiveInt = 10
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
     checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
+    keep_checkpoint: bool = False  # the last one before the end stays, so that `carry` can compare the end
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
     # processes that make batches ahead; null: on a GPU as many as the job has cores, on a CPU none
     workers: NonNegativeInt | None = None

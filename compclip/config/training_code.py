@@ -39,3 +39,9 @@ def left_out(method: str) -> tuple[str, ...]:
 def hash_training_code(method: str) -> str:
     """Return the hash of the code that decides a method's numbers. Raises UserError for an unknown method."""
     return code_hash.hash_code(*entries(method), without=left_out(method))
+
+
+@functools.cache
+def hash_training_modules(method: str) -> dict[str, str]:
+    """Return the hash of each module behind `hash_training_code`, by name. Raises UserError for an unknown method."""
+    return code_hash.hash_modules(*entries(method), without=left_out(method))

@@ -74,9 +74,15 @@ def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
             "dropped": ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items())) or "none",
             "trained": "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
             "hours": _format_hours(sum_device_seconds([run])),
+            "carried": _format_origin(facts.get("carried") or {}),
         }
         lines.append(line)
     return lines
+
+
+def _format_origin(origin: dict[str, Any]) -> str:
+    """Say which run a carried one was trained as, and what of it was compared."""
+    return f"trained as {origin['from']}, carried on {origin['date'][:10]}: {origin['compared']}" if origin else ""
 
 
 def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:

@@ -51,7 +51,7 @@ def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
     if run.refused:
         return run.folder.key, "", "", "", run.state, run.fault
     users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
-    marks = ["kept"] * run.is_kept + [run.fault] * bool(run.fault)
+    marks = ["kept"] * run.is_kept + [run.origin] * bool(run.origin) + [run.fault] * bool(run.fault)
     hours = f"{run.device_seconds / 3600:.2f}"
     return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
 

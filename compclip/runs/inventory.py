@@ -58,6 +58,7 @@ class StoreEntry:
     blocks: dict[tuple[int, int], DiskFile]
     is_kept: bool = False
     fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
+    origin: str = ""  # of a run that was carried from another key, which has its GPU-hours
 
     @property
     def size(self) -> int:
@@ -90,14 +91,21 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
         return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    spent, fault = 0.0, ""
+    spent, fault, origin = 0.0, "", ""
     try:
-        spent = progress.read_device_seconds(folder)
+        origin = describe_origin(folder.final)
+        spent = 0.0 if origin else progress.read_device_seconds(folder)
         state = _find_state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
     age = max(0.0, time.time() - newest)
-    return StoreEntry(folder, state, spent, age, _list_blocks(folder.path), folder.keep_mark.exists(), fault)
+    return StoreEntry(folder, state, spent, age, _list_blocks(folder.path), folder.keep_mark.exists(), fault, origin)
+
+
+def describe_origin(trained: Trained) -> str:
+    """Say which run a finished one was carried from; empty for one that was trained under its own key."""
+    origin = trained.facts().get("carried")
+    return f"carried from {origin['from']}" if origin else ""
 
 
 def _find_state(folder: RunFolder) -> str:

@@ -7,8 +7,11 @@ In the store, store/<run key>/:
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
     kept users/*.json                           a mark: is not to be removed; the projects that published the run
+    code.json first_steps.json                  what its key was made of; numbers of its first steps (`compclip carry`)
     metrics.jsonl step_*.safetensors            the training so far
+    kept_state/step_*.safetensors               the state shortly before the end, with `train.keep_checkpoint`
     final/                                      the training when it is finished; environment.json comes last
+    final/carried.json                          of a run that was taken over from an older key: what was compared
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
 
 Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
@@ -37,6 +40,7 @@ WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
 NEIGHBOURS_RECORD = NEIGHBOURS / "made.json"  # of what each file there was made
 SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samples (`train.view_shares`)
+FIRST_STEPS = "first_steps.json"
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
@@ -66,6 +70,7 @@ class Trained(_Folder):
         self.weights = self.checkpoint / WEIGHTS
         self.metrics = path / "metrics.jsonl"  # one line a logged step
         self.environment = path / "environment.json"  # versions, machine, times and the run key
+        self.certificate = path / "carried.json"  # why a run of an older key counts as this one
         # What is published; environment.json last, which marks the rest as complete.
         self.published_files = (self.config, self.checkpoint, self.metrics, self.environment)
 
@@ -99,6 +104,9 @@ class RunFolder(_Folder):
         self.keep_mark = path / "kept"  # the run is not to be removed, whoever uses it
         self.lives = path / "lives"  # a file for each process that worked on the run
         self.users = path / "users"  # in a shared store, a file for each project that published the run
+        self.code = path / "code.json"  # what its key was made of: data, backbone, and each module's hash
+        self.first_steps = path / FIRST_STEPS  # numbers and hashes of the weights after the first steps
+        self.kept_state = path / "kept_state"  # a checkpoint shortly before the end
         self.rungs = path / "rungs.json"  # where a sweep's pruner wants scores on the way
         self.intermediate = path / "intermediate.jsonl"  # scores on the way
         self.metrics = path / "metrics.jsonl"  # the logged steps so far

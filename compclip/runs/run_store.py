@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "keep_checkpoint")
 
 
 @dataclass(frozen=True)
@@ -154,15 +154,15 @@ def compute_key(run: Mapping[str, Any], trains: bool, inputs: str, code: str) ->
 
     Equal keys give equal bits, so that nothing is trained twice and nothing stale is served.
     """
-    return _hash([_hashed_parameters(run, trains), inputs, code])
+    return _hash([select_parameters(run, trains), inputs, code])
 
 
 def hash_parameters(run: Mapping[str, Any], trains: bool) -> str:
     """Return a hash such that runs with different ones have different keys, whatever their data and code are."""
-    return _hash(_hashed_parameters(run, trains))
+    return _hash(select_parameters(run, trains))
 
 
-def _hashed_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
+def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
     """Return what a key takes from a resolved run.
 
     The names of backbone and data are no part of it: their contents are. Of a method that trains nothing, schedule and
@@ -185,14 +185,11 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
 
     Raises UserError for inputs that were not made yet.
     """
-    from compclip.config.grid import first_views
     from compclip.config.training_code import hash_training_code
     from compclip.interface.method import load_method
 
-    method = load_method(run.method_name)
-    needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
-    fingerprints = hash_inputs(Inputs(root, run.cell), method.reads(run.method), needs_neighbours)
-    key = compute_key(run.plain, method.TRAINS, fingerprints.all, hash_training_code(run.method_name))
+    fingerprints, trains = hash_run_inputs(run, root), load_method(run.method_name).TRAINS
+    key = compute_key(run.plain, trains, fingerprints.all, hash_training_code(run.method_name))
     return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
 
 
@@ -236,6 +233,20 @@ def compute_keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str
             "data": fingerprints.data,
         }
     return keys
+
+
+def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
+    """Hash what any run reads. Raises UserError as `hash_inputs`."""
+    from compclip.config.grid import first_views
+    from compclip.interface.method import load_method
+
+    needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
+    return hash_inputs(Inputs(root, run.cell), load_method(run.method_name).reads(run.method), needs_neighbours)
+
+
+def hash_backbone(inputs: Inputs) -> str:
+    """Hash the files of a backbone alone."""
+    return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
 class Fingerprints(NamedTuple):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,17 +23,18 @@ import torch
 from compclip.base import links
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
-from compclip.base.shared_folders import read_user
+from compclip.base.shared_folders import make_folder, read_user
 from compclip.interface.method import load_method
 from compclip.model import lora
-from compclip.runs import gpus, lock, progress, run_store
+from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import Inputs
+from compclip.runs.run_folder import Inputs, RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import distributed, fine_tuning, optimiser, process_group, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
 
 if TYPE_CHECKING:
+    from compclip.config.grid import Run
     from compclip.model.clip_model import ClipModel
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "pyarrow", "omegaconf")  # whose versions environment.json has
@@ -57,6 +59,8 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     if distributed.broadcast_first(run.finished if process.rank == 0 else False):
         return
     started = time.time()
+    if process.rank == 0:
+        key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))
     with recording(run.run, run.folder.path, on_step) as recorder:
         model = fine_tuning.fine_tune(run.run, run.root, recorder)
     counts = sum_over_processes(recorder.counts)
@@ -78,9 +82,7 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = run.folder, run.folder.final
     folder.check()  # once more: training takes hours
-    if facts["trained_parameters"]:
-        fine_tuning.finish_weights(run.run, run.root, model, final.checkpoint / lora.FOLDER)
-    model.save(final.checkpoint)
+    save_model(run.run, run.root, model, final.checkpoint)
     backbone_folder = Inputs(run.root, run.cell).backbone
     for file in final.checkpoint.iterdir():  # a file that equals the backbone's is stored once
         backbone_file = backbone_folder / file.name
@@ -93,9 +95,27 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
         "data_fingerprint": run.data_fingerprint,
         "weights_fingerprint": fingerprint(final.checkpoint),
     }
+    links.remove(final.certificate)  # of a `carry` that was killed
+    if run.run.train.keep_checkpoint:
+        _keep_checkpoint(folder)
     write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()
+
+
+def save_model(run: Run, root: Path, model: ClipModel, checkpoint: Path) -> None:
+    """Write the finished model of a run: with the adapter merged and the weights averaged, where it asks for that."""
+    if load_method(run.method_name).TRAINS and any(p.requires_grad for p in model.clip.parameters()):
+        fine_tuning.finish_weights(run, root, model, checkpoint / lora.FOLDER)
+    model.save(checkpoint)
+
+
+def _keep_checkpoint(folder: RunFolder) -> None:
+    """Move the checkpoint before the last one to where it stays; nothing where there is only one."""
+    for path in folder.checkpoints()[-2:-1]:
+        links.remove(folder.kept_state)
+        make_folder(folder.kept_state)
+        os.replace(path, folder.kept_state / path.name)
 
 
 def describe_environment(device: str) -> dict[str, Any]:

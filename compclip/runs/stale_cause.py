@@ -1,0 +1,168 @@
+"""Say why a cell would be trained again: `compclip why CELL`.
+
+    compclip why fsc_clip-scenes-scenes-0                what its key has in it that the nearest finished run had not
+    compclip why fsc_clip-scenes-scenes-0 train.lr=1e-5  the same with another value
+    compclip why fsc_clip-scenes-scenes-0 --json
+
+Compared are the finished runs of the store: first those that were made for this cell, then others of its method.
+Runs that were trained before code.json was written do not say which files their code had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import UserError, entry
+from compclip.config import grid, read
+from compclip.config.grid import parse_cell
+from compclip.interface.method import load_method
+from compclip.runs import key_parts, run_store
+from compclip.runs.key_parts import KeyParts, ModuleChanges, RecordedRun
+from compclip.runs.run_store import StoredRun
+
+ABSENT = "not there"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """How a finished run differs from what a cell's key is made of now; None: not recorded.
+
+    `parameters`: old and new value by dotted name. `other_inputs`: files beside data and backbone that are read.
+    """
+
+    run: RecordedRun
+    parameters: Mapping[str, tuple[Any, Any]]
+    data: tuple[str, str] | None
+    backbone: tuple[str, str] | None
+    other_inputs: bool
+    modules: ModuleChanges | None
+
+    @property
+    def count(self) -> int:
+        """How many things differ, for finding the nearest run."""
+        inputs = [pair for pair in (self.data, self.backbone) if pair and pair[0] != pair[1]]
+        return len(self.parameters) + len(inputs) + self.other_inputs + (self.modules is None or bool(self.modules))
+
+    @property
+    def is_code_alone(self) -> bool:
+        """Whether nothing but code is known to differ."""
+        return self.count == (self.modules is None or bool(self.modules))
+
+
+def find_cause(stored: StoredRun) -> Cause | None:
+    """Compare a cell with the nearest finished run; None where there is none of its method."""
+    parts = key_parts.describe_key(stored.run, stored.root)
+    runs = [r for r in key_parts.list_recorded(stored.root, stored.run.method_name) if r.folder.key != stored.key]
+    own = [run for run in runs if _cell_name(run) == stored.name]
+    causes = [_compare(run, stored, parts) for run in own or runs]
+    return min(causes, key=lambda cause: (cause.count, -cause.run.finished_at), default=None)
+
+
+def _cell_name(run: RecordedRun) -> str:
+    try:
+        return parse_cell(run.config.get("cell"), f"{run.folder.path}: cell").name
+    except UserError:
+        return ""
+
+
+def _compare(run: RecordedRun, stored: StoredRun, parts: KeyParts) -> Cause:
+    trains = load_method(stored.run.method_name).TRAINS
+    old = key_parts.flatten(run_store.select_parameters(run.config, trains))
+    new = key_parts.flatten(run_store.select_parameters(stored.resolved, trains))
+    names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
+    parameters = {name: (old.get(name, ABSENT), new.get(name, ABSENT)) for name in names}
+    recorded, data = run.parts, str(run.facts.get("data_fingerprint") or "")
+    if recorded is None:
+        return Cause(run, parameters, (data, parts.data) if data else None, None, False, None)
+    same_named = (recorded.data, recorded.backbone) == (parts.data, parts.backbone)
+    return Cause(
+        run,
+        parameters,
+        (recorded.data, parts.data),
+        (recorded.backbone, parts.backbone),
+        same_named and recorded.inputs != parts.inputs,
+        key_parts.compare_modules(recorded.modules, parts.modules),
+    )
+
+
+def describe(stored: StoredRun, cause: Cause | None) -> dict[str, Any]:
+    """Return the answer as plain values, for --json."""
+    answer: dict[str, Any] = {"cell": stored.name, "run_key": stored.key, "finished": stored.finished}
+    if cause is None:
+        return answer | {"nearest": None}
+    changes = cause.modules
+    return answer | {
+        "nearest": cause.run.folder.key,
+        "parameters": {name: list(values) for name, values in cause.parameters.items()},
+        "data": cause.data and list(cause.data),
+        "backbone": cause.backbone and list(cause.backbone),
+        "other_inputs": cause.other_inputs,
+        "modules": changes and {"changed": changes.changed, "added": changes.added, "removed": changes.removed},
+        "device_seconds": cause.run.device_seconds,
+    }
+
+
+def format_answer(stored: StoredRun, cause: Cause | None) -> str:
+    """Format the answer as lines for a person."""
+    if stored.finished:
+        return f"{stored.name}: up to date, run {stored.key}{_format_origin(stored)}"
+    head = f"{stored.name}: no finished run has its key, {stored.key}"
+    if cause is None:
+        return (
+            f"{head}\nnor is there any other run of {stored.run.method_name} in {run_store.store_folder(stored.root)}"
+        )
+    cell = stored.cell
+    lines = [head, f"nearest: {cause.run.folder.key}, made for {_cell_name(cause.run) or 'a cell of another layout'}"]
+    lines += [f"  parameter  {name}: {old} -> {new}" for name, (old, new) in cause.parameters.items()]
+    lines += _format_input("data", cell.data, cause.data) + _format_input("backbone", cell.backbone, cause.backbone)
+    lines += ["  input      a file that the method reads beside them (neighbours, or its own)"] * cause.other_inputs
+    lines += _format_modules(cause.modules)
+    lines.append(f"its training took {cause.run.device_seconds:.0f} s of a device; another one costs about that")
+    if cause.is_code_alone:
+        lines.append(f"`compclip carry {cell.method}` takes it over if the new code gives the same numbers")
+    return "\n".join(lines)
+
+
+def _format_origin(stored: StoredRun) -> str:
+    carried = stored.folder.final.facts().get("carried")
+    return f", carried from {carried['from']}: {carried['compared']}" if carried else ""
+
+
+def _format_input(kind: str, name: str, pair: tuple[str, str] | None) -> list[str]:
+    if pair is None:
+        return [f"  {kind:<9}  {name}: its fingerprint was not recorded"]
+    return [f"  {kind:<9}  {name}: {pair[0][:12]} -> {pair[1][:12]}"] if pair[0] != pair[1] else []
+
+
+def _format_modules(changes: ModuleChanges | None) -> list[str]:
+    if changes is None:
+        return ["  code       differs, or may: files not recorded"]
+    words = {"changed": changes.changed, "new": changes.added, "gone": changes.removed}
+    return [f"  code       {name}: {word}" for word, names in words.items() for name in names]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command `why`."""
+    parser = argparse.ArgumentParser(
+        prog="compclip why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cell", help="method-backbone-data-seed of the grid")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    args = parser.parse_args(argv)
+    run = grid.resolve(read.load_params(args.params, args.overrides), args.cell)
+    stored = run_store.locate_run(run, Path("."))
+    cause = None if stored.finished else find_cause(stored)
+    print(json.dumps(describe(stored, cause), indent=1) if args.json else format_answer(stored, cause))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,109 @@
+"""`compclip why`: what a cell's key has in it that the nearest finished run had not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic
+from compclip.config import training_code
+from compclip.runs import key_parts, run_store, stale_cause
+from compclip.runs.run_store import StoredRun
+from tests import fake_store
+
+CELL = "fsc_clip.v0-tiny-scenes-0"
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch) -> StoredRun:
+    """A cell's finished run, which says what its key was made of; in the current folder."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    run = fake_store.finish(fake_store.runs(Path("."))[0], seconds=65)
+    key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))
+    return run
+
+
+def edit_module(monkeypatch, name: str = "compclip.train.losses") -> None:
+    """Make the key see other code in a module."""
+    hashes = training_code.hash_training_modules("fsc_clip")
+    monkeypatch.setattr(key_parts, "hash_training_modules", lambda _: {**hashes, name: "edited"})
+    monkeypatch.setattr(training_code, "hash_training_code", lambda _: "edited")
+
+
+def ask(capsys, *argv: str) -> str:
+    """What the command prints."""
+    assert stale_cause.main([CELL, *argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_finished_cell_is_up_to_date(finished, capsys):
+    """With its run's key, as text and as JSON."""
+    assert ask(capsys) == f"{CELL}: up to date, run {finished.key}\n"
+    answer = json.loads(ask(capsys, "--json"))
+    assert (answer["finished"], answer["run_key"], answer["nearest"]) == (True, finished.key, None)
+
+
+def test_a_parameter(finished, capsys):
+    """Old and new value, of a schedule or of the method; what it cost, and that code is equal."""
+    text = ask(capsys, "train.lr=0.5", "methods.fsc_clip.variants.v0.gamma=1.5")
+    assert f"nearest: {finished.key}, made for {CELL}" in text
+    assert "  parameter  train.lr: 1e-05 -> 0.5\n" in text
+    assert "  parameter  config.gamma: 0.0 -> 1.5\n" in text
+    assert "took 65 s" in text
+    assert "code" not in text and "carry" not in text
+    assert ask(capsys, "train.lr=0.5", "train.workers=2").count("parameter") == 1, "resources are no part of a key"
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [("data/scenes/manifest.json", "  data       scenes: "), ("models/tiny/config.json", "  backbone   tiny: ")],
+)
+def test_inputs(finished, capsys, path, line):
+    """Data and backbone by their fingerprints."""
+    write_atomic(path, "another")
+    text = ask(capsys)
+    assert text.count("->") == 1 and line in text
+
+
+def test_code(finished, capsys, monkeypatch):
+    """By module; where nothing else differs, carry is offered."""
+    edit_module(monkeypatch)
+    text = ask(capsys)
+    assert "  code       compclip.train.losses: changed\n" in text
+    assert text.endswith("`compclip carry fsc_clip.v0` takes it over if the new code gives the same numbers\n")
+    answer = json.loads(ask(capsys, "--json"))
+    assert answer["modules"] == {"changed": ["compclip.train.losses"], "added": [], "removed": []}
+    assert (answer["parameters"], answer["device_seconds"]) == ({}, 65)
+
+
+def test_code_of_an_older_run(finished, capsys, monkeypatch):
+    """One without code.json: which files differ is not known, and said so."""
+    edit_module(monkeypatch)
+    finished.folder.code.unlink()
+    text = ask(capsys)
+    assert "  code       differs, or may: files not recorded\n" in text
+    assert "  backbone   tiny: its fingerprint was not recorded\n" in text
+    assert json.loads(ask(capsys, "--json"))["modules"] is None
+
+
+def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finished, capsys):
+    """Of two runs that were made for the cell; those of other cells are for a cell without one."""
+    farther = fake_store.runs(Path("."), "params.yaml", "train.lr=0.5", "train.beta1=0.5")[0]
+    key_parts.write_parts(fake_store.finish(farther).folder, key_parts.describe_key(farther.run, farther.root))
+    assert f"nearest: {finished.key}" in ask(capsys, "train.lr=0.25")
+    other_seed = fake_store.runs(Path("."))[1]
+    assert stale_cause.main([other_seed.name]) == 0
+    text = capsys.readouterr().out
+    assert f"nearest: {finished.key}, made for {CELL}" in text and "parameter  seed: 0 -> 1\n" in text
+
+
+def test_nothing_to_compare_with(finished, capsys):
+    """A method without a finished run; a cell that is not in the grid."""
+    stale_cause.main(["finetune-tiny-scenes-0", "grid.methods=[finetune]"])
+    assert "nor is there any other run of finetune in store" in capsys.readouterr().out
+    with pytest.raises(UserError, match="unknown cell"):
+        stale_cause.main(["nobody-tiny-scenes-0"])
