@@ -107,6 +107,19 @@ def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
     assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
 
 
+def test_a_carried_run_says_what_was_compared(tmp_path):
+    """Beside the commit that trained it."""
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "carried"))
+    runs[2].environment["carried"] = {
+        "from": "0123",
+        "compared": "steps 1 to 3: equal bits",
+        "date": "2026-11-25T01:02:03Z",
+    }
+    said = "trained as 0123, carried on 2026-11-25: steps 1 to 3: equal bits"
+    assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", said, "", "", ""]
+    assert said in report_page.render_page(build(runs))
+
+
 def test_best_and_second_are_marked_on_the_page(report):
     html = report_page.render_page(report)
     best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
