@@ -1,8 +1,8 @@
-"""Which commits' runs does `compclip carry` take over into this checkout? `python perf/carried_commits.py --commits 10`.
+"""Which commits' runs does `compclip carry` take over here? `python -m perf.carried_commits --commits 10`.
 
-For each of the last commits that changed a run key of the methods named, a tiny project is trained by that commit's code
-in a worktree of its own; then this checkout carries what it finds. A line a commit: cells carried, cells that part and
-where, seconds a trial. Commits whose code cannot train the project of today (another params.yaml) say so.
+For each of the last commits that changed a run key of the methods named, a tiny project is trained by that commit's
+code in a worktree of its own; then this checkout carries what it finds. A line a commit: cells carried, cells that
+part and where, seconds a trial. Commits whose code cannot train the project of today (another params.yaml) say so.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from compclip.runs import run_store
 from tests import tiny_project
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +27,8 @@ HASHES = (
 
 def run_python(code: Path, project: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run a checkout's code in a project."""
-    env = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
+    inherited = {name: value for name, value in os.environ.items() if name != run_store.VARIABLE}
+    env = {**inherited, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
     return subprocess.run([sys.executable, *argv], cwd=project, env=env, capture_output=True, text=True)
 
 
