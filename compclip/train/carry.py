@@ -195,19 +195,19 @@ def carry_grid(methods: Sequence[str], params: str, count: int, tolerance: float
     chosen = [run for run in grid.resolve_all(loaded) if not methods or run.cell.method in methods]
     cells = [run_store.locate_run(run, root) for run in chosen]
     missing = list({stored.key: stored for stored in cells if not stored.finished}.values())
-    machine = _describe_machine(tolerance) if missing else None
+    machine = _describe_machine(tolerance) if missing else Machine({}, 0.0)
     runs = {name: list(key_parts.list_recorded(root, name)) for name in {s.run.method_name for s in missing}}
     outcomes = []
-    for stored in missing if machine else ():
+    for stored in missing:
         outcomes.append(carry_cell(stored, runs[stored.run.method_name], count, machine))
         stream = sys.stderr if outcomes[-1].kind in (PARTS, FAILED) else sys.stdout
         print(f"{outcomes[-1].kind:<7}  {outcomes[-1].line}", file=stream, flush=True)
     tally = {kind: sum(outcome.kind == kind for outcome in outcomes) for kind in (CARRIED, PARTS, FAILED, NOTHING)}
     tried = [outcome.seconds for outcome in outcomes if outcome.kind != NOTHING]
+    cost = f"; {sum(tried) / len(tried):.1f} s a trial" if tried else ""
     print(
         f"{len(cells)} cells: {tally[CARRIED]} carried, {tally[PARTS]} part, {tally[FAILED]} failed, "
-        f"{tally[NOTHING]} have nothing to carry, "
-        f"{len(cells) - len(outcomes)} have a run" + f"; {sum(tried) / len(tried):.1f} s a trial" * bool(tried)
+        f"{tally[NOTHING]} have nothing to carry, {len(cells) - len(outcomes)} have a run{cost}"
     )
     return 1 if tally[PARTS] or tally[FAILED] else 0
 

@@ -65,5 +65,5 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         value = tensor.detach().cpu().contiguous()
         digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\n".encode())
-        digest.update(value.flatten().view(torch.uint8).numpy())
+        digest.update(value.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from compclip.runs import __main__ as runs_command
 from compclip.runs import inventory, key_parts, lock, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 from compclip.train import __main__ as train_command
-from compclip.train import carry, driver, fine_tuning, losses, optimiser, view_maker
+from compclip.train import carry, driver, fine_tuning, loader, losses, optimiser, view_maker
 from tests import tiny_project
 from tests.tiny_project import at, cell
 
@@ -125,63 +126,83 @@ def test_a_kept_checkpoint_lets_the_end_be_compared(here):
     assert compared.endswith(f"steps {STEPS - 1}, {STEPS}, the finished weights: equal bits")
 
 
-def edit_loss(monkeypatch) -> None:
-    original = losses.clip
-    monkeypatch.setattr(losses, "clip", lambda *args: original(*args) * (1 + 1e-6))
+def edit_function(place, name: str, change) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return an edit of a function's result: `change` is called with it and the arguments."""
+
+    def edit(monkeypatch) -> None:
+        original = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *args: change(original(*args), *args))
+
+    return edit
 
 
-def edit_view(monkeypatch) -> None:
-    original = view_maker.ViewMaker.view
-    monkeypatch.setattr(view_maker.ViewMaker, "view", lambda self, index, *rest: original(self, 0, *rest))
+def edit_schedule_of(**values: float) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return an edit of the optimiser: it takes another number than the one that it is given."""
 
+    def edit(monkeypatch) -> None:
+        original = optimiser.adamw
+        monkeypatch.setattr(optimiser, "adamw", lambda clip, cfg, *rest: original(clip, replace(cfg, **values), *rest))
 
-def edit_epsilon(monkeypatch) -> None:
-    original = optimiser.adamw
-    monkeypatch.setattr(
-        optimiser, "adamw", lambda clip, cfg, extra=(): original(clip, dataclasses.replace(cfg, eps=1.01e-6), extra)
-    )
-
-
-def edit_betas(monkeypatch) -> None:
-    original = optimiser.adamw
-    monkeypatch.setattr(
-        optimiser, "adamw", lambda clip, cfg, extra=(): original(clip, dataclasses.replace(cfg, beta2=0.97), extra)
-    )
-
-
-def edit_schedule(monkeypatch) -> None:
-    original = optimiser.learning_rate
-    monkeypatch.setattr(optimiser, "learning_rate", lambda step, *rest: original(step, *rest) * (1 + (step == 6)))
-
-
-def edit_clipping(monkeypatch) -> None:
-    original = torch.nn.utils.clip_grad_norm_
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, _largest: original(p, 0.01))
+    return edit
 
 
 def edit_rule(monkeypatch) -> None:
+    """Another negative: the caption from its end."""
     method = load_method("negclip").module
     other_rules = dict.fromkeys(method.RULES, lambda annotation, _rng: annotation.text[::-1])
     monkeypatch.setattr(method, "RULES", other_rules)
 
 
-@pytest.mark.parametrize(
-    ("method", "edit", "where"),
-    [
-        ("finetune", edit_loss, "step 1, clip: recorded"),
-        ("finetune", edit_view, "step 1, clip: recorded"),
-        ("finetune", edit_epsilon, "step 1, weights: recorded"),
-        ("finetune", edit_betas, "step 2, "),
-        ("finetune", edit_clipping, "step 1, weights: recorded"),
-        ("finetune", edit_schedule, "step 7, lr: recorded"),
-        ("negclip", edit_rule, "step 1, negclip: recorded"),
-    ],
-)
-def test_other_numbers_are_refused(here, capsys, monkeypatch, method, edit, where):
-    """With the step and the term at which they part; the run is not entered, and the others are."""
+def edit_clipping(monkeypatch) -> None:
+    """A smaller norm."""
+    original = torch.nn.utils.clip_grad_norm_
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, _: original(parameters, 0.01))
+
+
+EDITS = {  # name: method, edit, where the runs part
+    "loss": ("finetune", edit_function(losses, "clip", lambda x, *_: x * (1 + 1e-6)), "step 1, clip"),
+    "method's loss": ("negclip", edit_function(losses, "negclip", lambda x, *_: x + 1e-5), "step 1, negclip"),
+    "rule": ("negclip", edit_rule, "step 1, negclip"),
+    "caption": (
+        "finetune",
+        edit_function(load_method("finetune").module, "views", lambda x, *_: replace(x, caption="first")),
+        "step 1, clip",
+    ),
+    "view": (
+        "finetune",
+        edit_function(view_maker.ViewMaker, "view", lambda x, self, *_: replace(x, caption=x.caption + " too")),
+        "step 1, clip",
+    ),
+    "order": ("finetune", edit_function(loader, "full_order", lambda x, *_: x[::-1]), "step 1, clip"),
+    "epsilon": ("finetune", edit_schedule_of(eps=1.01e-6), "step 1, weights"),
+    "beta": ("finetune", edit_schedule_of(beta2=0.97), "step 1, weights"),
+    "decay": ("finetune", edit_schedule_of(weight_decay=0.11), "step 1, weights"),
+    "clipping": ("finetune", edit_clipping, "step 1, logit_scale"),
+    "scale": (
+        "finetune",
+        edit_function(optimiser, "clamp_scale", lambda _, clip, __: clip.logit_scale.data.add_(1e-6)),
+        "step 1, logit_scale",
+    ),
+    "warm-up": (
+        "finetune",
+        edit_function(optimiser, "learning_rate", lambda x, step, *_: x * (1 + (step == 1))),
+        "step 2, lr",
+    ),
+    "schedule": (
+        "finetune",
+        edit_function(optimiser, "learning_rate", lambda x, step, *_: x * (1 + (step == 6))),
+        "step 7, lr",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_other_numbers_are_refused(here, capsys, monkeypatch, name):
+    """With the step and the term at which they part; the run is not entered."""
+    method, edit, where = EDITS[name]
     edit(monkeypatch)
     line = refusal(capsys, method)
-    assert f"{cell(method)} from {old_folder(here, cell(method)).key}: {where}" in line, line
+    assert f"{cell(method)} from {old_folder(here, cell(method)).key}: {where}: recorded" in line, line
     assert not at(cell(method)).folder.path.exists()
 
 
@@ -263,7 +284,7 @@ def test_every_seed_is_tried_by_itself(here, capsys):
 
 def test_a_gpu_s_numbers_agree_within_a_tolerance(here, capsys, monkeypatch):
     """Hashes are not compared then; numbers farther apart are refused."""
-    edit_loss(monkeypatch)
+    EDITS["loss"][1](monkeypatch)
     monkeypatch.setattr(carry, "_describe_machine", lambda tolerance: carry.Machine(facts, tolerance))
     facts = old_folder(here, cell("finetune")).final.facts()
     assert "step 1, clip" in refusal(capsys, "finetune", "--tolerance", "1e-8")
