@@ -35,7 +35,7 @@ def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]
 
         monkeypatch.setattr(loader, "batches", batches)
         with recorder.recording(run, folder, on_step) as record:
-            fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS), record)
+            fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS, share=6), record)
             waits.append(Counter(ledger.waits))
     return waits
 
