@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import hold_exclusively
+from compclip.base.files import hold_exclusively, read_mapping, write_json
+from compclip.base.shared_folders import read_user
 from compclip.launch import __main__ as launch_command
 from compclip.runs import follower as follower_process
 from compclip.runs import jobs
@@ -21,7 +23,7 @@ from compclip.track import follow, live_runs, sync, tracking_store
 from compclip.track.follow import StoreFollower
 from compclip.track.live_runs import Position
 from compclip.train import __main__ as train_command
-from compclip.train import driver
+from compclip.train import driver, job
 from tests import fake_runs
 from tests.conftest import ROOT
 from tests.track import live
@@ -355,3 +357,32 @@ def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypa
     monkeypatch.setattr(StoredRun, "publish", lambda _: None)
     train_command.train_method("clic", "params.yaml", project)
     assert len(started) == 1
+
+
+def test_user_host_and_branch_are_tags_of_mlflow(project, uri):
+    """Of a run under way as of a finished one; what an earlier version did not record is absent."""
+    live.begin(project, FIRST)
+    life = next(live.folder(project, FIRST).lives.glob("*.json"))
+    write_json(life, read_mapping(life) | {"host": "node7"})
+    fake_runs.make(project, [SECOND, THIRD])
+    environment = fake_runs.trained(project, SECOND.name).environment
+    write_json(environment, read_mapping(environment) | {"user": "ada", "host": "node8", "git_branch": "main"})
+    make_follower(project, uri).poll()
+    names = ("mlflow.user", "host", "mlflow.source.git.branch", "mlflow.source.git.commit")
+    tags = {name: [row[4].get(tag) for tag in names] for (_, name), row in live.contents(uri).items()}
+    assert tags == {
+        FIRST.name: [read_user(os.getuid()), "node7", None, ""],
+        SECOND.name: ["ada", "node8", "main", "0123456789abcdef"],
+        THIRD.name: [None, None, None, "0123456789abcdef"],
+    }
+
+
+def test_a_training_notes_who_ran_it(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", "-b", "trial", str(tmp_path)], check=True)
+    who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "x"], check=True, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    expected = {"user": read_user(os.getuid()), "host": socket.gethostname(), "git_branch": "trial"}
+    assert job.describe_author() == expected
+    monkeypatch.setenv("PATH", "")
+    assert job.describe_author() == expected | {"git_branch": ""}
