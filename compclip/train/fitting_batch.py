@@ -154,7 +154,7 @@ def ask_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_by
         return None
 
 
-def main(_argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Print the answer to the question on the input."""
     question = json.loads(sys.stdin.read())
     run = parse_run(question.pop("run"), "run")

@@ -83,7 +83,7 @@ def test_metrics_stand_beside_the_cosines(checkpoint, params):  # noqa: F811
     loaded = score.load_benchmarks(
         params.benchmarks, list(params.benchmarks), Scoring(scorers=["cosine", "local", "attended"])
     )
-    one = score.checkpoint_at(checkpoint)
+    one = score.checkpoint_at(str(checkpoint))
     alone, found = score.score_checkpoint(one, _loaded(params)), score.score_checkpoint(one, loaded)
     plain = {name: {m: v for m, v in d["metrics"].items() if "." not in m} for name, d in found.items()}
     assert plain == {name: document["metrics"] for name, document in alone.items()}

@@ -210,7 +210,7 @@ def test_profiles_that_are_wrong(tmp_path, text, message):
 def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
     """Nothing is sent with another; without the option the profile says it."""
     calls = []
-    monkeypatch.setattr(launch_command, "send", lambda *args: calls.append(args) or 0)
+    monkeypatch.setattr(launch_command, "send", lambda *args, card: calls.append(args) or 0)
     with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
         launch_command.main([LOCAL, "-j", jobs, "--dry-run"])
     assert calls == []
