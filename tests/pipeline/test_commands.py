@@ -94,7 +94,14 @@ def test_a_misspelt_command_names_the_nearest():
 def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "params.yaml", *project_files.list_files(ROOT)):
+    for name in (
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+        "params.yaml",
+        *project_files.list_files(ROOT),
+    ):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     shutil.copytree(ROOT / "compclip", source / "compclip", ignore=shutil.ignore_patterns("__pycache__"))
