@@ -142,7 +142,7 @@ def _start_repositories(folder: Path) -> None:
         options = ["--no-scm"]
         print("git: not on this machine; the project begins without it", file=sys.stderr)
     if not (folder / ".dvc").exists():
-        _require(_run(sys.executable, "-m", "dvc", "init", "--quiet", *options, folder=folder), folder)
+        _require(_run(sys.executable, "-m", "dvc", "init", *options, folder=folder), folder)
         (folder / ".dvc" / "config").unlink(missing_ok=True)  # an empty one: the package's takes its place
         (folder / ".dvcignore").unlink(missing_ok=True)
 
