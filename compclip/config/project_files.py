@@ -45,7 +45,7 @@ MEANINGS: dict[Change, str] = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """A file of a project that is not as the package has it; `path` is relative to both."""
 
     path: str
@@ -71,14 +71,14 @@ def list_files(source: Path) -> list[str]:
     return sorted({p.relative_to(source).as_posix() for p in paths if p.is_file()})
 
 
-def compare(source: Path, folder: Path) -> list[Difference]:
+def compare(source: Path, folder: Path) -> list[FileDifference]:
     """Return what differs between the package's files and a project's, in the order of their paths."""
     laid_out = read_manifest(folder)
     names = list_files(source)
     differences = [
-        Difference(name, change) for name in names if (change := _compare_file(name, source, folder, laid_out))
+        FileDifference(name, change) for name in names if (change := _compare_file(name, source, folder, laid_out))
     ]
-    gone = [Difference(name, "removed") for name in laid_out if name not in names and (folder / name).exists()]
+    gone = [FileDifference(name, "removed") for name in laid_out if name not in names and (folder / name).exists()]
     return sorted([*differences, *gone], key=lambda difference: difference.path)
 
 
@@ -104,7 +104,7 @@ def read_manifest(folder: Path) -> dict[str, str]:
     return dict(read_mapping(path)["files"]) if path.exists() else {}
 
 
-def apply(source: Path, folder: Path, differences: Sequence[Difference]) -> None:
+def apply(source: Path, folder: Path, differences: Sequence[FileDifference]) -> None:
     """Copy what is new or unedited to the project, and note the hashes of all that is as the package has it."""
     for name in (d.path for d in differences if d.change in ("new", "changed")):
         write_atomic(folder / name, (source / name).read_bytes())
@@ -158,7 +158,7 @@ def _require(process: subprocess.CompletedProcess[str], folder: Path) -> None:
         raise UserError(f"{folder}: `{' '.join(words[-2:])}` failed: {''.join(message)}; mend that and run it again")
 
 
-def describe(differences: Sequence[Difference]) -> Iterator[str]:
+def describe(differences: Sequence[FileDifference]) -> Iterator[str]:
     """Yield a line for each kind of difference, and the files below it."""
     for change, meaning in MEANINGS.items():
         paths = [d.path for d in differences if d.change == change]
@@ -167,7 +167,7 @@ def describe(differences: Sequence[Difference]) -> Iterator[str]:
             yield from (f"  {path}" for path in paths)
 
 
-def show_difference(source: Path, folder: Path, difference: Difference) -> str:
+def show_difference(source: Path, folder: Path, difference: FileDifference) -> str:
     """Return a unified diff from the project's file to the package's, or a line for what is no text."""
     name = difference.path
     try:
