@@ -66,13 +66,13 @@ def evaluate(
     for name in names:
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks)
-    sections = {**params.benchmarks, **_place(names, params.benchmarks, files or {}, images)}
+    sections = {**params.benchmarks, **_locate_files(names, params.benchmarks, files or {}, images)}
     loaded = score.load_benchmarks(sections, names, replace(params.evaluate.scoring, batch_size=batch_size))
     documents = _score(model, loaded, preprocess, tokenizer, device)
     return {name: _result(document) for name, document in documents.items()}
 
 
-def _place(
+def _locate_files(
     names: Sequence[str],
     sections: Mapping[str, BenchmarkSection],
     files: Mapping[str, Place],
@@ -80,13 +80,13 @@ def _place(
 ) -> dict[str, BenchmarkSection]:
     """Return the sections of benchmarks whose files or pictures lie elsewhere than these say."""
     folders = images if isinstance(images, Mapping) else dict.fromkeys(names, images) if images else {}
-    placed = {}
+    relocated = {}
     for name in [*files, *folders]:
         if name not in names:
             raise UserError(f"files, images: {name!r} is not among the benchmarks {list(names)}; correct the name")
         path, pictures = files.get(name, sections[name].path), folders.get(name, sections[name].images)
-        placed[name] = replace(sections[name], path=str(path), images=str(pictures))
-    return placed
+        relocated[name] = replace(sections[name], path=str(path), images=str(pictures))
+    return relocated
 
 
 def _score(
@@ -125,8 +125,8 @@ def _differences(document: dict[str, Any], metric: str) -> list[ItemDifferences]
 
     if metric in document["means"]:
         members = document["means"][metric]
-        parts = [part for member in members for part in _differences(document, member)]
-        return [replace(part, weight=part.weight / len(members)) for part in parts]
+        differences = [difference for member in members for difference in _differences(document, member)]
+        return [replace(difference, weight=difference.weight / len(members)) for difference in differences]
     outcomes = document["items"][metric]
     items = Items(tuple(outcomes["ids"]), np.array(outcomes["outcomes"], float))
     units = tuple(document["units"].get(metric, ())) or item_units(items)

@@ -1,4 +1,4 @@
-"""List what a grid may name: methods, benchmarks, backbones, captioners, sources, samplers, studies, grids.
+"""List what may be named: methods, benchmarks, backbones, captioners, sources, samplers, models, studies, grids.
 
 compclip list                      the kinds, with the names of each
 compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
@@ -64,20 +64,18 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     """Yield every benchmark's module with its group, and the files of each section that uses it."""
     usual = read.load_params(project_files.find_source() / project_files.EVERY_BENCHMARK).benchmarks
     for module in list_plugins(plugins.BENCHMARKS):
-        group = getattr(
-            plugins.load_plugin(plugins.BENCHMARKS, module.name), "BENCHMARK_GROUP", benchmark_groups.DEFAULT
-        )
-        places = _find_places(module.name, params.benchmarks) or _find_places(module.name, usual)
-        yield replace(module, files=_look_for(places), group=group)
+        group = benchmark_groups.find_group(module.name)
+        paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
+        yield replace(module, files=_look_for(paths), group=group)
 
 
-def _find_places(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
+def _find_paths(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
     used = [section for name, section in sections.items() if (section.benchmark or name) == module]
-    return [place for section in used for place in (section.path, section.images)]
+    return [path for section in used for path in (section.path, section.images)]
 
 
-def _look_for(places: Sequence[str]) -> dict[str, bool]:
-    return {place: Path(place).exists() for place in places}
+def _look_for(paths: Sequence[str]) -> dict[str, bool]:
+    return {path: Path(path).exists() for path in paths}
 
 
 def list_backbones(params: Params) -> Iterator[Listed]:

@@ -73,11 +73,11 @@ def check_grid() -> int:
     return int(bool(failed))
 
 
-def print_rows(found: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
+def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
     """Print rows as they come; return them, and the exit code."""
     rows = []
     print(format_row(HEADS), flush=True)
-    for row in found:
+    for row in checks:
         rows.append(row)
         print(format_row(row.cells()), flush=True)
     return rows, int(any(row.state == FAILED for row in rows))

@@ -115,11 +115,11 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
     torch.set_num_threads(job.threads)
     synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
     warm_libraries(device)
-    before = 0
+    bytes_before = 0
     if device != "cpu":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        bytes_before = torch.cuda.memory_allocated()
     take_step = open_step(job.build_run(), device)
     for number in range(WARM_STEPS):
         take_step(number)
@@ -130,7 +130,7 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
         count += 1
         synchronize()
     seconds = (time.perf_counter() - started) / count
-    return seconds, torch.cuda.max_memory_allocated() - before if device != "cpu" else 0
+    return seconds, torch.cuda.max_memory_allocated() - bytes_before if device != "cpu" else 0
 
 
 def warm_libraries(device: str) -> None:
@@ -196,11 +196,11 @@ def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict
     """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
     command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
     environment = os.environ | LARGE | {VISIBLE: ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise RuntimeError(f"{action}: exit code {done.returncode}: {lines[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["it said nothing"]
+        raise RuntimeError(f"{action}: exit code {process.returncode}: {lines[-1]}")
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def predict(job: StepJob) -> dict[str, Any]:

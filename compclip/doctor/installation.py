@@ -266,6 +266,6 @@ def check_mlflow(root: Path) -> Iterator[CheckRow]:
 def _run_command(*command: str) -> str:
     """Return the first line that a command prints; "" where it is missing, fails or does not answer."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, IndexError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=True)
-        return done.stdout.splitlines()[0]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=True)
+        return process.stdout.splitlines()[0]
     return ""

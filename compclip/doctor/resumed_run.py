@@ -115,7 +115,7 @@ def judge_difference(
     return judge(name, value, f"{TOLERANCE:.0e}", good, reason)
 
 
-def _measure_distance(weights: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> float:
+def _measure_distance(weights: Mapping[str, Tensor], other_weights: Mapping[str, Tensor]) -> float:
     """Return the root of all squared differences, in the parameters that both have."""
-    names = [name for name in weights if name in others and weights[name].is_floating_point()]
-    return sum((weights[n].double() - others[n].double()).square().sum().item() for n in names) ** 0.5
+    names = [name for name in weights if name in other_weights and weights[name].is_floating_point()]
+    return sum((weights[n].double() - other_weights[n].double()).square().sum().item() for n in names) ** 0.5

@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 class Kind:
     """What a field holds: a row for each `row` of the batch, made by a `tower`; where its text positions stand, if any.
 
-    Masks and owners are made by no tower, and have no slope. Those with `parts`, patches and tokens, may stay with
-    their process.
+    Masks and owners are made by no tower, and have no slope. What is `token_level`, patches and tokens, may stay with
+    its process.
     """
 
     row: str  # "image" or "concept"
     tower: str = ""  # "image" or "text"
     text_axis: int | None = None
-    parts: bool = False
+    token_level: bool = False
 
 
-def _field(row: str, tower: str = "", text_axis: int | None = None, default: Any = MISSING, parts: bool = False) -> Any:
-    return field(metadata={"kind": Kind(row, tower, text_axis, parts)}, default=default)
+def _field(
+    row: str, tower: str = "", text_axis: int | None = None, default: Any = MISSING, token_level: bool = False
+) -> Any:
+    return field(metadata={"kind": Kind(row, tower, text_axis, token_level)}, default=default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,11 @@ class Features:
     owner_M: Tensor = _field("concept")
     scale: Tensor
     bias: Tensor | None = None
-    patch_BND: Tensor | None = _field("image", "image", default=None, parts=True)
-    token_BTD: Tensor | None = _field("image", "text", 1, default=None, parts=True)
-    token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None, parts=True)
-    negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None, parts=True)
-    negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None, parts=True)
+    patch_BND: Tensor | None = _field("image", "image", default=None, token_level=True)
+    token_BTD: Tensor | None = _field("image", "text", 1, default=None, token_level=True)
+    token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None, token_level=True)
+    negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None, token_level=True)
+    negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None, token_level=True)
     negative_image_BJD: Tensor | None = _field("image", "image", default=None)
     negative_image_mask_BJ: Tensor | None = _field("image", default=None)
     target_BL: Tensor | None = _field("image", default=None)

@@ -136,8 +136,8 @@ def read_architecture(model: str) -> dict[str, Any]:
     Raises UserError for an unknown name, a wrong config file, and a hub that does not answer.
     """
     if model.startswith(SCHEMES):
-        scheme, _, place = model.partition(":")
-        folder = weight_files.fetch_repository(place, weights=False) if scheme == "hf-hub" else Path(place)
+        scheme, _, reference = model.partition(":")
+        folder = weight_files.fetch_repository(reference, weights=False) if scheme == "hf-hub" else Path(reference)
         return model_config.read_config(folder / CONFIG)["model_cfg"]
     return open_clip.get_model_config(_register_model(model))
 

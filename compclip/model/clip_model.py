@@ -95,9 +95,9 @@ class ClipModel:
         values_BHW3 = np.stack([np.asarray(self.fit_picture(picture)) for picture in pictures])
         return torch.from_numpy(values_BHW3).permute(0, 3, 1, 2)
 
-    def statistics(self, others: Mapping[str, Sequence[float]] | None = None) -> Tensor:
-        """Return mean and deviation of the channels, float32 [2, 3]: the model's own, or `others`."""
-        values = others or self.preprocess_cfg
+    def statistics(self, override: Mapping[str, Sequence[float]] | None = None) -> Tensor:
+        """Return mean and deviation of the channels, float32 [2, 3]: the model's own, or `override`."""
+        values = override or self.preprocess_cfg
         return torch.tensor([values["mean"], values["std"]], dtype=torch.float32)
 
     def pixels(self, pictures: Sequence[Image], statistics: Mapping[str, Sequence[float]] | None = None) -> Tensor:

@@ -44,7 +44,7 @@ class SmallPicture:
 
 
 @dataclass(frozen=True)
-class StoredPicture:
+class CopiedPicture:
     """A copy's place in its tar, and its size in pixels."""
 
     offset: int
@@ -63,24 +63,24 @@ def store_small(
     cannot be read, for training to count.
     """
     pictures = list(dict.fromkeys(picture for sample in samples for picture in _list_pictures(sample)))
-    counts, stored = Counter[str](), dict[ImageLocation, StoredPicture]()
+    counts, copies = Counter[str](), dict[ImageLocation, CopiedPicture]()
     names = {sample.picture: _member_name(sample) for sample in reversed(samples)}
     with atomic(path) as tmp:
         with open(tmp, "wb") as file:
             for picture, small in _scale_all(pictures, short_side):
                 counts[f"short_side_{small if isinstance(small, str) else 'scaled'}"] += 1
                 if isinstance(small, SmallPicture):
-                    name = names.get(picture, f"{len(stored):06d}")
-                    stored[picture] = _append(file, f"{name}.jpg", small)
+                    name = names.get(picture, f"{len(copies):06d}")
+                    copies[picture] = _append(file, f"{name}.jpg", small)
                     counts["short_side_bytes_before"] += picture.length or os.path.getsize(picture.path)
                     counts["short_side_bytes_after"] += len(small.content)
             file.write(bytes(2 * BLOCK))
         with open(tmp, "rb") as file:
             name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.tar"
-    if not stored:
+    if not copies:
         path.unlink()
         return list(samples), "", counts
-    return [_move(sample, stored, str(folder / name)) for sample in samples], name, counts
+    return [_move(sample, copies, str(folder / name)) for sample in samples], name, counts
 
 
 def _list_pictures(sample: Sample) -> list[ImageLocation]:
@@ -121,23 +121,23 @@ def scale_picture(picture: ImageLocation, short_side: int) -> SmallPicture | str
     return SmallPicture(buffer.getvalue(), *small.size)
 
 
-def _append(tar: IO[bytes], name: str, picture: SmallPicture) -> StoredPicture:
+def _append(tar: IO[bytes], name: str, picture: SmallPicture) -> CopiedPicture:
     """Append a member to a tar. Equal members give equal bytes: they have no owner and no time."""
     header = tarfile.TarInfo(name)
     header.size = len(picture.content)
     tar.write(header.tobuf(tarfile.PAX_FORMAT))
     offset = tar.tell()
     tar.write(picture.content + bytes(-len(picture.content) % BLOCK))
-    return StoredPicture(offset, len(picture.content), picture.width, picture.height)
+    return CopiedPicture(offset, len(picture.content), picture.width, picture.height)
 
 
-def _move(sample: Sample, stored: Mapping[ImageLocation, StoredPicture], tar: str) -> Sample:
-    """Return a sample whose picture and negative images are the stored ones, where there are any."""
+def _move(sample: Sample, copies: Mapping[ImageLocation, CopiedPicture], tar: str) -> Sample:
+    """Return a sample whose picture and negative images are the copies, where there are any."""
     negatives = tuple(
         replace(negative, image=tar, offset=small.offset, length=small.length)
-        if (small := stored.get(negative.picture))
+        if (small := copies.get(negative.picture))
         else negative
         for negative in sample.negatives
     )
-    small = stored.get(sample.picture)
+    small = copies.get(sample.picture)
     return replace(sample, negatives=negatives, **({"image": tar} | vars(small) if small else {}))

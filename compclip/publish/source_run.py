@@ -58,8 +58,8 @@ def _locate(reference: str, root: Path) -> tuple[Trained, Path, Path]:
             raise unknown("run", reference, cells, str(root / run_folder.RUNS))
         folder = cells[reference]
     if (folder / "final").is_dir():  # of the store
-        stored = RunFolder(folder)
-        return stored.final, stored.results or stored.scores("none"), root
+        store_entry = RunFolder(folder)
+        return store_entry.final, store_entry.results or store_entry.scores("none"), root
     folder = folder.absolute()
     if folder.parents[1].name == run_folder.RUNS:
         root = folder.parents[2]

@@ -19,36 +19,36 @@ from compclip.runs.run_folder import Trained
 from compclip.runs.run_store import StoredRun
 
 
-def enter_run(source: RecordedRun, stored: StoredRun, parts: KeyParts, certificate: Mapping[str, Any]) -> None:
+def enter_run(source: RecordedRun, cell_run: StoredRun, key: KeyParts, certificate: Mapping[str, Any]) -> None:
     """Make `source` the finished run of a cell's key; `certificate` says why, its `compared` in one sentence.
 
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
-    folder = stored.folder
+    folder = cell_run.folder
     with lock.hold_at_once(folder) as ours:
         if not ours or jobs.find_live_job(folder):
             raise UserError(f"{folder.key}: {inventory.describe_worker(folder)}; wait for it, or stop it first")
-        key_parts.write_parts(folder, parts)
+        key_parts.write_parts(folder, key)
         for shared in ("first_steps", "kept_state"):
             if getattr(source.folder, shared).exists():
                 links.link_or_copy(getattr(source.folder, shared), getattr(folder, shared))
-        _enter_final(source, stored, certificate)
+        _enter_final(source, cell_run, certificate)
         for path in (folder.metrics, *folder.checkpoints()):  # of a training that is not needed any more
             path.unlink(missing_ok=True)
         for scores in sorted(source.folder.scores("").glob("[!.]*")):
             links.link_or_copy(scores, folder.scores(scores.name))
 
 
-def _enter_final(source: RecordedRun, stored: StoredRun, certificate: Mapping[str, Any]) -> None:
-    old, target = source.folder.final, stored.folder.final
+def _enter_final(source: RecordedRun, cell_run: StoredRun, certificate: Mapping[str, Any]) -> None:
+    old, target = source.folder.final, cell_run.folder.final
     staging = Trained(temporary_path(target.path, "new"))
     origin = {name: certificate[name] for name in ("from", "compared", "date")}
     try:
         links.link_or_copy(old.checkpoint, staging.checkpoint)
         links.link_or_copy(old.metrics, staging.metrics)
-        write_atomic(staging.config, stored.config_text())
+        write_atomic(staging.config, cell_run.config_text())
         write_json(staging.certificate, certificate)
-        write_json(staging.environment, {**source.facts, "run_key": stored.key, "carried": origin})
+        write_json(staging.environment, {**source.facts, "run_key": cell_run.key, "carried": origin})
         links.remove(target.path)  # unfinished: the key has no finished run
         os.replace(staging.path, target.path)
     finally:

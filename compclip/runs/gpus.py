@@ -84,8 +84,8 @@ def describe_cuda() -> str:
 
     build = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     visible = os.environ.get(VISIBLE)
-    shown = "not set" if visible is None else f"{visible!r}"
-    return f"driver {read_driver() or 'not loaded'}, torch {torch.__version__} built {build}, {VISIBLE} {shown}"
+    visible_text = "not set" if visible is None else f"{visible!r}"
+    return f"driver {read_driver() or 'not loaded'}, torch {torch.__version__} built {build}, {VISIBLE} {visible_text}"
 
 
 def read_driver() -> str:

@@ -45,7 +45,7 @@ class RecordedRun:
     folder: RunFolder
     config: Mapping[str, Any]
     facts: Mapping[str, Any]
-    parts: KeyParts | None
+    key_parts: KeyParts | None
 
     @property
     def device_seconds(self) -> float:
@@ -65,9 +65,9 @@ def describe_key(run: Run, root: Path) -> KeyParts:
     return KeyParts(fingerprints.data, backbone, fingerprints.all, hash_training_modules(run.method_name))
 
 
-def write_parts(folder: RunFolder, parts: KeyParts) -> None:
+def write_parts(folder: RunFolder, key: KeyParts) -> None:
     """Write code.json."""
-    write_json(folder.code, asdict(parts))
+    write_json(folder.code, asdict(key))
 
 
 def read_parts(folder: RunFolder) -> KeyParts | None:

@@ -55,12 +55,13 @@ class Cause:
         return self.count == (self.modules is None or bool(self.modules))
 
 
-def find_cause(stored: StoredRun) -> Cause | None:
+def find_cause(cell_run: StoredRun) -> Cause | None:
     """Compare a cell with the nearest finished run; None where there is none of its method."""
-    parts = key_parts.describe_key(stored.run, stored.root)
-    runs = [r for r in key_parts.list_recorded(stored.root, stored.run.method_name) if r.folder.key != stored.key]
-    own = [run for run in runs if _cell_name(run) == stored.name]
-    causes = [_compare(run, stored, parts) for run in own or runs]
+    current = key_parts.describe_key(cell_run.run, cell_run.root)
+    recorded = key_parts.list_recorded(cell_run.root, cell_run.run.method_name)
+    runs = [run for run in recorded if run.folder.key != cell_run.key]
+    own = [run for run in runs if _cell_name(run) == cell_run.name]
+    causes = [_compare(run, cell_run, current) for run in own or runs]
     return min(causes, key=lambda cause: (cause.count, -cause.run.finished_at), default=None)
 
 
@@ -71,29 +72,29 @@ def _cell_name(run: RecordedRun) -> str:
         return ""
 
 
-def _compare(run: RecordedRun, stored: StoredRun, parts: KeyParts) -> Cause:
-    trains = load_method(stored.run.method_name).TRAINS
+def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
+    trains = load_method(cell_run.run.method_name).TRAINS
     old = key_parts.flatten(run_store.select_parameters(run.config, trains))
-    new = key_parts.flatten(run_store.select_parameters(stored.resolved, trains))
+    new = key_parts.flatten(run_store.select_parameters(cell_run.resolved, trains))
     names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
     parameters = {name: (old.get(name, ABSENT), new.get(name, ABSENT)) for name in names}
-    recorded, data = run.parts, str(run.facts.get("data_fingerprint") or "")
+    recorded, data = run.key_parts, str(run.facts.get("data_fingerprint") or "")
     if recorded is None:
-        return Cause(run, parameters, (data, parts.data) if data else None, None, False, None)
-    same_named = (recorded.data, recorded.backbone) == (parts.data, parts.backbone)
+        return Cause(run, parameters, (data, current.data) if data else None, None, False, None)
+    same_named = (recorded.data, recorded.backbone) == (current.data, current.backbone)
     return Cause(
         run,
         parameters,
-        (recorded.data, parts.data),
-        (recorded.backbone, parts.backbone),
-        same_named and recorded.inputs != parts.inputs,
-        key_parts.compare_modules(recorded.modules, parts.modules),
+        (recorded.data, current.data),
+        (recorded.backbone, current.backbone),
+        same_named and recorded.inputs != current.inputs,
+        key_parts.compare_modules(recorded.modules, current.modules),
     )
 
 
-def describe(stored: StoredRun, cause: Cause | None) -> dict[str, Any]:
+def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
     """Return the answer as plain values, for --json."""
-    answer: dict[str, Any] = {"cell": stored.name, "run_key": stored.key, "finished": stored.finished}
+    answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "finished": cell_run.finished}
     if cause is None:
         return answer | {"nearest": None}
     changes = cause.modules
@@ -108,16 +109,15 @@ def describe(stored: StoredRun, cause: Cause | None) -> dict[str, Any]:
     }
 
 
-def format_answer(stored: StoredRun, cause: Cause | None) -> str:
+def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     """Format the answer as lines for a person."""
-    if stored.finished:
-        return f"{stored.name}: up to date, run {stored.key}{_format_origin(stored)}"
-    head = f"{stored.name}: no finished run has its key, {stored.key}"
+    if cell_run.finished:
+        return f"{cell_run.name}: up to date, run {cell_run.key}{_format_origin(cell_run)}"
+    head = f"{cell_run.name}: no finished run has its key, {cell_run.key}"
     if cause is None:
-        return (
-            f"{head}\nnor is there any other run of {stored.run.method_name} in {run_store.store_folder(stored.root)}"
-        )
-    cell = stored.cell
+        store = run_store.store_folder(cell_run.root)
+        return f"{head}\nnor is there any other run of {cell_run.run.method_name} in {store}"
+    cell = cell_run.cell
     lines = [head, f"nearest: {cause.run.folder.key}, made for {_cell_name(cause.run) or 'a cell of another layout'}"]
     lines += [f"  parameter  {name}: {old} -> {new}" for name, (old, new) in cause.parameters.items()]
     lines += _format_input("data", cell.data, cause.data) + _format_input("backbone", cell.backbone, cause.backbone)
@@ -129,8 +129,8 @@ def format_answer(stored: StoredRun, cause: Cause | None) -> str:
     return "\n".join(lines)
 
 
-def _format_origin(stored: StoredRun) -> str:
-    carried = stored.folder.final.facts().get("carried")
+def _format_origin(cell_run: StoredRun) -> str:
+    carried = cell_run.folder.final.facts().get("carried")
     return f", carried from {carried['from']}: {carried['compared']}" if carried else ""
 
 
@@ -158,9 +158,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     args = parser.parse_args(argv)
     run = grid.resolve(read.load_params(args.params, args.overrides), args.cell)
-    stored = run_store.locate_run(run, Path("."))
-    cause = None if stored.finished else find_cause(stored)
-    print(json.dumps(describe(stored, cause), indent=1) if args.json else format_answer(stored, cause))
+    cell_run = run_store.locate_run(run, Path("."))
+    cause = None if cell_run.finished else find_cause(cell_run)
+    print(json.dumps(describe(cell_run, cause), indent=1) if args.json else format_answer(cell_run, cause))
     return 0
 
 

@@ -60,12 +60,12 @@ class Comparison:
     def describe(self, steps: int) -> str:
         """Say in one sentence what was compared, of a run of so many steps."""
         how = f"equal within {self.tolerance:g}" if self.tolerance else "equal bits"
-        parts = [f"steps {_format_steps(self.steps)} of {steps}" + " with weights" * self.hashes] * bool(self.steps)
-        parts += [f"steps {_format_steps(self.late_steps)}"] * bool(self.late_steps)
-        parts += ["the finished weights"] * self.finished_weights
+        phrases = [f"steps {_format_steps(self.steps)} of {steps}" + " with weights" * self.hashes] * bool(self.steps)
+        phrases += [f"steps {_format_steps(self.late_steps)}"] * bool(self.late_steps)
+        phrases += ["the finished weights"] * self.finished_weights
         if self.finished_weights or not steps:
-            return f"{', '.join(parts)}: {how}"
-        return f"{', '.join(parts)}: {how}; no later step but its learning rate ({self.rates} logged ones)"
+            return f"{', '.join(phrases)}: {how}"
+        return f"{', '.join(phrases)}: {how}; no later step but its learning rate ({self.rates} logged ones)"
 
 
 @dataclass(frozen=True)
@@ -77,78 +77,78 @@ class Outcome:
     seconds: float = 0.0
 
 
-def carry_cell(stored: StoredRun, runs: Sequence[RecordedRun], count: int, machine: Machine) -> Outcome:
+def carry_cell(cell_run: StoredRun, runs: Sequence[RecordedRun], count: int, machine: Machine) -> Outcome:
     """Try a cell once and enter the newest of its finished runs that agrees, if any."""
     from compclip.train import trial_steps
 
-    started, parts = time.perf_counter(), key_parts.describe_key(stored.run, stored.root)
-    candidates = [run for run in runs if _differs_in_code_alone(run, stored, parts)]
+    started, current = time.perf_counter(), key_parts.describe_key(cell_run.run, cell_run.root)
+    candidates = [run for run in runs if _differs_in_code_alone(run, cell_run, current)]
     if not candidates:
-        return Outcome(NOTHING, f"{stored.name}: no finished run with equal parameters, data and backbone")
+        return Outcome(NOTHING, f"{cell_run.name}: no finished run with equal parameters, data and backbone")
     candidates.sort(key=lambda run: -run.finished_at)
     try:
-        trial = trial_steps.run_trial(stored.run, stored.root, count)
-        comparisons = {run.folder.key: _compare(run, stored, trial, machine) for run in candidates}
+        trial = trial_steps.run_trial(cell_run.run, cell_run.root, count)
+        comparisons = {run.folder.key: _compare(run, cell_run, trial, machine) for run in candidates}
     except UserError as error:  # of the loss, or of what the new code cannot read any more
-        return Outcome(PARTS, f"{stored.name}: {one_line(str(error))}", time.perf_counter() - started)
+        return Outcome(PARTS, f"{cell_run.name}: {one_line(str(error))}", time.perf_counter() - started)
     equal = next((run for run in candidates if not comparisons[run.folder.key].fault), None)
     if equal is None:
         run = candidates[0]
         why = f"{comparisons[run.folder.key].fault}; training it again takes about {run.device_seconds:.0f} s"
-        return Outcome(PARTS, f"{stored.name} from {run.folder.key}: {why}", time.perf_counter() - started)
-    certificate = _certify(equal, stored, parts, comparisons[equal.folder.key], trial.steps, machine)
+        return Outcome(PARTS, f"{cell_run.name} from {run.folder.key}: {why}", time.perf_counter() - started)
+    certificate = _certify(equal, cell_run, current, comparisons[equal.folder.key], trial.steps, machine)
     try:
-        carried_runs.enter_run(equal, stored, parts, certificate)
+        carried_runs.enter_run(equal, cell_run, current, certificate)
     except UserError as error:
-        return Outcome(FAILED, f"{stored.name}: {error}", time.perf_counter() - started)
-    line = f"{stored.name} from {equal.folder.key} to {stored.key}: {certificate['compared']}"
+        return Outcome(FAILED, f"{cell_run.name}: {error}", time.perf_counter() - started)
+    line = f"{cell_run.name} from {equal.folder.key} to {cell_run.key}: {certificate['compared']}"
     return Outcome(CARRIED, line, time.perf_counter() - started)
 
 
-def _differs_in_code_alone(run: RecordedRun, stored: StoredRun, parts: KeyParts) -> bool:
+def _differs_in_code_alone(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> bool:
     """Return whether parameters, options that are new since then at their defaults, and inputs are equal.
 
     Older runs recorded the fingerprint of their data alone: a trial sees another backbone.
     """
-    if run.folder.key == stored.key:
+    if run.folder.key == cell_run.key:
         return False
     try:
         old = grid.parse_run(run.config, str(run.folder.final.config)).plain
     except UserError:  # a parameter that is gone
         return False
-    trains = load_method(stored.run.method_name).TRAINS
-    if run_store.hash_parameters(old, trains) != run_store.hash_parameters(stored.run.plain, trains):
+    trains = load_method(cell_run.run.method_name).TRAINS
+    if run_store.hash_parameters(old, trains) != run_store.hash_parameters(cell_run.run.plain, trains):
         return False
-    if run.parts:
-        return run.parts.inputs == parts.inputs
-    return run.facts.get("data_fingerprint") == parts.data
+    if run.key_parts:
+        return run.key_parts.inputs == current.inputs
+    return run.facts.get("data_fingerprint") == current.data
 
 
-def _compare(run: RecordedRun, stored: StoredRun, trial: TrialResult, machine: Machine) -> Comparison:
+def _compare(run: RecordedRun, cell_run: StoredRun, trial: TrialResult, machine: Machine) -> Comparison:
     """Compare a finished run with a trial of its cell, and with one from its kept checkpoint where there is one."""
     from compclip.train import first_steps, trial_steps
 
     if obstacle := _find_obstacle(run, machine):
         return Comparison(obstacle)
     logged, first = result_files.read_curve(run.folder.final), first_steps.read_rows(run.folder.first_steps)
-    done = Comparison(tolerance=machine.tolerance, rates=len(logged))
+    comparison = Comparison(tolerance=machine.tolerance, rates=len(logged))
     compared = {row["step"] for row in trial.rows} & {row["step"] for row in (*first, *logged)}
-    done.steps, done.hashes = sorted(compared), bool(first) and machine.tolerance == 0
+    comparison.steps, comparison.hashes = sorted(compared), bool(first) and machine.tolerance == 0
     difference = trial_steps.find_difference([*first, *logged], trial.rows, machine.tolerance)
-    difference = difference or trial_steps.find_rate_difference(stored.run, logged, trial.steps)
-    if not (done.steps or trial.weights_fingerprint):
+    difference = difference or trial_steps.find_rate_difference(cell_run.run, logged, trial.steps)
+    if not (comparison.steps or trial.weights_fingerprint):
         reach = f"--steps {logged[0]['step']} reaches the first that was" if logged else "train it again"
         return Comparison(f"no number of its first {len(trial.rows)} steps was recorded; {reach}")
     if not difference and run.folder.kept_state.is_dir():
-        late = trial_steps.run_trial(stored.run, stored.root, 0, run.folder.kept_state)
+        late = trial_steps.run_trial(cell_run.run, cell_run.root, 0, run.folder.kept_state)
         difference = trial_steps.find_difference(logged, late.rows, machine.tolerance)
-        done.late_steps = [row["step"] for row in late.rows]
+        comparison.late_steps = [row["step"] for row in late.rows]
         trial = late
-    done.fault = str(difference or "")
-    if not done.fault and trial.weights_fingerprint and machine.tolerance == 0:
-        done.finished_weights = run.facts.get("weights_fingerprint") == trial.weights_fingerprint
-        done.fault = "" if done.finished_weights else "the finished weights differ, or were not recorded"
-    return done
+    comparison.fault = str(difference or "")
+    if not comparison.fault and trial.weights_fingerprint and machine.tolerance == 0:
+        comparison.finished_weights = run.facts.get("weights_fingerprint") == trial.weights_fingerprint
+        comparison.fault = "" if comparison.finished_weights else "the finished weights differ, or were not recorded"
+    return comparison
 
 
 def _find_obstacle(run: RecordedRun, machine: Machine) -> str:
@@ -162,18 +162,18 @@ def _find_obstacle(run: RecordedRun, machine: Machine) -> str:
 
 
 def _certify(
-    run: RecordedRun, stored: StoredRun, parts: KeyParts, comparison: Comparison, steps: int, machine: Machine
+    run: RecordedRun, cell_run: StoredRun, current: KeyParts, comparison: Comparison, steps: int, machine: Machine
 ) -> dict[str, Any]:
     """Return the certificate: keys, modules that differ, what was compared, versions, date."""
-    changes = run.parts and key_parts.compare_modules(run.parts.modules, parts.modules)
+    changes = run.key_parts and key_parts.compare_modules(run.key_parts.modules, current.modules)
     values = {name: value for name, value in asdict(comparison).items() if name != "fault"}
     return {
         "from": run.folder.key,
-        "to": stored.key,
+        "to": cell_run.key,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "compared": comparison.describe(steps),
         "details": {"steps_of_run": steps, **values},
-        "inputs": "data and backbone equal" if run.parts else "data equal; the backbone was not recorded",
+        "inputs": "data and backbone equal" if run.key_parts else "data equal; the backbone was not recorded",
         "modules": asdict(changes) if changes else "not recorded",
         "recorded": {name: run.facts.get(name) for name in ("packages", "device", "git_commit")},
         "tried": {name: machine.facts[name] for name in ("packages", "device", "git_commit")},
@@ -194,12 +194,12 @@ def carry_grid(methods: Sequence[str], params: str, count: int, tolerance: float
             raise unknown("method", name, loaded.grid.methods, "grid.methods")
     chosen = [run for run in grid.resolve_all(loaded) if not methods or run.cell.method in methods]
     cells = [run_store.locate_run(run, root) for run in chosen]
-    missing = list({stored.key: stored for stored in cells if not stored.finished}.values())
+    missing = list({cell_run.key: cell_run for cell_run in cells if not cell_run.finished}.values())
     machine = _describe_machine(tolerance) if missing else Machine({}, 0.0)
     runs = {name: list(key_parts.list_recorded(root, name)) for name in {s.run.method_name for s in missing}}
     outcomes = []
-    for stored in missing:
-        outcomes.append(carry_cell(stored, runs[stored.run.method_name], count, machine))
+    for cell_run in missing:
+        outcomes.append(carry_cell(cell_run, runs[cell_run.run.method_name], count, machine))
         stream = sys.stderr if outcomes[-1].kind in (PARTS, FAILED) else sys.stdout
         print(f"{outcomes[-1].kind:<7}  {outcomes[-1].line}", file=stream, flush=True)
     tally = {kind: sum(outcome.kind == kind for outcome in outcomes) for kind in (CARRIED, PARTS, FAILED, NOTHING)}

@@ -140,7 +140,7 @@ def gather_features(f: Features, own_tokens: bool = False) -> Features:
     rows: dict[str, Any] = {
         name: gather_rows(getattr(f, name), sizes[kind.row])
         for name, kind in field_kinds().items()
-        if getattr(f, name) is not None and not (own_tokens and kind.parts)
+        if getattr(f, name) is not None and not (own_tokens and kind.token_level)
     }
     bias = None if f.bias is None else _SharedParameter.apply(f.bias)
     return replace(f, **rows, scale=_SharedParameter.apply(f.scale), bias=bias)

@@ -122,14 +122,14 @@ def set_arithmetic(cfg: Train) -> Iterator[None]:
 
     cuBLAS gives the same bits each time only with a workspace of fixed size, which it reads when it is first used.
     """
-    before = describe_arithmetic()
+    previous = describe_arithmetic()
     if cfg.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     _apply_arithmetic(cfg.matmul, cfg.matmul == "high", cfg.deterministic)
     try:
         yield
     finally:
-        _apply_arithmetic(*before.values())
+        _apply_arithmetic(*previous.values())
 
 
 def _apply_arithmetic(matmul: str, convolutions_in_tf32: bool, deterministic: bool) -> None:

@@ -134,11 +134,11 @@ def describe_out_of_memory(
     by = "half of it, not computed" if fitting is None else "the largest that fits by a simulated step"
     micro_batch = current // 2 if fitting is None else fitting
     advice = f"set train.micro_batch: {micro_batch} ({by})" if micro_batch else "no train.micro_batch fits"
-    others = "" if run.train.checkpoint_activations else " or train.checkpoint_activations: true"
+    alternative = "" if run.train.checkpoint_activations else " or train.checkpoint_activations: true"
     reason = str(error).partition(". ")[0]
     return (
         f"out of memory of the GPU, {total_bytes / GIB:.1f} GiB, at train.micro_batch={run.train.micro_batch} of "
-        f"train.batch_size={run.train.batch_size}: {advice}{others}, or lower train.batch_size ({reason})"
+        f"train.batch_size={run.train.batch_size}: {advice}{alternative}, or lower train.batch_size ({reason})"
     )
 
 

@@ -173,6 +173,38 @@ def test_two_towers_of_transformers(tmp_path, places, capsys):
     assert float(printed[2]) == pytest.approx(np.mean(right), abs=1e-4)
 
 
+def test_matching_head_of_blip(tmp_path, places):
+    """A folder of BLIP for retrieval: the probability of its head for each pair, asked one by one by hand."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]", "a", "wall", *COLOURS]
+    text = {**small, "vocab_size": len(words), "max_position_embeddings": 16, "encoder_hidden_size": 16}
+    text |= {"pad_token_id": 0, "bos_token_id": 5, "sep_token_id": 3, "eos_token_id": 3}
+    vision = {**small, "image_size": 16, "patch_size": 8}
+    torch.manual_seed(0)
+    config = transformers.BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=8)
+    transformers.BlipForImageTextRetrieval(config).save_pretrained(tmp_path / "blip")
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"))
+    pictures = transformers.BlipImageProcessor(size={"height": 16, "width": 16})
+    transformers.BlipProcessor(pictures, tokenizer).save_pretrained(tmp_path / "blip")
+
+    head = foreign_models.load_model("blip_itm", str(tmp_path / "blip"), "cpu")
+    loaded = [foreign_models.vqa.load_picture(str(places["images"] / f"{name}.png")) for name in COLOURS]
+    texts = [f"a {name} wall" for name in COLOURS]
+    with torch.no_grad():
+        together = head.score_pairs(loaded, texts)
+        one_by_one = [head.score_pairs([p], [t]) for p, t in zip(loaded, texts, strict=True)]
+        inputs = head.processor(images=loaded[0], text=texts[0], return_tensors="pt")
+        assert one_by_one[0].item() == pytest.approx(head.model(**inputs).itm_score.softmax(-1)[0, 1].item())
+    assert torch.allclose(together, torch.cat(one_by_one), atol=1e-6)
+    assert together.min() > 0 and together.max() < 1 and together.std() > 0
+    result = api.evaluate(head, ["sugarcrepe"], **places)["sugarcrepe"]
+    with torch.no_grad():
+        wrong = head.score_pairs(loaded, [f"a {COLOURS[i - 1]} wall" for i in range(4)])
+    assert list(result.items["add_att"].values()) == (together > wrong).int().tolist()
+
+
 def test_an_unknown_loader(tmp_path):
     with pytest.raises(UserError, match="unknown model 'blip_it'; did you mean 'blip_itm'"):
         foreign_models.load_model("blip_it", str(tmp_path), "cpu")

@@ -21,15 +21,28 @@ CPU = torch.device("cpu")
 
 
 def test_waiting_for_data_is_said_once_behind_the_first_span(capsys):
-    adviser, said = Adviser(Train(workers=2), CPU), []
+    adviser, outputs = Adviser(Train(workers=2), CPU), []
     for share in (0.9, 0.05, 0.3, 0.4):
         adviser.look(share)
-        said.append(capsys.readouterr().err)
-    assert said[:2] == ["", ""] and said[3] == ""
-    assert said[2] == (
+        outputs.append(capsys.readouterr().err)
+    assert outputs[:2] == ["", ""] and outputs[3] == ""
+    assert outputs[2] == (
         "note: data_wait: 30% of the time went by without data; give more train.workers (workers=2) or "
         "train.resize: torch\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "advice"),
+    [("cpu", "more train.workers (workers=0)"), ("cuda", "the job more cores (train.workers follows them unless")],
+)
+def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
+    """On a GPU they follow the job's cores already; on a CPU there are none."""
+    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (0, 0))
+    adviser = Adviser(Train(), torch.device(device))
+    adviser.look(0.5)
+    adviser.look(0.5)
+    assert advice in capsys.readouterr().err
 
 
 def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
@@ -40,9 +53,9 @@ def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     taken[0] = 73 * GIB
     adviser.look(0.0)
-    said = capsys.readouterr().err
-    assert "note: memory: 73.0 of the GPU's 80.0 GiB are taken" in said
-    assert "train.micro_batch (micro_batch=64) or set train.checkpoint_activations: true" in said
+    advice = capsys.readouterr().err
+    assert "note: memory: 73.0 of the GPU's 80.0 GiB are taken" in advice
+    assert "train.micro_batch (micro_batch=64) or set train.checkpoint_activations: true" in advice
     adviser.look(0.0)
     assert capsys.readouterr().err == ""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import UserError
+from compclip.evaluate.models._transformers_folder import open_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,15 +34,5 @@ class MatchingHead:
 
 
 def load(ref: str, device: str) -> MatchingHead:
-    """Open a folder of BLIP for retrieval. Raises UserError for anything else."""
-    from transformers import AutoProcessor, BlipForImageTextRetrieval
-
-    try:
-        model = BlipForImageTextRetrieval.from_pretrained(ref, local_files_only=True, use_safetensors=True)
-        processor = AutoProcessor.from_pretrained(ref, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{ref}: {type(error).__name__}: {str(error).splitlines()[0]}; give a model's folder"
-        ) from error
-    module: Any = model  # its `to` takes more than its types say
-    return MatchingHead(module.to(device).eval(), processor)
+    """Open a folder of BLIP for retrieval. Raises UserError where it cannot be opened."""
+    return MatchingHead(*open_folder(ref, "BlipForImageTextRetrieval", device))

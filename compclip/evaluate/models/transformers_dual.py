@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
+from compclip.evaluate.models._transformers_folder import open_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,16 +44,8 @@ def _pooled(features: Any) -> Tensor:
 
 
 def load(ref: str, device: str) -> TwoTowers:
-    """Open a folder in transformers' format. Raises UserError where its model has no two towers."""
-    from transformers import AutoModel, AutoProcessor
-
-    try:
-        model = AutoModel.from_pretrained(ref, local_files_only=True, trust_remote_code=False, use_safetensors=True)
-        processor = AutoProcessor.from_pretrained(ref, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{ref}: {type(error).__name__}: {str(error).splitlines()[0]}; give a model's folder"
-        ) from error
+    """Open a folder in transformers' format. Raises UserError where it cannot be opened, or has no two towers."""
+    model, processor = open_folder(ref, "AutoModel", device)
     if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
         raise UserError(f"{ref}: {type(model).__name__} has no towers for pictures and texts; give another loader")
-    return TwoTowers(model.to(device).eval(), processor)
+    return TwoTowers(model, processor)
