@@ -121,12 +121,12 @@ def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]
     cfg = method.Config(**changes)
     views, clip = method.views(cfg, number), model(method.needs_bias(cfg), torch.float32)
     beside = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
-    whole = batch(views)
-    whole = whole._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    full_batch = batch(views)
+    full_batch = full_batch._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
     autocast = functools.partial(torch.autocast, "cpu", torch.bfloat16)
     step = accumulate.GradientComputer(clip, frozenset(), autocast, 0, beside)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
-    terms = step.compute_gradients(whole.rows(*rows) if rows else whole, views, loss)
+    terms = step.compute_gradients(full_batch.rows(*rows) if rows else full_batch, views, loss)
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
 
 
@@ -136,12 +136,12 @@ def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, whole = model(bias=method.needs_bias(cfg)), batch(views)
+    clip, full_batch = model(bias=method.needs_bias(cfg)), batch(views)
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
     step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
-    terms = step.compute_gradients(whole.rows(*rows) if rows else whole, views, loss)
+    terms = step.compute_gradients(full_batch.rows(*rows) if rows else full_batch, views, loss)
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
 
 

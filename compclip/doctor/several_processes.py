@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from compclip.base.errors import entry
 from compclip.doctor.check_rows import FAILED, SKIPPED, STEP_TOLERANCES, CheckRow, TimeBudget, judge_errors
 from compclip.doctor.drawn_samples import build_model
 from compclip.runs.gpus import PROFILE_GPUS, VISIBLE
+from compclip.train.process_group import find_port
 
 CPU_PROCESSES = 2
 ROWS_EACH = 4  # of each process
@@ -64,7 +64,7 @@ def count_processes(device: str) -> int:
 
 def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
     """Start the processes, wait so long at most, and yield the rows that they tell of."""
-    environment = os.environ | {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    environment = os.environ | {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_port())}
     if job["device"] == "cpu":
         environment |= {VISIBLE: "", PROFILE_GPUS: "0"}
     command = [sys.executable, "-m", "compclip.doctor.several_processes", json.dumps(job)]
@@ -92,12 +92,6 @@ def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterato
     for line in map(json.loads, [] if failed else outputs[0][0].splitlines()):
         name = f"{world} processes {line['method']}"
         yield judge_errors(name, line["precision"], line["errors"], "differs from one process; report it")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def main(argv: list[str]) -> int:

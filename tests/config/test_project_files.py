@@ -46,8 +46,10 @@ def test_a_new_project_is_whole(project, package):
     assert (project / "params.yaml").read_text() == (package / "experiments/grids/try.yaml").read_text()
     assert list_changes(package, project) == {}
     assert os.access(project / "slurm/local-cluster.sh", os.X_OK)
-    done = subprocess.run([sys.executable, "-m", "dvc", "config", "core.analytics"], cwd=project, capture_output=True)
-    assert done.stdout.decode().strip() == "false"
+    process = subprocess.run(
+        [sys.executable, "-m", "dvc", "config", "core.analytics"], cwd=project, capture_output=True
+    )
+    assert process.stdout.decode().strip() == "false"
     assert subprocess.run(["git", "rev-parse"], cwd=project).returncode == 0
 
 
@@ -105,9 +107,9 @@ def test_the_differences_are_shown_and_nothing_is_written(project, package, caps
     upgrade_package(package, project)
     before = {p: p.read_bytes() for p in project.rglob("*.yaml")}
     assert project_files.main([str(project), "--diff"]) == 0
-    shown = capsys.readouterr().out
-    assert "+# of the next version" in shown
-    assert "-executor: local" in shown
+    printed = capsys.readouterr().out
+    assert "+# of the next version" in printed
+    assert "-executor: local" in printed
     assert {p: p.read_bytes() for p in project.rglob("*.yaml")} == before
 
 

@@ -21,7 +21,7 @@ from compclip.text import wordnet_files
 from tests.conftest import ROOT
 
 
-def found(rows) -> dict[str, tuple[str, str]]:
+def list_states(rows) -> dict[str, tuple[str, str]]:
     """State and reason of each row."""
     return {row.name: (row.state, row.reason) for row in rows}
 
@@ -61,8 +61,8 @@ def test_no_heavy_package_is_imported():
     """It would take seconds each, and one that is broken would end the doctor."""
     code = "import sys; from compclip.doctor import __main__ as d; d.main([]); print(*sys.modules)"
     environment = os.environ | {gpus.VISIBLE: "", gpus.PROFILE_GPUS: "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
-    modules = set(done.stdout.splitlines()[-1].split())
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment)
+    modules = set(process.stdout.splitlines()[-1].split())
     assert "compclip.doctor.installation" in modules
     assert not modules & {"torch", "open_clip", "spacy", "dvc", "mlflow", "optuna", "submitit", "transformers"}
 
@@ -97,7 +97,7 @@ def test_what_texts_need(monkeypatch):
 def test_a_full_disk_and_a_small_shared_memory(project, monkeypatch):
     usage = type("Usage", (), {"free": 64 << 20})
     monkeypatch.setattr(installation.shutil, "disk_usage", lambda path: usage)
-    rows = found([*installation.check_store(project), *installation.check_shared_memory()])
+    rows = list_states([*installation.check_store(project), *installation.check_shared_memory()])
     assert rows["disk of the store"][0] == FAILED and "COMPCLIP_STORE" in rows["disk of the store"][1]
     assert rows["shared memory"][0] == FAILED and "--shm-size" in rows["shared memory"][1]
 
@@ -121,7 +121,7 @@ def test_links_that_cannot_be_made(tmp_path, monkeypatch):
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    rows = found(installation.check_links(tmp_path, tmp_path))
+    rows = list_states(installation.check_links(tmp_path, tmp_path))
     assert rows["hard links"] == (
         SKIPPED,
         "Invalid cross-device link: checkpoints are copied, which takes their size once more",

@@ -40,7 +40,7 @@ class PairModel:
 
 
 @pytest.fixture
-def places(root, monkeypatch):  # noqa: F811
+def sugarcrepe_files(root, monkeypatch):  # noqa: F811
     """Where the benchmark's files are, from an empty folder."""
     (root / "empty").mkdir()
     monkeypatch.chdir(root / "empty")
@@ -48,23 +48,23 @@ def places(root, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize("model", [ColourModel(), PairModel()], ids=["vectors", "pairs"])
-def test_a_model_that_knows_is_right(model, places):
+def test_a_model_that_knows_is_right(model, sugarcrepe_files):
     """Always; an interval of no width."""
-    result = api.evaluate(model, ["sugarcrepe"], **places)["sugarcrepe"]
+    result = api.evaluate(model, ["sugarcrepe"], **sugarcrepe_files)["sugarcrepe"]
     assert {result.metrics[subset] for subset in sugarcrepe.SUBSETS} == {1.0}
     assert result.intervals["add_att"] == (1.0, 1.0)
     assert result.items["add_att"] == {"0": 1, "1": 1, "2": 1, "3": 1}
     assert result.document["checkpoint"] == {"model": type(model).__name__}
 
 
-def test_the_same_numbers_by_every_way_in(checkpoint, root, places, tmp_path):  # noqa: F811
+def test_the_same_numbers_by_every_way_in(checkpoint, root, sugarcrepe_files, tmp_path):  # noqa: F811
     """A checkpoint, the module of a training loop, and the command."""
     module, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{checkpoint}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{checkpoint}")
     module.train()
-    by_module = api.evaluate(module, ["sugarcrepe"], preprocess=preprocess, tokenizer=tokenizer, **places)
+    by_module = api.evaluate(module, ["sugarcrepe"], preprocess=preprocess, tokenizer=tokenizer, **sugarcrepe_files)
     assert module.training
-    by_path = api.evaluate(str(checkpoint), ["sugarcrepe"], **places)
+    by_path = api.evaluate(str(checkpoint), ["sugarcrepe"], **sugarcrepe_files)
     sections = {"sugarcrepe": Section("", str(root / "sc"), str(root / "images"))}
     loaded = score.load_benchmarks(sections, ["sugarcrepe"])
     by_command = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
@@ -72,14 +72,14 @@ def test_the_same_numbers_by_every_way_in(checkpoint, root, places, tmp_path):  
     assert by_module["sugarcrepe"].items == by_path["sugarcrepe"].items
 
 
-def test_the_interval_is_of_the_items(places):
+def test_the_interval_is_of_the_items(sugarcrepe_files):
     """A model that takes green for red is wrong in two of four; each record is a unit, by hand in the formula."""
 
     class Confused(ColourModel):
         def encode_texts(self, texts):
             return super().encode_texts([text.replace("green", "red") for text in texts])
 
-    result = api.evaluate(Confused(), ["sugarcrepe"], **places)["sugarcrepe"]
+    result = api.evaluate(Confused(), ["sugarcrepe"], **sugarcrepe_files)["sugarcrepe"]
     outcomes = np.array(list(result.items["add_att"].values()), float)
     deviation = outcomes.std(ddof=1) / math.sqrt(len(outcomes))
     low, high = result.intervals["add_att"]
@@ -110,9 +110,9 @@ class Broken(ColourModel):
         (open_clip.CLIP, "needs its preprocess and tokenizer"),
     ],
 )
-def test_mistakes_of_a_model(model, message, places):
+def test_mistakes_of_a_model(model, message, sugarcrepe_files):
     with pytest.raises(UserError, match=message):
-        api.evaluate(model, ["sugarcrepe"], **places)
+        api.evaluate(model, ["sugarcrepe"], **sugarcrepe_files)
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_mistakes_of_a_model(model, message, places):
         (["sugarcrepe"], {"files": {"sugarcrepe": "nowhere"}}, "nowhere"),
     ],
 )
-def test_mistakes_of_names(benchmarks, changes, message, places):
+def test_mistakes_of_names(benchmarks, changes, message, sugarcrepe_files):
     with pytest.raises(UserError, match=message):
-        api.evaluate(ColourModel(), benchmarks, **{**places, **changes})
+        api.evaluate(ColourModel(), benchmarks, **{**sugarcrepe_files, **changes})
 
 
-def test_pairs_have_no_vectors(places, root):  # noqa: F811
+def test_pairs_have_no_vectors(sugarcrepe_files, root):  # noqa: F811
     with pytest.raises(UserError, match="a model that scores pairs has none; leave it out"):
         api.evaluate(PairModel(), ["sugarcrepe_pp"], files={"sugarcrepe_pp": root / "pp"}, images=root / "images")
 
 
-def test_two_towers_of_transformers(tmp_path, places, capsys):
+def test_two_towers_of_transformers(tmp_path, sugarcrepe_files, capsys):
     """A folder as transformers writes it, by the command; its numbers are those of its own towers, compared by hand."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     config = transformers.CLIPConfig(
@@ -154,8 +154,8 @@ def test_two_towers_of_transformers(tmp_path, places, capsys):
     transformers.CLIPProcessor(pictures, tokenizer).save_pretrained(tmp_path / "clip")
 
     files = [
-        f"benchmarks.sugarcrepe.path={places['files']['sugarcrepe']}",
-        f"benchmarks.sugarcrepe.images={places['images']}",
+        f"benchmarks.sugarcrepe.path={sugarcrepe_files['files']['sugarcrepe']}",
+        f"benchmarks.sugarcrepe.images={sugarcrepe_files['images']}",
     ]
     argv = ["--checkpoint", str(tmp_path / "clip"), "--loader", "transformers_dual", "--benchmarks", "sugarcrepe"]
     assert evaluate_command.main([*argv, *files]) == 0
@@ -163,7 +163,7 @@ def test_two_towers_of_transformers(tmp_path, places, capsys):
 
     model = foreign_models.load_model("transformers_dual", str(tmp_path / "clip"), "cpu")
     names = sorted(COLOURS)
-    loaded = [foreign_models.vqa.load_picture(str(places["images"] / f"{name}.png")) for name in names]
+    loaded = [foreign_models.vqa.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in names]
     with torch.no_grad():
         image_ID = torch.nn.functional.normalize(model.encode_images(loaded).double())
         text_TD = torch.nn.functional.normalize(model.encode_texts([f"a {name} wall" for name in names]).double())
@@ -173,7 +173,7 @@ def test_two_towers_of_transformers(tmp_path, places, capsys):
     assert float(printed[2]) == pytest.approx(np.mean(right), abs=1e-4)
 
 
-def test_matching_head_of_blip(tmp_path, places):
+def test_matching_head_of_blip(tmp_path, sugarcrepe_files):
     """A folder of BLIP for retrieval: the probability of its head for each pair, asked one by one by hand."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -190,7 +190,7 @@ def test_matching_head_of_blip(tmp_path, places):
     transformers.BlipProcessor(pictures, tokenizer).save_pretrained(tmp_path / "blip")
 
     head = foreign_models.load_model("blip_itm", str(tmp_path / "blip"), "cpu")
-    loaded = [foreign_models.vqa.load_picture(str(places["images"] / f"{name}.png")) for name in COLOURS]
+    loaded = [foreign_models.vqa.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
     texts = [f"a {name} wall" for name in COLOURS]
     with torch.no_grad():
         together = head.score_pairs(loaded, texts)
@@ -199,7 +199,7 @@ def test_matching_head_of_blip(tmp_path, places):
         assert one_by_one[0].item() == pytest.approx(head.model(**inputs).itm_score.softmax(-1)[0, 1].item())
     assert torch.allclose(together, torch.cat(one_by_one), atol=1e-6)
     assert together.min() > 0 and together.max() < 1 and together.std() > 0
-    result = api.evaluate(head, ["sugarcrepe"], **places)["sugarcrepe"]
+    result = api.evaluate(head, ["sugarcrepe"], **sugarcrepe_files)["sugarcrepe"]
     with torch.no_grad():
         wrong = head.score_pairs(loaded, [f"a {COLOURS[i - 1]} wall" for i in range(4)])
     assert list(result.items["add_att"].values()) == (together > wrong).int().tolist()

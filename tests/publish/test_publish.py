@@ -199,12 +199,12 @@ def test_hostile_names_stay_text(project):
     assert card.count("```") == 4
 
 
-@pytest.mark.parametrize("text,shown", [
+@pytest.mark.parametrize("text,shortened", [
     ("path: /mnt/a b/coco.json", "path: .../coco.json"), ("path: ~/coco/x", "path: .../x"), ("a: data/raw/coco", None),
     ("url: https://host/a/b", None), ("prompt: cat / dog", None), ("/a/b", ".../b"),
 ])  # fmt: skip
-def test_paths_are_shortened(text, shown):
-    assert model_card.shorten_paths(text) == (shown or text)
+def test_paths_are_shortened(text, shortened):
+    assert model_card.shorten_paths(text) == (shortened or text)
 
 
 def test_other_folders_are_left_alone(project):
@@ -293,8 +293,8 @@ def test_a_publication_follows_an_earlier_one(project, hub):
 def test_a_repository_of_others_is_left_alone(project, hub):
     """Before anything is read or sent."""
     hub.files["me/theirs"] = {"README.md": b"mine"}
-    said = refused(CELL, "--to", "hf:me/theirs")
-    assert "me/theirs: is not empty, and no earlier publication; give another name" in said
+    error_line = refused(CELL, "--to", "hf:me/theirs")
+    assert "me/theirs: is not empty, and no earlier publication; give another name" in error_line
     assert hub.files["me/theirs"] == {"README.md": b"mine"} and hub.commits == []
 
 
@@ -302,8 +302,10 @@ def test_a_wrong_token_is_a_line_without_it(project, hub, monkeypatch):
     """And no repository."""
     wrong = "hf_" + "b2" * 16
     monkeypatch.setenv("HF_TOKEN", wrong)
-    said = refused(CELL, "--to", "hf:me/tiny")
-    assert "me/tiny: not allowed; set HF_TOKEN to a token that may write there" in said and wrong not in said
+    error_line = refused(CELL, "--to", "hf:me/tiny")
+    assert (
+        "me/tiny: not allowed; set HF_TOKEN to a token that may write there" in error_line and wrong not in error_line
+    )
     assert hub.creations == {}
 
 

@@ -146,7 +146,7 @@ def test_pictures_are_prepared_alike(tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "change,said",
+    "change,message_part",
     [
         (
             {"vision_cfg": {"timm_model_name": "vit_tiny_patch16_224", "image_size": 32}},
@@ -161,12 +161,12 @@ def test_pictures_are_prepared_alike(tmp_path, options):
         ({"text_cfg": TINY["text_cfg"] | {"norm_kwargs": {"eps": 1e-6}}}, "text_cfg.norm_kwargs="),
     ],
 )
-def test_what_clip_model_cannot_express_is_named(tmp_path, change, said):
+def test_what_clip_model_cannot_express_is_named(tmp_path, change, message_part):
     """The key and its value, in the line that the command prints."""
     model = make_model(tmp_path, TINY)
     model.model_cfg.update(change)
     obstacle = transformers_export.find_obstacle(model)
-    assert said in obstacle
+    assert message_part in obstacle
     assert transformers_export.list_losses(model, obstacle)[0].endswith("open_clip's format alone was written")
 
 

@@ -115,9 +115,9 @@ def test_a_carried_run_says_what_was_compared(tmp_path):
         "compared": "steps 1 to 3: equal bits",
         "date": "2026-11-25T01:02:03Z",
     }
-    said = "trained as 0123, carried on 2026-11-25: steps 1 to 3: equal bits"
-    assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", said, "", "", ""]
-    assert said in report_page.render_page(build(runs))
+    origin_note = "trained as 0123, carried on 2026-11-25: steps 1 to 3: equal bits"
+    assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", origin_note, "", "", ""]
+    assert origin_note in report_page.render_page(build(runs))
 
 
 def test_best_and_second_are_marked_on_the_page(report):

@@ -103,7 +103,9 @@ def test_a_resumed_run_has_the_bits_of_a_file_that_was_written_late(here, tmp_pa
         if step == 3:
             third_step_made.set()
 
-    whole = small_training.train(here, "fsc_clip", tmp_path / "a", on_step, "train.max_steps=4").clip.state_dict()
+    uninterrupted = small_training.train(
+        here, "fsc_clip", tmp_path / "a", on_step, "train.max_steps=4"
+    ).clip.state_dict()
     assert saved_steps(tmp_path / "a") == [2, 4]
     (tmp_path / "a" / "step_00000004.safetensors").unlink()
     first: list[int] = []
@@ -111,7 +113,7 @@ def test_a_resumed_run_has_the_bits_of_a_file_that_was_written_late(here, tmp_pa
         here, "fsc_clip", tmp_path / "a", lambda step, *_: first.append(step), "train.max_steps=4"
     ).clip.state_dict()
     assert first == [2, 3]
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
 
 
 def test_an_error_of_the_writer_ends_the_run_at_the_next_step(here, tmp_path, monkeypatch):

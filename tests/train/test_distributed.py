@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +28,7 @@ NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, cha
 
 def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
     """The same command as two processes of one run."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = process_group.find_port()
     common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [subprocess.Popen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})

@@ -21,12 +21,14 @@ def test_the_others_end(lost, number, work):
     both[lost].send_signal(number)
     survivor = both[1 - lost]
     try:
-        said = survivor.communicate(work, timeout=60)[1]
+        outputs = survivor.communicate(work, timeout=60)[1]
     finally:
         for process in both:
             process.kill()
-    assert survivor.returncode == process_group.EXIT_LOST, said
-    assert f"process {lost} of this run gave no sign of life" in said and "goes on from the last checkpoint" in said
+    assert survivor.returncode == process_group.EXIT_LOST, outputs
+    assert (
+        f"process {lost} of this run gave no sign of life" in outputs and "goes on from the last checkpoint" in outputs
+    )
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -36,15 +38,15 @@ def test_a_process_that_fails_says_why_to_all(failing):
     assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
     both[1 - failing].stdin.write("collective\n")
     both[1 - failing].stdin.flush()
-    said = [None, None]
+    outputs = [None, None]
     try:
-        said[failing] = both[failing].communicate("failing\n", timeout=60)[1]
-        said[1 - failing] = both[1 - failing].communicate(timeout=60)[1]
+        outputs[failing] = both[failing].communicate("failing\n", timeout=60)[1]
+        outputs[1 - failing] = both[1 - failing].communicate(timeout=60)[1]
     finally:
         for process in both:
             process.kill()
-    assert f"error: process {failing} of 2: train.lr=1: too high; lower it" in said[failing]
-    assert f"process {failing} of this run failed: train.lr=1: too high; lower it; leaving" in said[1 - failing]
+    assert f"error: process {failing} of 2: train.lr=1: too high; lower it" in outputs[failing]
+    assert f"process {failing} of this run failed: train.lr=1: too high; lower it; leaving" in outputs[1 - failing]
     assert [both[failing].returncode, both[1 - failing].returncode] == [2, process_group.EXIT_LOST]
 
 
