@@ -225,7 +225,7 @@ def test_every_field_with_rows_says_so():
         assert shape[0] == axes[kind.row]
         assert kind.text_axis == (shape.index("T") if "T" in shape else None)
         assert bool(kind.tower) == shape.endswith("D")
-        assert kind.parts == ("token" in name or "patch" in name)
+        assert kind.token_level == ("token" in name or "patch" in name)
 
 
 def test_pooled_concepts_are_normalised_means():
