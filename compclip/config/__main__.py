@@ -19,13 +19,13 @@ from pathlib import Path
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 
-PARAMS, PROGRAM = "params.yaml", "python -m compclip.config"
+PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
     if argv[:1] == ["cost"]:
-        raise UserError(f"{PROGRAM} cost: is `python -m compclip config cost`, or `compclip config cost`")
+        raise UserError("cost: is no word of `python -m compclip.config`; run `compclip config cost`")
     args = _parse_arguments(argv)
     from compclip.config import ablate, grid, plan, read
 
@@ -63,24 +63,24 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
     check.add_argument("--json", action="store_true", help="print the names of cells and benchmarks as JSON")
     show = commands.add_parser("show", help="print a cell, resolved")
-    show.add_argument("cell")
+    show.add_argument("cell", help="method-backbone-data-seed of the grid")
     plan = commands.add_parser("plan", help="write what each stage is to do")
-    plan.add_argument("--out", type=check_output_folder, default=Path("plan"))
+    plan.add_argument("--out", type=check_output_folder, default=Path("plan"), help="folder to write")
     ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
-    ablate.add_argument("method")
+    ablate.add_argument("method", help="a method of the grid, whose parts are left out one by one")
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
     ablate.add_argument("--force", action="store_true", help="overwrite a file of somebody else's")
     for command in (check, show, plan, ablate):
-        command.add_argument("--params", default=PARAMS)
-        command.add_argument("overrides", nargs="*", metavar="key=value")
+        command.add_argument("--params", default=PARAMS, help="the file that holds the grid")
+        command.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
     switch = commands.add_parser("use", help="make another grid the current one")
-    switch.add_argument("file")
+    switch.add_argument("file", help="a file of experiments/grids/, or any other grid")
     switch.add_argument("--force", action="store_true", help="overwrite uncommitted edits")
     return parser
 

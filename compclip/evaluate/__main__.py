@@ -169,7 +169,7 @@ def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dic
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of the grid, name or name.variant: all its cells")
@@ -196,7 +196,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         "default: evaluate.benchmarks",
     )
     parser.add_argument("--json", action="store_true", help="with --checkpoint or --vqascore: print JSON, no table")
-    parser.add_argument("--params", default=PARAMS)
+    parser.add_argument("--params", default=PARAMS, help="the file that holds the grid")
     parser.add_argument("--out", default="", help="folder for the results of --checkpoint or --vqascore")
     parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
     parser.add_argument("--compare", default="", metavar="FILE", help="numbers of somebody's: JSON or CSV")

@@ -161,17 +161,17 @@ def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
 def main(argv: list[str]) -> int:
     """Write the figure, and print for each text what changed most."""
     parser = argparse.ArgumentParser(
-        prog="python -m compclip attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--image", required=True)
-    parser.add_argument("--text", required=True, nargs="+")
+    parser.add_argument("--image", required=True, help="the picture to look at")
+    parser.add_argument("--text", required=True, nargs="+", help="the texts, a row of the drawing each")
     parser.add_argument("--checkpoint", required=True, help="cell, folder, weights file or MODEL::TAG")
     parser.add_argument("--against", default="", help="likewise; default: the cell's backbone")
-    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path, help="the picture to write")
     parser.add_argument("--caption", default="", help="the texts are parts of it")
-    parser.add_argument("--map", default=KINDS[0], choices=KINDS)
+    parser.add_argument("--map", default=KINDS[0], choices=KINDS, help=f"what is drawn; default: {KINDS[0]}")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)
     against = args.against
     if not against:

@@ -158,7 +158,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of wise_ft.methods, whose lines are brought up to date")
@@ -168,7 +168,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, help="0: pretrained, 1: tuned; beyond is allowed")
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
     parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)

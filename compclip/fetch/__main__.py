@@ -41,9 +41,9 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
     parser.add_argument("--root", default=".", metavar="FOLDER", help="of the project, with data/ and models/ below it")

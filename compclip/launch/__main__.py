@@ -213,10 +213,16 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
 
 def main(argv: list[str]) -> int:
     """Run the command `launch`."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.launch", description=__doc__,
+    parser = argparse.ArgumentParser(prog="compclip launch", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
-    parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("send", "cancel"),
+        default="send",
+        help="send jobs, which is the default, or cancel them",
+    )
     parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     parser.add_argument("--track", action="store_true", help="show the runs in MLflow while they run")
@@ -224,7 +230,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--stage", choices=STAGES, help="send the shards that this stage lacks, in place of runs")
     parser.add_argument("--data", nargs="+", default=(), help="with --stage: these data sets; default: the grid's")
     parser.add_argument("--shards-per-task", type=int, help="with --stage: how many shards a job of the cluster makes")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)
     profile = profiles.load_profile(args.profile)
     for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):

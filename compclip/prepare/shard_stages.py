@@ -123,13 +123,22 @@ def run_stage(
 def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
-    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_stages", description=description)
-    parser.add_argument("--data", required=True)
+    parser = argparse.ArgumentParser(prog="compclip prepare", description=description)
+    parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
-    stage.add_argument("--rewrite", dest="stage", action="store_const", const=REWRITE, default=RECAPTION)
-    stage.add_argument("--annotate", dest="stage", action="store_const", const=ANNOTATE)
-    parser.add_argument("--params", default="params.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    stage.add_argument(
+        "--rewrite",
+        dest="stage",
+        action="store_const",
+        const=REWRITE,
+        default=RECAPTION,
+        help="have captions rewritten, after they were read",
+    )
+    stage.add_argument(
+        "--annotate", dest="stage", action="store_const", const=ANNOTATE, help="annotate the captions, the last step"
+    )
+    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.data, "--data")
     params = read.load_params(args.params, args.overrides)

@@ -74,7 +74,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", metavar="CELL", help="a published cell, or a run's folder")
     parser.add_argument("--to", required=True, metavar="TARGET", help="FOLDER, or hf:OWNER/NAME to upload")

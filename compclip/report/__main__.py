@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.report",
+        prog="compclip report",
         description=__doc__.splitlines()[0],
         epilog="A report of its own: `report published`.",
     )

@@ -175,7 +175,7 @@ def main(argv: list[str]) -> int:
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("list", help="a line a run (what happens without a command)")
@@ -183,7 +183,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     remove_parser = commands.add_parser("remove", help="remove runs that nobody uses")
     gc_parser = commands.add_parser("gc", help="remove every run that nobody uses")
     for command in (keep_parser, remove_parser):
-        command.add_argument("keys", nargs="+", metavar="KEY")
+        command.add_argument("keys", nargs="+", metavar="KEY", help="a run's key, or its beginning")
     keep_parser.add_argument("--undo", action="store_true", help="take the mark away")
     remove_parser.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
     gc_parser.add_argument(
@@ -193,9 +193,9 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         help_text = "grids whose runs stay, besides params.yaml's"
         command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=help_text)
         command.add_argument("--dry-run", action="store_true", help="say what would be removed; touch nothing")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     for command in commands.choices.values():
-        command.add_argument("--params", default=argparse.SUPPRESS)
+        command.add_argument("--params", default=argparse.SUPPRESS, help="the file that holds the grid")
     return parser.parse_args(argv)
 
 

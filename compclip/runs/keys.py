@@ -64,7 +64,7 @@ def write_keys(root: Path) -> int:
 
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
-    argparse.ArgumentParser(prog="python -m compclip.runs.keys", description=__doc__.splitlines()[0]).parse_args(argv)
+    argparse.ArgumentParser(prog="compclip keys", description=__doc__.splitlines()[0]).parse_args(argv)
     print(f"{write_keys(Path('.'))} cells")
     return 0
 

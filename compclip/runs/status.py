@@ -286,7 +286,7 @@ def _list_recently(params_path: str, _changed_ns: int, _period: int) -> tuple[li
 
 def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
-    parser = argparse.ArgumentParser(prog="python -m compclip status", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="compclip status", description=__doc__.splitlines()[0])
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
     parser.add_argument("--params", default=read.DEFAULT, help="the grid whose runs are shown")
     parser.add_argument("--json", action="store_true", help="print JSON, once")

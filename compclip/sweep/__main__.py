@@ -196,7 +196,7 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m compclip.sweep", description=__doc__,
+    parser = argparse.ArgumentParser(prog="compclip sweep", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
     parser.add_argument(
@@ -211,7 +211,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_positive_int, default=5, help="of that grid, none of which chose anything")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
     parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
     return parser.parse_args(argv)
 
 

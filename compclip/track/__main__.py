@@ -51,7 +51,7 @@ def _check_seconds(every_s: float) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip.track", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="compclip track", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
     )

@@ -39,9 +39,9 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip dashboard", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="compclip dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
-    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--port", type=int, default=5000, help="where the page is served; default: 5000")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument(
         "--uri", help=f"tracking URI; default: {tracking_store.VARIABLE} or {tracking_store.DEFAULT_URI}"

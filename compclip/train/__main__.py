@@ -86,12 +86,12 @@ def main(argv: list[str]) -> int:
     """Train the cells of a method, or one cell."""
     os.environ.update(thread_waiting.passive_waiting(os.environ))  # before torch is loaded, which reads it
     parser = argparse.ArgumentParser(
-        prog="python -m compclip.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", help="a method of the grid, name or name.variant: all its cells")
     which.add_argument("--cell", help="method-backbone-data-seed of the grid")
-    parser.add_argument("--params", default="params.yaml")
+    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="with --cell")
     args = parser.parse_args(argv)
     if args.cell:

@@ -230,7 +230,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--tolerance", type=float, default=TOLERANCE, help=f"relative, on a GPU alone ({TOLERANCE:g}; not measured)"
     )
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)
     if args.steps < 1:
         raise UserError(f"--steps {args.steps}: must be at least 1")

@@ -60,9 +60,9 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Run the stage `neighbours`, or make one pair of data and backbone."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.train.neighbours", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="compclip neighbours", description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="with --backbone: of this data set, whatever the grid asks for")
-    parser.add_argument("--backbone")
+    parser.add_argument("--backbone", help="with --data: by the pictures' vectors of this backbone")
     args = parser.parse_args(argv)
     if bool(args.data) != bool(args.backbone):
         raise UserError("--data and --backbone: belong together; give both or neither")

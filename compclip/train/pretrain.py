@@ -151,9 +151,9 @@ def write_half_weights(model: ClipModel, path: Path) -> None:
 
 def main(argv: list[str]) -> int:
     """Train the world's model again and replace the weights that are shipped."""
-    parser = argparse.ArgumentParser(prog="python -m compclip pretrain", description=__doc__.splitlines()[0])
-    parser.add_argument("--backbone", default="scenes")
-    parser.add_argument("--params", default=read.DEFAULT)
+    parser = argparse.ArgumentParser(prog="compclip pretrain", description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="scenes", help="a name of the section backbones; default: scenes")
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)
     params = read.load_params(args.params)
     if args.backbone not in params.backbones:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m compclip validity", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="compclip validity", description=__doc__.splitlines()[0])
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--out", type=check_output_folder, default=Path("validity"), help="folder to write")

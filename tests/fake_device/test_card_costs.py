@@ -233,7 +233,7 @@ def test_an_unknown_card(small_grid, command):
 
 
 def test_the_room_of_config_says_which_command_it_is():
-    with pytest.raises(UserError, match="is `python -m compclip config cost`"):
+    with pytest.raises(UserError, match="run `compclip config cost`"):
         config_command.main(["cost"])
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import filecmp
 import functools
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -63,6 +66,46 @@ def test_every_program_has_a_main(name):
     """It takes the arguments behind the command's name."""
     main = next(n for n in programs()[name].body if isinstance(n, ast.FunctionDef) and n.name == "main")
     assert main.args.args[0].arg == "argv"
+
+
+class HelpShown(Exception):
+    """The parser whose help is asked for."""
+
+
+def parser_of(module: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
+    """Return the parser of a command's module, with its subcommands."""
+
+    def stop(self, file=None):
+        raise HelpShown(self)
+
+    with monkeypatch.context() as patch, pytest.raises(HelpShown) as shown:
+        patch.setattr(argparse.ArgumentParser, "print_help", stop)
+        importlib.import_module(module).main(["--help"])
+    return shown.value.args[0]
+
+
+def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Yield every argument of a parser and its subcommands, with the program's name that it stands under."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                yield from walk_actions(subparser)
+        else:
+            yield parser.prog, action
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [(name, module) for name, (module, _) in commands.COMMANDS.items()]
+    + [(" ".join(words), module) for words, module in commands.FURTHER.items()],
+)
+def test_help_of_every_option(name, module, monkeypatch):
+    """Each argument says what it is for, under one name of the program, however it was started."""
+    parser = parser_of(module, monkeypatch)
+    actions = list(walk_actions(parser))
+    assert parser.prog == f"compclip {name}"
+    assert [f"{prog} {'/'.join(a.option_strings) or a.dest}" for prog, a in actions if not a.help] == []
+    assert all(f"{prog} ".startswith(f"{parser.prog} ") for prog, _ in actions)
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
