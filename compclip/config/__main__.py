@@ -2,11 +2,11 @@
 
 What a grid costs on a card is `compclip config cost`: it trains a step, and stands in compclip/launch/cost_table.py.
 
-python -m compclip.config check [key=value ...]   validate
-python -m compclip.config show CELL               one cell, resolved
-python -m compclip.config use FILE                make another grid the current params.yaml
-python -m compclip.config ablate METHOD           a grid that leaves out one part of a method at a time
-python -m compclip.config plan                    what each stage is to do, with which code: the stage `plan`
+compclip config check [key=value ...]   validate
+compclip config show CELL               one cell, resolved
+compclip config use FILE                make another grid the current params.yaml
+compclip config ablate METHOD           a grid that leaves out one part of a method at a time
+compclip config plan                    what each stage is to do, with which code: the stage `plan`
 """
 
 from __future__ import annotations

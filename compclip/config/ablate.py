@@ -59,7 +59,7 @@ def write_grid(
     suffix = f" with {', '.join(overrides)}" if overrides else ""
     header = (
         f"# Ablation of {method}: as it is, and without one part at a time.\n"
-        f"# Made of {one_line(f'{source}{suffix}')} by `python -m compclip.config ablate {method}`.\n"
+        f"# Made of {one_line(f'{source}{suffix}')} by `compclip config ablate {method}`.\n"
     )
     body = yaml_text.dump_yaml(sections)
     text = f"{header}# {_hash(header + body)} as it was written\n{body}"

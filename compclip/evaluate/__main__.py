@@ -1,11 +1,11 @@
 """Checkpoint x benchmarks -> results/<benchmark>.json.
 
-python -m compclip.evaluate --method NAME                                   all cells of a method: its stage
-python -m compclip.evaluate --cell NAME                                     one cell of the grid
-python -m compclip.evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
-python -m compclip.evaluate --results DIR --compare FILE [--within POINTS]  numbers of ours against somebody's
-python -m compclip.evaluate --vqascore M [--benchmarks a b] [--out DIR]     VQAScore by a generative model
-python -m compclip.evaluate --census NAME                                   count a benchmark: the stage benchmark@NAME
+compclip evaluate --method NAME                                   all cells of a method: its stage
+compclip evaluate --cell NAME                                     one cell of the grid
+compclip evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
+compclip evaluate --results DIR --compare FILE [--within POINTS]  numbers of ours against somebody's
+compclip evaluate --vqascore M [--benchmarks a b] [--out DIR]     VQAScore by a generative model
+compclip evaluate --census NAME                                   count a benchmark: the stage benchmark@NAME
 
 Outside of a project, benchmarks lie where `compclip fetch` puts them (`compclip list benchmarks`), or where
 benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say.

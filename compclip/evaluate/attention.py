@@ -1,6 +1,6 @@
 """Where a text looks in a picture, before and after fine-tuning, and what changed: C2LIP's Figure 2.
 
-python -m compclip attention --image F --text "a red star" --checkpoint A [--against B] --out F.png
+compclip attention --image F --text "a red star" --checkpoint A [--against B] --out F.png
 
 A and B are cells of the grid or checkpoints; without B it is the backbone of cell A. Each text is a row: the picture as
 the model gets it, the attention of B and of A, and their difference, green where A attends more and violet where less.

@@ -1,6 +1,6 @@
 """Our numbers against somebody else's of the same checkpoint, metric by metric.
 
-    python -m compclip.evaluate --checkpoint F --compare theirs.json
+    compclip evaluate --checkpoint F --compare theirs.json
 
 A file of theirs is one of
     JSON by our names      {"sugarcrepe/add_att": 83.1}, or {"sugarcrepe": {"add_att": 83.1}}, as a summary.json is

@@ -1,8 +1,8 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
-python -m compclip wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
-python -m compclip wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
-python -m compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
+compclip wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
+compclip wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
+compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
 
 A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is.
 A and B are what `compclip.evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run

@@ -1,7 +1,7 @@
 """Bring public benchmarks, captions and weights to where the grids look for them.
 
-    python -m compclip fetch --list           what there is: size, licence, and whether it is here
-    python -m compclip fetch NAME...          fetch; what is there stays, what was cut goes on
+    compclip fetch --list           what there is: size, licence, and whether it is here
+    compclip fetch NAME...          fetch; what is there stays, what was cut goes on
 
 A gated repository of the hub wants a token in the variable HF_TOKEN. Lists of pictures go through img2dataset, as
 shards; `--lists-only` leaves the pictures out.

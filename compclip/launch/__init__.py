@@ -1,1 +1,1 @@
-"""Send runs to processes of this machine or to a SLURM cluster: `python -m compclip.launch PROFILE`."""
+"""Send runs to processes of this machine or to a SLURM cluster: `compclip launch PROFILE`."""

@@ -1,11 +1,11 @@
-"""Send all stale runs of the grid, or shards, at once: `python -m compclip.launch PROFILE`; `dvc repro` collects.
+"""Send all stale runs of the grid, or shards, at once: `compclip launch PROFILE`; `dvc repro` collects.
 
-    python -m compclip.launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
-    python -m compclip.launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
-    python -m compclip.launch PROFILE --track          and show them in MLflow while they run (docs/mlflow.md)
-    python -m compclip.launch PROFILE --dry-run        what would be sent, and about what it will cost
-    python -m compclip.launch PROFILE cancel           stop the grid's jobs and give up those that failed
-    python -m compclip.launch PROFILE --stage recaption|rewrite|annotate [--data NAME ...]
+    compclip launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
+    compclip launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
+    compclip launch PROFILE --track          and show them in MLflow while they run (docs/mlflow.md)
+    compclip launch PROFILE --dry-run        what would be sent, and about what it will cost
+    compclip launch PROFILE cancel           stop the grid's jobs and give up those that failed
+    compclip launch PROFILE --stage recaption|rewrite|annotate [--data NAME ...]
                                                        the shards that a stage lacks of the grid's data sets
 
 Runs that are finished or have a live job are not sent again. A run that was stopped, by whatever, goes on from its last
@@ -175,7 +175,7 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
     if writable:
         submitted = Slurm(profile, root).send(writable)
         print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(writable, submitted, strict=True)))
-        print("sent; `dvc repro` waits for them and publishes, `python -m compclip status --watch` shows them")
+        print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
 
 
@@ -201,7 +201,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     deadline = time.monotonic() + CANCEL_S
     while any(job.state() in jobs.LIVE for job in live):
         if time.monotonic() > deadline:
-            raise UserError(f"jobs still live after {CANCEL_S} s; look at `python -m compclip status`, then try again")
+            raise UserError(f"jobs still live after {CANCEL_S} s; look at `compclip status`, then try again")
         time.sleep(0.5)
     for job in grid_jobs:
         jobs.forget_job(job.folder)

@@ -1,6 +1,6 @@
-"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `python -m compclip.launch.shard_jobs --data NAME`.
+"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `compclip prepare --data NAME`.
 
-As `compclip.prepare.shard_stages`; besides, shards that `python -m compclip.launch PROFILE --stage STAGE` sent to a
+As `compclip.prepare.shard_stages`; besides, shards that `compclip launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.
 
 A shard is whole or missing, so a task that is killed, preempted or out of time goes on with what it lacks. Where a
@@ -62,7 +62,7 @@ def wait_for_tasks(work: ShardWork) -> None:
         count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
         raise UserError(
             f"{name}: {failed[0].label()} failed{count}: {failed[0].reason()}; launch the stage again to go on with "
-            f"what is missing, or `python -m compclip.launch PROFILE cancel --stage {work.stage}` and it is made here"
+            f"what is missing, or `compclip launch PROFILE cancel --stage {work.stage}` and it is made here"
         )
 
 
@@ -159,7 +159,7 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
             last = f" to {submitted[-1].label()}" if submitted[1:] else ""
             print(f"{len(tasks)} tasks sent: {submitted[0].label()}{last}")
-            print("`dvc repro` waits for them and goes on, `python -m compclip status --watch` shows them")
+            print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
 
 
 def is_costly(work: ShardWork) -> bool:

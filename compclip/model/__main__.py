@@ -1,4 +1,4 @@
-"""The `backbone` stage: a pretrained model into models/<name>: `python -m compclip.model --backbone scenes`."""
+"""The `backbone` stage: a pretrained model into models/<name>: `compclip backbone --backbone scenes`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A finished run -> open_clip's, transformers' and diffusers' formats, with a model card made of its results.
 
-python -m compclip publish CELL --to FOLDER          into a folder, which is empty or an earlier publication
-python -m compclip publish CELL --to hf:OWNER/NAME   into a repository of the hub, private unless --public is given
+compclip publish CELL --to FOLDER          into a folder, which is empty or an earlier publication
+compclip publish CELL --to hf:OWNER/NAME   into a repository of the hub, private unless --public is given
 
 CELL is the name of a published cell (method-backbone-data-seed), or the folder of a run. Nothing is uploaded unless
 hf: says so; the token is read from HF_TOKEN, and HF_ENDPOINT names another hub.

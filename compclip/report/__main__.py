@@ -1,6 +1,6 @@
-"""The grid's results as one page and as tables: `python -m compclip.report [--partial]`.
+"""The grid's results as one page and as tables: `compclip report [--partial]`.
 
-`python -m compclip report published` writes instead which of the papers' numbers have a method in the grids.
+`compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["published"]:
         return published_coverage.main(argv[1:])
     if argv[:1] == ["validity"]:
-        raise UserError("report validity: is a command of its own; run `python -m compclip validity`")
+        raise UserError("report validity: is a command of its own; run `compclip validity`")
     args = _parser().parse_args(argv)
     if args.published and not args.published.is_dir():
         raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")

@@ -30,7 +30,7 @@ tie is wrong here, or the first candidate's by `evaluate.ties: first`.
 """
 HEAD = """# Which published numbers have a method in the grids
 
-Written by `python -m compclip report published`; not by hand. A method is trained by its file in `compclip/methods`;
+Written by `compclip report published`; not by hand. A method is trained by its file in `compclip/methods`;
 `released.*` are the authors' own checkpoints, which are scored (docs/released.md).
 """
 

@@ -1,9 +1,9 @@
 """The runs of the store: what they take, who uses them, which may go.
 
-    python -m compclip runs                              a line a run: key, size, GPU-hours, age, state, who uses it
-    python -m compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
-    python -m compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
-    python -m compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
+    compclip runs                              a line a run: key, size, GPU-hours, age, state, who uses it
+    compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
+    compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
+    compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
 
 Used is what a cell of params.yaml or of the grids given names, a trial of a study, or MLflow; `remove` asks the grids
 of experiments/grids as well. A grid's runs are those that it would have now, with this code: where its data or backbone
@@ -149,7 +149,7 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
     for key in keys:
         if key not in names:
             matches = get_close_matches(key, names, n=3, cutoff=0.6)
-            hint = f"did you mean {' or '.join(matches)}?" if matches else "`python -m compclip runs` lists them"
+            hint = f"did you mean {' or '.join(matches)}?" if matches else "`compclip runs` lists them"
             raise UserError(f"{run_store.store_folder(root)}: unknown run {key!r}; {hint}")
     return [run_store.find_folder(key, root) for key in dict.fromkeys(keys)]
 

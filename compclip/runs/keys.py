@@ -1,4 +1,4 @@
-"""The stage `keys`: the run key of every cell, keys/<method>.json: `python -m compclip.runs.keys`.
+"""The stage `keys`: the run key of every cell, keys/<method>.json: `compclip keys`.
 
 A method's training depends on its keys alone: they stand for parameters, code, data and backbone together.
 """

@@ -1,4 +1,4 @@
-"""One row a run, of the grid and of sweeps, and one a data stage: `python -m compclip status [--watch]`.
+"""One row a run, of the grid and of sweeps, and one a data stage: `compclip status [--watch]`.
 
 State, step, loss, samples/s, time left, job and last error, all read from files, processes and SLURM's queue; nothing
 is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped

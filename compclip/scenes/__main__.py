@@ -1,4 +1,4 @@
-"""The `scenes` stage: `python -m compclip.scenes --out data/scenes_world`."""
+"""The `scenes` stage: `compclip scenes --out data/scenes_world`."""
 
 from __future__ import annotations
 

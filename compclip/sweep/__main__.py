@@ -1,19 +1,19 @@
-"""Search a method's parameters: `python -m compclip.sweep --study fsc_gamma [-j 2]`.
+"""Search a method's parameters: `compclip sweep --study fsc_gamma [-j 2]`.
 
-    python -m compclip.sweep --study NAME                            one trial at a time, on this machine
-    python -m compclip.sweep --study NAME -j 2                       two at a time
-    python -m compclip.sweep --study NAME --profile slurm/a100.yaml -j 8    each trial a job of a cluster
-    python -m compclip.sweep --study NAME --trials 40                another number of trials than declared, in total
-    python -m compclip.sweep --study NAME --storage postgresql://user@host/db
-    python -m compclip.sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
-    python -m compclip.sweep --study NAME --page                     write the files again, run nothing
-    python -m compclip.sweep --study NAME --confirm FILE --seeds 5   a grid of its front beside the papers' methods
-    python -m compclip.sweep --study NAME --verdict FILE             what that grid's runs say of the front
+    compclip sweep --study NAME                            one trial at a time, on this machine
+    compclip sweep --study NAME -j 2                       two at a time
+    compclip sweep --study NAME --profile slurm/a100.yaml -j 8    each trial a job of a cluster
+    compclip sweep --study NAME --trials 40                another number of trials than declared, in total
+    compclip sweep --study NAME --storage postgresql://user@host/db
+    compclip sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
+    compclip sweep --study NAME --page                     write the files again, run nothing
+    compclip sweep --study NAME --confirm FILE --seeds 5   a grid of its front beside the papers' methods
+    compclip sweep --study NAME --verdict FILE             what that grid's runs say of the front
 
 One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
 run key stands in the trial before anything is submitted, so that whatever dies, the same command attaches the running
 trials again, submits the lost ones with the same values, and repeats none that finished; equal runs of the grid or of
-other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `python -m compclip.config
+other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `compclip config
 use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
 
 What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished, or were running, when
@@ -131,7 +131,7 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
     except UserError:
         out.unlink()
         raise
-    print(f"{out}: {len(trials)} trials of the front; `python -m compclip.config use {out}` makes it the current grid")
+    print(f"{out}: {len(trials)} trials of the front; `compclip config use {out}` makes it the current grid")
 
 
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:

@@ -45,7 +45,7 @@ DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominate
 def load_front(study: Study, root: Path) -> list[dict[str, Any]]:
     """Load the trials of a study's front as trials.json has them. Raises UserError where there are none."""
     path = root / "studies" / study.name / "trials.json"
-    fix = f"run `python -m compclip.sweep --study {study.name}` first"
+    fix = f"run `compclip sweep --study {study.name}` first"
     if not path.is_file():
         raise UserError(f"{path}: is not there; {fix}")
     study_json = read_mapping(path)
@@ -82,7 +82,7 @@ def confirmation_grid(
     }  # fmt: skip
     return (
         f"# The front of study {study.name} under seeds that chose nothing, beside the methods of {params}.\n"
-        f"# Train and score it as any grid, then `python -m compclip.sweep --study {study.name} --verdict FILE`.\n"
+        f"# Train and score it as any grid, then `compclip sweep --study {study.name} --verdict FILE`.\n"
         f"\n{dump_yaml(yaml_text.to_unresolved(merged))}"
     )
 

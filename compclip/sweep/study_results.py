@@ -143,8 +143,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
     objective_values = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
     title = f"Study {study.name}, trial {trial['number']}: {one_line(objective_values)}"
     return (
-        f"# {title}; selected on these very columns.\n"
-        f"# `python -m compclip.config use FILE` makes it the current grid.\n\n{text}"
+        f"# {title}; selected on these very columns.\n# `compclip config use FILE` makes it the current grid.\n\n{text}"
     )
 
 

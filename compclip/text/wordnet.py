@@ -1,6 +1,6 @@
 """Words that may replace a word and make its caption wrong, from WordNet.
 
-    python -m compclip.text.wordnet --install      # find, fetch or copy WordNet
+    compclip wordnet --install      # find, fetch or copy WordNet
 
 Candidates are antonyms and co-hyponyms (FSC-CLIP A.1). A co-hyponym is a sister under a direct hypernym. Adjectives
 have none in WordNet: theirs are indirect antonyms and, for colours, the sisters of the colour's noun; for numbers,
@@ -78,7 +78,7 @@ def report_damage(word: str) -> Iterator[None]:
     except (LookupError, ValueError) as error:
         raise UserError(
             f"{wordnet_files.find_folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
-            "`python -m compclip.text.wordnet --install`"
+            "`compclip wordnet --install`"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""MLflow as a view over the run directories: `python -m compclip.track [--rebuild]`.
+"""MLflow as a view over the run directories: `compclip track [--rebuild]`.
 
 One experiment for the grid, one MLflow run for each cell, sweeps as a run with a nested run for each trial. Without an
 option, adds what is missing and replaces what changed; --rebuild logs all of the project's runs again; --follow shows

@@ -1,4 +1,4 @@
-"""The MLflow UI over all runs, for this machine alone unless --host says otherwise: `python -m compclip dashboard`."""
+"""The MLflow UI over all runs, for this machine alone unless --host says otherwise: `compclip dashboard`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_arguments(uri: str, host: str, port: int, allowed_hosts: str | None = 
     """Raise UserError where there is no store yet, the port is taken, or an argument is none."""
     file = tracking_store.sqlite_file(uri)
     if file is not None and not file.is_file():
-        raise UserError(f"{file}: no store yet; make it with `python -m compclip.track`")
+        raise UserError(f"{file}: no store yet; make it with `compclip track`")
     if not host.strip():
         raise UserError(
             f"--host {host!r}: would open it to every machine; give 127.0.0.1, or 0.0.0.0 where you mean that"
@@ -78,7 +78,7 @@ def startup_messages(uri: str, root: Path, host: str, port: int) -> list[str]:
     else:
         out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
     if newer := count_new_runs(uri, root):
-        out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `python -m compclip.track`")
+        out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `compclip track`")
     address = descriptions.view_address(f"http://{name}:{port}", default_experiment(uri))
     return [*out, f"{address} over {mask_url(uri)}; Ctrl-C ends it"]
 

@@ -55,7 +55,7 @@ def describe_grid(
     """Describe how to read an experiment, what it cost, and its best checkpoints."""
     lines = [
         f"Methods: {to_markdown(', '.join(methods))}. One run a cell (method, backbone, data, seed); sweeps are runs "
-        "of their own with their trials below them. Made from the run directories by `python -m compclip.track`.",
+        "of their own with their trials below them. Made from the run directories by `compclip track`.",
         "",
         "Metrics: `score/…` one number a benchmark, `comp`, `zs`, `i2t` and `t2i` as in the report; "
         "`benchmark/metric` everything that was measured; `train/…` loss curves; `system/…` time and memory.",

@@ -275,7 +275,7 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
     }
     states = Counter(trial.state for trial in study.trials)
     numbers |= {f"study/{state}_trials": states[state] for state in sorted(states)}
-    command = f"python -m compclip.sweep --study {study.name}"
+    command = f"compclip sweep --study {study.name}"
     tags = {"kind": "study", "study": study.name, "method": study.method, "mlflow.source.name": command}
     files = {p.name: p for p in sorted(study.path.iterdir()) if p.suffix in (".json", ".yaml", ".html", ".csv")}
     start = min((t.start for t in trials), default=now)

@@ -33,7 +33,7 @@ SETTINGS = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs of errors are tracebacks, with addresses in them
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-LATER = "nothing is lost: start it and run `python -m compclip.track` again"
+LATER = "nothing is lost: start it and run `compclip track` again"
 
 
 def store_uri(uri_option: str | None) -> str:
@@ -173,4 +173,4 @@ def _explain_error(uri: str, error: Exception) -> str:
     text = mask_message(one_line(str(getattr(error, "message", error))), uri)[:300]
     if isinstance(error, OSError) and error.errno:
         return f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
-    return f"{mask_url(uri)}: {text}; check it, or move it away and run `python -m compclip.track` again"
+    return f"{mask_url(uri)}: {text}; check it, or move it away and run `compclip track` again"

@@ -1,11 +1,11 @@
 """Train runs of the grid.
 
-    python -m compclip.train --method fsc_clip                   all cells of a method: the stage train@fsc_clip
-    python -m compclip.train --cell fsc_clip-scenes-scenes-0     one cell, in this process (also under torchrun)
+    compclip train --method fsc_clip                   all cells of a method: the stage train@fsc_clip
+    compclip train --cell fsc_clip-scenes-scenes-0     one cell, in this process (also under torchrun)
 
 A run works in store/<run key>/ and is published, when done, as links in runs/<method>/<backbone-data-seed>/. One that
 was killed goes on from its last complete checkpoint and ends with the same bits; one that is finished is published
-without training. Where `python -m compclip.launch` sent a run, this waits for its job and publishes what that made. The
+without training. Where `compclip launch` sent a run, this waits for its job and publishes what that made. The
 cells of a method train side by side, a process each; one that fails is named, and the others go on.
 """
 

@@ -82,7 +82,7 @@ def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
     print("\n".join(f"    {line}" for line in jobs.last_lines(run.folder)), file=sys.stderr)
     return (
         f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
-        "`python -m compclip.launch PROFILE cancel` and it is trained here"
+        "`compclip launch PROFILE cancel` and it is trained here"
     )
 
 

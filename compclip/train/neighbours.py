@@ -1,4 +1,4 @@
-"""The stage `neighbours`: of each picture the nearest ones by a backbone: `python -m compclip.train.neighbours`.
+"""The stage `neighbours`: of each picture the nearest ones by a backbone: `compclip neighbours`.
 
     data/neighbours/<data>/<backbone>.npy     numbers of samples, nearest first: uint32 [N, K]
     data/neighbours/made.json                 of what each was made, and how many pictures could not be read

@@ -1,4 +1,4 @@
-"""The scenes world's own "pretrained" model, from random weights: `python -m compclip pretrain`.
+"""The scenes world's own "pretrained" model, from random weights: `compclip pretrain`.
 
 A small ViT trained contrastively on pictures and alt-text as the web has them, which name what is there and bind next
 to nothing, so that it retrieves and names well and is near chance on swaps, as CLIP is. Replaces the weights that are

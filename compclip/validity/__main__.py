@@ -1,4 +1,4 @@
-"""Whether the scenes predict the papers: `python -m compclip validity [--params GRID] [--held-out]`.
+"""Whether the scenes predict the papers: `compclip validity [--params GRID] [--held-out]`.
 
 Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
 validity.json and pairs.csv. Held-out rows and columns enter no number. --held-out shows them: do it once, when

@@ -1,4 +1,4 @@
-"""`python -m compclip.launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
+"""`compclip launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def test_the_committed_table_is_the_generators():
     """`compclip report published` writes it; whoever adds a table, a method or a grid runs that."""
     methods = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
     table = published_coverage.format_coverage(FOLDER, methods)
-    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `python -m compclip report published`"
+    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `compclip report published`"
 
 
 def test_every_reason_is_needed():

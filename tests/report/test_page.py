@@ -373,4 +373,4 @@ def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project,
 def test_the_former_name_of_validity_says_the_new_one(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["report", "validity"])
     assert entry(report_command.main) == 2
-    assert "run `python -m compclip validity`" in capsys.readouterr().err
+    assert "run `compclip validity`" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`python -m compclip runs`: what the store holds, who uses it, and what is never removed."""
+"""`compclip runs`: what the store holds, who uses it, and what is never removed."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_misspelt_keys(grid, argv):
     """Close matches; or where the keys are listed."""
     wrong = grid[0].key[:-1] + ("0" if grid[0].key[-1] != "0" else "1")
     assert f"unknown run '{wrong}'; did you mean {grid[0].key}" in refused(*argv, wrong)
-    assert "`python -m compclip runs` lists them" in refused(*argv, "zzz")
+    assert "`compclip runs` lists them" in refused(*argv, "zzz")
     assert "unknown run '..'" in refused(*argv, "..")
 
 

@@ -1,4 +1,4 @@
-"""`python -m compclip status`: one row a run, whatever became of it."""
+"""`compclip status`: one row a run, whatever became of it."""
 
 from __future__ import annotations
 
