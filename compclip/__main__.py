@@ -25,6 +25,10 @@ DAILY = {
     "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
+    "export": (
+        "compclip.track.export",
+        "write the grid's finished runs for another tracker: TensorBoard, or a plug-in",
+    ),
     "launch": (
         "compclip.launch.__main__",
         "send stale runs, or missing shards, to this machine's cores or a SLURM cluster",
