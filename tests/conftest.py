@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,15 @@ def one_thread() -> None:
 def own_store() -> None:
     """A team's store is no place for what tests train."""
     os.environ.pop(run_store.VARIABLE, None)
+
+
+@pytest.fixture(autouse=True)
+def no_fake_device():
+    """A process that registered the simulated device cannot be forked once it has trained: others' tests would fail."""
+    yield
+    module = sys.modules.get("compclip.train.fake_device")
+    registered = module is not None and module.register_device.cache_info().currsize
+    assert not registered or "FAKE_DEVICE_TESTS" in os.environ, "a test of the simulated device stands in its folder"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,6 +143,8 @@ def fork(call: Callable[[], object]) -> int:
     try:
         call()
     except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
         os._exit(1)
     os._exit(0)
 

@@ -18,16 +18,20 @@ from compclip.train import encode
 from compclip.train.accumulate import embedding_fields
 from compclip.train.batch import Batch
 
-SIDES = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the rate is measured with
+SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5
+ENOUGH_S = 0.1  # of time behind the first repeat: a CPU without units for bfloat16 takes seconds for one
 SAMPLES = 2  # whose operations are counted
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Return floating-point operations a second of a large matrix product, the best of a few."""
-    side = SIDES.get(device.type, 1024)
+    side = SIDES.get(device.type, SIDES["cpu"])
     a = torch.ones(side, side, device=device, dtype=dtype)
-    return 2 * side**3 / min(_time_call(lambda: a @ a, device) for _ in range(REPEATS))
+    seconds: list[float] = []
+    while len(seconds) < REPEATS and sum(seconds[1:]) < ENOUGH_S:
+        seconds.append(_time_call(lambda: a @ a, device))
+    return 2 * side**3 / min(seconds)
 
 
 def _time_call(work: Callable[[], object], device: torch.device) -> float:

@@ -83,14 +83,13 @@ def test_rates_are_those_of_the_precision():
     assert v100.matrix_rate(Train(precision="bf16")) == 15.7e12  # it has no units for bfloat16
 
 
-@pytest.mark.parametrize("lost", [1, 2**20])
-def test_the_largest_micro_batch_that_fits(model, lost):
+def test_the_largest_micro_batch_that_fits(model):
     """The one that is named fits, and the next larger one does not; what is equal is simulated once."""
     run = make_run(model, batch_size=256)
     whole = CostPredictor(LARGE).predict(run)
     assert whole.fits and whole.micro_batch == 0
     half = CostPredictor(LARGE).predict(replace(run, train=replace(run.train, micro_batch=128))).configured
-    card = with_memory(half.peak_bytes - lost)
+    card = with_memory(half.peak_bytes - 1)
     predictor = CostPredictor(card)
     cost = predictor.predict(run)
     assert not cost.fits and 0 < cost.micro_batch < 128

@@ -16,9 +16,8 @@ def test_throughput_of_methods_that_read_lists(tmp_path):
         model="tiny.json", methods=throughput.METHODS, batch=4, workers=0, threads=1, steps=6, pool=2
     )
     assert throughput.make(tmp_path, args) > 0
-    for method in ("triplet_clip", "clove"):
-        measured = throughput.measure(tmp_path, method, args.batch)
-        assert measured["speed"] > 0 and 0 <= measured["wait"] <= 1 and measured["loss"] > 0
+    measured = throughput.measure(tmp_path, "clove", args.batch)
+    assert measured["speed"] > 0 and 0 <= measured["wait"] <= 1 and measured["loss"] > 0
 
 
 def test_a_method_that_fails_leaves_the_others_alone(monkeypatch, capsys):
