@@ -10,7 +10,6 @@ more have pages of their own, which go back when they are freed: else the measur
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -144,49 +143,12 @@ def warm_libraries(device: str) -> None:
 
 
 def open_step(run: Run, device: str) -> Callable[[int], None]:
-    """Build what a run's steps need on a device; return what makes step `number`, as `simulated_step` does."""
-    import torch
+    """Build what a run's steps need on a device; return what takes step `number`."""
+    from compclip.model import backbone
+    from compclip.train import simulated_step
 
-    from compclip.interface.views import Step, Views
-    from compclip.model import backbone, clip_model, towers
-    from compclip.model.clip_model import ClipModel
-    from compclip.model.tokenizers import TokenLayout
-    from compclip.train import accumulate, extras, fine_tuning, optimiser, simulated_step
-    from compclip.train.batch import Batch
-
-    cfg, method = run.train, load_method(run.method_name)
     model_cfg = backbone.read_architecture(run.backbone.model)
-    with torch.device(device):
-        clip = clip_model.build_module(model_cfg)
-    clip.layout = TokenLayout()
-    model = ClipModel(clip, None, None, model_cfg, {}, "")
-    if method.needs_bias(run.method):
-        model.add_bias(run.method.init_bias)
-    if cfg.precision == "bf16_weights":
-        towers.cast_to_bfloat16(clip)
-    frozen = optimiser.freeze(clip, cfg, run.cell.seed)
-    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
-    adamw = optimiser.adamw(clip, cfg, extra_parts.parameters())
-    autocast = functools.partial(
-        torch.autocast, torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16"
-    )
-    computer = accumulate.GradientComputer(clip, frozen, autocast, cfg.micro_batch, extra_parts)
-    clip.train()
-
-    batches: dict[Views, Batch] = {}  # the last one: it is made by the host's workers, in a run
-
-    def take_step(number: int) -> None:
-        step = Step(number, simulated_step.PER_EPOCH)
-        views = method.views(run.method, step)
-        if views not in batches:
-            batches.clear()
-            batch = simulated_step.build_batch(views, cfg.batch_size, model)
-            batches[views] = batch if device == "cpu" else batch.pin_memory()
-        adamw.zero_grad(set_to_none=True)
-        computer.compute_gradients(batches[views], views, functools.partial(method.loss, cfg=run.method, step=step))
-        fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
-
-    return take_step
+    return simulated_step.open_step(run, load_method(run.method_name), model_cfg, device)
 
 
 # --- in processes of their own ----------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from compclip.base import shared_memory
 from compclip.base.errors import UserError
 from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
 LEAST_GIB, LEAST_SHARED_GIB = 5, 1  # free: of a disk that runs are written to, and of memory that workers share
-SHARED_MEMORY = Path("/dev/shm")
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
 COMMAND_S, SERVER_S = 5, 3
 COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
@@ -211,10 +211,11 @@ def check_links(root: Path, folder: Path) -> Iterator[CheckRow]:
 
 def check_shared_memory() -> Iterator[CheckRow]:
     """Yield the memory by which workers pass batches: containers often have 64 MiB."""
-    if not SHARED_MEMORY.is_dir():
-        yield CheckRow("shared memory", state=SKIPPED, reason=f"no {SHARED_MEMORY} here")
+    free_bytes = shared_memory.measure_free()
+    if free_bytes is None:
+        yield CheckRow("shared memory", state=SKIPPED, reason=f"no {shared_memory.FOLDER} here")
         return
-    free = shutil.disk_usage(SHARED_MEMORY).free / 2**30
+    free = free_bytes / 2**30
     reason = f"`train.workers` pass batches there: start the container with --shm-size {8 * LEAST_SHARED_GIB}g"
     good = free >= LEAST_SHARED_GIB
     yield judge("shared memory", f"{free:.1f} GiB free", f">= {LEAST_SHARED_GIB} GiB", good, reason)

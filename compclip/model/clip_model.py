@@ -129,7 +129,7 @@ class ClipModel:
         """Give a softmax model the learnt bias of a sigmoid loss; a model that has one keeps it."""
         if self.clip.logit_bias is None:
             device = self.clip.logit_scale.device
-            self.clip.logit_bias = nn.Parameter(torch.tensor(float(value), device=device))
+            self.clip.logit_bias = nn.Parameter(torch.full((), float(value), device=device))
             self.model_cfg["init_logit_bias"] = float(value)
             self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from compclip.base import shared_memory
 from compclip.runs import gpus
 from compclip.train import loader
 from compclip.train.fitting_batch import GIB
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from compclip.config.sections import Train
 
 WAIT_SHARE = 0.1  # of the time since the last logged step
-SHARED_MEMORY = "/dev/shm"  # by which workers pass batches
 MEMORY_SHARE = 0.9  # of a GPU's memory
 
 
@@ -65,13 +65,14 @@ def count_workers(configured: int | None, device: str, batch_bytes: int) -> int:
     """Return how many processes make batches ahead: as configured, else on a GPU a core each; on a CPU none.
 
     One core is left to the process that trains. There are fewer where their batches would take more than half of the
-    memory that processes share. A process of several on its machine has its share of the cores.
+    memory that processes share; a system without such a folder has no such bound. A process of several on its machine
+    has its share of the cores.
     """
     if configured is not None or device == "cpu":
         return configured or 0
     env = os.environ
     cores = len(os.sched_getaffinity(0)) // int(env.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, whose processes share
     cores = min(int(env.get(name, cores)) for name in ("SLURM_CPUS_PER_TASK", gpus.CORES))
-    room = os.statvfs(SHARED_MEMORY)
-    fitting = room.f_bavail * room.f_frsize // 2 // (loader.AHEAD * batch_bytes)
+    free = shared_memory.measure_free()
+    fitting = cores if free is None else free // 2 // (loader.AHEAD * batch_bytes)
     return max(1, min(cores - 1, fitting))

@@ -1,4 +1,6 @@
-"""One training step of a cell on a GPU that is not there: its memory, arithmetic, launches and waits.
+"""One training step of a cell with a batch that is made up, on a device or on a GPU that is not there.
+
+Of the latter it gives memory, arithmetic, launches and waits.
 
 B images, K negatives, P extra positives, J negative images, L text positions, M concepts, H height, W width.
 
@@ -11,12 +13,11 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from compclip.interface.views import Step, Views
 from compclip.model import clip_model, towers
@@ -53,34 +54,14 @@ def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns:
     `model_cfg`: the backbone's, in open_clip's format. Raises what the method's loss raises, and torch's error for
     tensors on different devices.
     """
-    cfg = run.train
     with fake_device.simulate() as ledger:
-        model = build_model(run, method, model_cfg)
-        frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-        extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
-        if cfg.checkpoint_activations:
-            towers.checkpoint_activations(model.clip)
-        adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
-        losses = fine_tuning.LossCheck(adamw)
-
-        def autocast() -> torch.autocast:
-            return torch.autocast(fake_device.NAME, torch.bfloat16, enabled=cfg.precision == "bf16")
-
-        computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
-        model.clip.train()
+        take_step = open_step(run, method, model_cfg, fake_device.NAME)
         for number in range(FIRST_STEPS * turns + turns):
             if number == FIRST_STEPS * turns:
                 ledger.reset_counts()
-            step = Step(number, PER_EPOCH)
-            views = method.views(run.method, step)
-            batch = build_batch(views, cfg.batch_size, model).pin_memory()
-            adamw.zero_grad(set_to_none=True)
-            terms = computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=run.method, step=step))
-            losses.add(number, terms)
-            fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
-            losses.unchecked.clear()
+            take_step(number)
         return StepCost(
-            samples=cfg.batch_size,
+            samples=run.train.batch_size,
             peak_bytes=ledger.peak_bytes,
             flops=ledger.flops // turns,
             launches=ledger.launches // turns,
@@ -90,18 +71,52 @@ def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns:
         )
 
 
-def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any]) -> ClipModel:
-    """Build the cell's model on the device, without a tokenizer and with weights that nobody knows."""
+def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: str) -> Callable[[int], None]:
+    """Build what a run's steps need on a device; return what takes step `number`, as `fine_tuning.train` does.
+
+    Steps with the same views have the same batch: in a run, workers make it.
+    """
+    cfg, model = run.train, build_model(run, method, model_cfg, device)
+    frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
+    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
+    if cfg.checkpoint_activations:
+        towers.checkpoint_activations(model.clip)
+    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    losses = fine_tuning.LossCheck(adamw)
+    autocast = functools.partial(
+        torch.autocast, torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16"
+    )
+    computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    model.clip.train()
+    batches: dict[Views, Batch] = {}  # the last one
+
+    def take_step(number: int) -> None:
+        step = Step(number, PER_EPOCH)
+        views = method.views(run.method, step)
+        if views not in batches:
+            batches.clear()
+            batch = build_batch(views, cfg.batch_size, model)
+            batches[views] = batch if device == "cpu" else batch.pin_memory()
+        adamw.zero_grad(set_to_none=True)
+        loss = functools.partial(method.loss, cfg=run.method, step=step)
+        losses.add(number, computer.compute_gradients(batches[views], views, loss))
+        fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
+        losses.unchecked.clear()
+
+    return take_step
+
+
+def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: str) -> ClipModel:
+    """Build the cell's model on a device, without a tokenizer and with weights that nobody knows."""
     cfg = copy.deepcopy(dict(model_cfg))
     if run.train.context_length:
         cfg["text_cfg"]["context_length"] = run.train.context_length
-    with torch.device(fake_device.NAME):
+    with torch.device(device):
         clip = clip_model.build_module(cfg)
     clip.layout = TokenLayout()
     model = ClipModel(clip, None, None, cfg, {}, "")
-    if method.needs_bias(run.method) and clip.logit_bias is None:
-        clip.logit_bias = nn.Parameter(torch.zeros((), device=fake_device.NAME))
-        clip.bias_added = True
+    if method.needs_bias(run.method):
+        model.add_bias(run.method.init_bias)
     if run.train.precision == "bf16_weights":
         towers.cast_to_bfloat16(clip)
     return model

@@ -127,7 +127,7 @@ def state_on_device() -> dict[str, torch.Tensor]:
     """What a checkpoint holds after one step of plain fine-tuning on the device."""
     method, train = load_method("finetune"), Train(batch_size=6)
     run = SimpleNamespace(cell=Cell("finetune", "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
-    clip = simulated_step.build_model(run, method, SHAPE).clip
+    clip = simulated_step.build_model(run, method, SHAPE, fake_device.NAME).clip
     adamw = optimiser.adamw(clip, train)
     for parameter in clip.parameters():
         parameter.grad = torch.ones_like(parameter)

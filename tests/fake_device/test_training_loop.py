@@ -23,7 +23,7 @@ def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]
     waits: list[Counter[str]] = []
     monkeypatch.setattr(checkpoint, "write_tensors", lambda *_: None)
     with fake_device.simulate() as ledger:
-        model = simulated_step.build_model(run, method, SHAPE)
+        model = simulated_step.build_model(run, method, SHAPE, fake_device.NAME)
 
         def batches(sampler, views_at, model, steps, *_):
             return (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
