@@ -15,9 +15,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import open_clip
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base import plugins
@@ -25,7 +27,7 @@ from compclip.config.sections import Lora
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras, process_group
+from compclip.train import accumulate, distributed, extras, gradient_sums, process_group
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -178,7 +180,7 @@ def gathered_rows() -> Iterator[list[int]]:
 def main(argv: list[str]) -> int:
     """Every case, plain and with gradient caching, for each frozen tower; or in bfloat16."""
     torch.set_num_threads(1)
-    distributed.BUCKET_BYTES = 4096
+    gradient_sums.BUCKET_BYTES = 4096
     if argv == ["bfloat16"]:
         _compare_bfloat16()
         return 0
@@ -190,7 +192,49 @@ def main(argv: list[str]) -> int:
                 sizes.clear()
                 found = difference(one, run(CASES[i], own, frozen, micro)) | {"largest_row": max(sizes)}
                 print(json.dumps({"case": i, "frozen": sorted(frozen), "micro": micro, **found}), flush=True)
+        _compare_sums(own)
     return 0
+
+
+class LaterSums:
+    """A slow reference: a message for each gradient, after the backward pass."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+
+    def watch_backward(self) -> contextlib.AbstractContextManager:
+        """Do nothing."""
+        return contextlib.nullcontext()
+
+    def finish(self) -> None:
+        """Sum what any process has."""
+        for p in self.parameters:
+            if distributed.are_set_anywhere(p.grad is not None)[0]:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+                dist.all_reduce(p.grad)
+
+
+def _compare_sums(own: tuple[int, int]) -> None:
+    """Two methods' gradients by `LaterSums`, bit by bit, and how many sums start while a backward pass runs."""
+    started, start = [], gradient_sums.GradientSums._start_next
+
+    def note_start(sums: gradient_sums.GradientSums) -> None:
+        started.append(torch._C._current_graph_task_id() != -1)
+        start(sums)
+
+    for name in ("fsc_clip", "c2lip"):
+        case = next(case for case in CASES if case[0] == name)
+        for frozen in (FROZEN[0], FROZEN[-1]):
+            for micro in (0, 2):
+                with mock.patch.object(gradient_sums, "GradientSums", LaterSums):
+                    _, expected = run(case, own, frozen, micro)
+                started.clear()
+                with mock.patch.object(gradient_sums.GradientSums, "_start_next", note_start):
+                    _, slopes = run(case, own, frozen, micro)
+                equal = all(
+                    torch.equal(slopes[n], g) if g is not None else slopes[n] is None for n, g in expected.items()
+                )
+                print(json.dumps({"case": "sums", "equal": equal, "started_in_backward": sum(started)}), flush=True)
 
 
 def _compare_bfloat16() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from compclip.interface.features import Features, field_kinds, join
 from compclip.interface.views import Views
 from compclip.model.clip_model import ClipModule
-from compclip.train import device_copy, distributed, encode, extras
+from compclip.train import device_copy, distributed, encode, extras, gradient_sums
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -50,14 +50,16 @@ class GradientComputer:
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
         batch = device_copy.copy_batch(batch, self.clip.logit_scale.device)
+        sums = gradient_sums.GradientSums(self.clip)
         if 0 < self.micro_batch < len(batch):
-            terms = self._compute_in_parts(batch, views, loss)
+            terms = self._compute_in_parts(batch, views, loss, sums)
         else:
             with self.autocast():
                 features = encode.encode_features(self.clip, batch, views, self.frozen)
                 terms = self._compute_terms(features, self._encode_by_teacher([batch], views), views, loss)
-            sum_terms(terms).backward()
-        distributed.sum_gradients(self.clip)
+            with sums.watch_backward():
+                sum_terms(terms).backward()
+        sums.finish()
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
 
@@ -80,7 +82,9 @@ class GradientComputer:
         with torch.no_grad(), self.autocast():
             return join([encode.encode_features(self.extras.teacher, p, views) for p in micro_batches])
 
-    def _compute_in_parts(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
+    def _compute_in_parts(
+        self, batch: Batch, views: Views, loss: Loss, sums: gradient_sums.GradientSums
+    ) -> dict[str, Tensor]:
         micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
         seeds = torch.randint(
             2**62, (len(micro_batches),)
@@ -95,7 +99,9 @@ class GradientComputer:
         sum_terms(terms).backward()
         start, concepts = 0, 0
         for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):
-            self._backpropagate_part(micro_batch, views, seed, features, leaves, (start, concepts))
+            is_last = micro_batch is micro_batches[-1]
+            with sums.watch_backward() if is_last else nullcontext():
+                self._backpropagate_part(micro_batch, views, seed, features, leaves, (start, concepts))
             start, concepts = start + len(micro_batch), concepts + len(features.owner_M)
         return terms
 

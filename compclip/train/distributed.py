@@ -1,28 +1,25 @@
-"""A run on several processes: who this one is, and a batch's features and gradients over all of them.
+"""A run on several processes: who this one is, and a batch's features over all of them.
 
 B images of this process, M concepts, T text positions. Every process encodes its share of a batch, gathers the
 features of all, and computes the whole loss: value and slope are those of one process. The towers' activations shrink
 with the number of processes, and so do terms of patches and tokens (`own_rows`); the gathered features and the loss's
-other matrices do not. Gradients are summed after the backward pass: DDP would overlap with it, but knows nothing of a
-parameter that one process does not use, nor of gradients that come in parts (accumulate.py). What the host decides by
-travels by the host: no process waits for its GPU to read a flag. With one process all of this does nothing.
+other matrices do not. Gradients are summed by `gradient_sums`. What the host decides by travels by the host: no
+process waits for its GPU to read a flag. With one process all of this does nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from compclip.interface.features import Features, field_kinds, pad_text
 
 T = TypeVar("T")
-BUCKET_BYTES = 25 * 2**20  # of gradients that are summed in one message, as in DDP
 _host_groups: dict[Any, dist.ProcessGroup] = {}  # of the default group, where that one is a GPU's
 
 
@@ -151,52 +148,3 @@ def gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
     if local_rows.dtype == torch.bool:
         return _Gather.apply(local_rows.to(torch.uint8), sizes).bool()
     return _Gather.apply(local_rows, sizes)
-
-
-def sum_gradients(module: nn.Module) -> None:
-    """Sum gradients over processes in place; a parameter without one on every process keeps none.
-
-    A message has BUCKET_BYTES at most, or one larger gradient, in the widest type of all.
-    """
-    if not dist.is_initialized():
-        return
-    trained = [p for p in module.parameters() if p.requires_grad]
-    have = are_set_anywhere(*(p.grad is not None for p in trained))
-    gradients = [_gradient(p) for p, is_used in zip(trained, have, strict=True) if is_used]
-    dtype = max((g.dtype for g in gradients), key=lambda dtype: dtype.itemsize, default=torch.float32)
-    for bucket in _split_into_buckets(gradients, BUCKET_BYTES // dtype.itemsize):
-        _sum_bucket(bucket, dtype)
-
-
-def _sum_bucket(gradients: Sequence[Tensor], dtype: torch.dtype) -> None:
-    flat = torch.cat([gradient.flatten().to(dtype) for gradient in gradients])
-    dist.all_reduce(flat)
-    for gradient, total in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-        gradient.copy_(total.view_as(gradient))
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    """Return a parameter's gradient, zeros where it has none yet."""
-    if parameter.grad is None:
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad
-
-
-def _split_into_buckets(tensors: Sequence[Tensor], largest: int) -> Iterator[list[Tensor]]:
-    """Yield the tensors in turn, at most `largest` numbers together; a larger one alone."""
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        if bucket and sum(t.numel() for t in bucket) + tensor.numel() > largest:
-            yield bucket
-            bucket = []
-        bucket.append(tensor)
-    if bucket:
-        yield bucket
-
-
-def average_gradients(module: nn.Module) -> None:
-    """Average gradients over processes, of parameters in a loss that every process computes for the whole batch."""
-    sum_gradients(module)
-    for p in module.parameters():
-        if dist.is_initialized() and p.grad is not None:
-            p.grad /= dist.get_world_size()

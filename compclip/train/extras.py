@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from compclip.interface.views import Widths
-from compclip.train import distributed
+from compclip.train import gradient_sums
 
 if TYPE_CHECKING:
     from compclip.interface.features import Features
@@ -65,7 +65,7 @@ class Extras:
     def average_gradients(self) -> None:
         """Average the heads' gradients: every process computes them for the whole batch."""
         if self.heads:
-            distributed.average_gradients(self.heads)
+            gradient_sums.average_gradients(self.heads)
 
     def after_step(self, clip: nn.Module) -> None:
         """Let a moving teacher follow the model."""

@@ -50,6 +50,7 @@ TRAINING = START | {
     "compclip.train.extras",
     "compclip.interface.features",
     "compclip.train.fine_tuning",
+    "compclip.train.gradient_sums",
     "compclip.train.loader",
     "compclip.train.losses",
     "compclip.train.optimiser",

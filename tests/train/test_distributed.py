@@ -17,7 +17,7 @@ import torch.distributed as dist
 from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, process_group
+from compclip.train import distributed, gradient_sums, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
@@ -100,6 +100,16 @@ def test_two_processes_equal_one_in_bfloat16(compared_in_bfloat16, case):
     assert found["case"] == case and found["one_sided"] == []
     assert found["relative_terms"] < 2**-8
     assert 0 < found["relative_gradients"] < 2**-5
+
+
+def test_sums_that_start_in_the_backward_pass_have_the_bits_of_later_ones(compared):
+    """Plain and cached, trained whole and by adapters: gradients equal those of one message each after the pass."""
+    for found in compared:
+        sums = [f for f in found if f["case"] == "sums"]
+        assert len(sums) == 2 * 2 * 2
+        for f in sums:
+            assert f["equal"]
+            assert f["started_in_backward"] >= 2
 
 
 def test_the_comparison_can_fail():
@@ -221,7 +231,7 @@ def test_gradients_of_two_types_are_summed(tmp_path):
         before[name] = parameter.grad.clone()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
-        distributed.sum_gradients(module)
+        gradient_sums.sum_gradients(module)
     finally:
         dist.destroy_process_group()
     for name, parameter in module.named_parameters():
@@ -241,7 +251,7 @@ def test_what_the_host_decides_by_travels_by_the_host():
 def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
     """In turn, as many as fit, and what is larger alone."""
     tensors = [torch.zeros(size) for size in (3, 4, 20, 1, 1, 1)]
-    buckets = distributed._split_into_buckets(tensors, 8)
+    buckets = gradient_sums._split_into_buckets(tensors, 8)
     assert [[t.numel() for t in bucket] for bucket in buckets] == [[3, 4], [20], [1, 1, 1]]
 
 
