@@ -1,78 +1,71 @@
 """Checkpoint x benchmarks -> results/<benchmark>.json.
 
-compclip evaluate --method NAME                                   all cells of a method: its stage
-compclip evaluate --cell NAME                                     one cell of the grid
-compclip evaluate --checkpoint F [--benchmarks a b] [--out DIR]   any open_clip checkpoint, a table on stdout
-compclip evaluate --results DIR --compare FILE [--within POINTS]  numbers of ours against somebody's
-compclip evaluate --vqascore M [--benchmarks a b] [--out DIR]     VQAScore by a generative model
-compclip evaluate --census NAME                                   count a benchmark: the stage benchmark@NAME
+compclip evaluate --method NAME                                     all cells of a method: its stage
+compclip evaluate --cell NAME                                       one cell of the grid
+compclip evaluate --checkpoint F [F ...] [--benchmarks a b] [--out DIR]   any checkpoints, a table on stdout
+compclip evaluate --census NAME                                     count a benchmark: the stage benchmark@NAME
 
+F is a folder in open_clip's format, a weights file with --model, MODEL::TAG, or a run's folder: runs/<method>/<cell>,
+or store/<run key>, also while it trains. Several give a row each; --out writes each into a folder of its own.
 Outside of a project, benchmarks lie where `compclip fetch` puts them (`compclip list benchmarks`), or where
-benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say.
-F is a folder in open_clip's format, a weights file with --model, or MODEL::TAG; M a folder in transformers' format, or
-URL::NAME of an OpenAI-compatible endpoint. Parameters follow as key=value.
+benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say. Parameters follow as key=value.
 Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over.
---compare FILE goes with --checkpoint, --vqascore and --cell too; exit code 1 where a number is off by more than
---within.
+`compclip compare` compares results with somebody's numbers, `compclip vqascore` scores a generative model.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base import safe_names
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import check_output_folder, read_json, read_mapping
+from compclip.base.files import read_json, read_mapping
 from compclip.base.safe_names import SafeName
-from compclip.config.benchmark_groups import expand_groups
 from compclip.config.grid import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import result_store
+from compclip.evaluate import result_store, scoring_options
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.evaluate.number_comparison import OurNumber
+    from compclip.evaluate.score import LoadedBenchmarks
 
-PARAMS = "params.yaml"
 PLAN = Path("plan/evaluate")
+# Options of earlier versions, and the commands that they are now.
+MOVED = {
+    "--vqascore": "compclip vqascore MODEL",
+    "--question": "compclip vqascore MODEL --question TEXT",
+    "--answer": "compclip vqascore MODEL --answer WORD",
+    "--score": "compclip vqascore MODEL --score WAY",
+    "--api-key-env": "compclip vqascore URL::NAME --api-key-env VARIABLE",
+    "--results": "compclip compare RESULTS THEIRS",
+    "--compare": "compclip evaluate --out RESULTS, then compclip compare RESULTS THEIRS",
+    "--within": "compclip compare RESULTS THEIRS --within POINTS",
+}
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Evaluate a method, a cell or a checkpoint as the arguments say; 0, 1 where a cell failed, or UserError."""
+    """Evaluate a method, a cell or checkpoints as the arguments say; 0, 1 where one failed, or UserError."""
     args, overrides = _arguments(argv)
     if args.method:
         return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)
-    if args.results:
-        from compclip.evaluate import number_comparison
-
-        return _print_comparison(number_comparison.numbers_of_folder(Path(args.results)), args)
+    if args.checkpoint:
+        return _score_checkpoints(args, overrides, root)
     from compclip.config import read
 
-    params = read.load_params(_find_params(args), overrides)
+    params = read.load_params(args.params, overrides)
     if args.census:
         return _census(params, safe_names.parse_name(args.census, "--census"), root)
-    documents = _evaluate_cell(params, args.cell, root) if args.cell else _score_checkpoint(params, args)
-    if not args.compare:
-        return 0
-    from compclip.evaluate import number_comparison
-
-    return _print_comparison(number_comparison.numbers_of_documents(documents), args)
-
-
-def _find_params(args: argparse.Namespace) -> str | Path:
-    """Return the file of parameters; a checkpoint needs no project where its benchmarks are named."""
-    if not args.benchmarks or not (args.checkpoint or args.vqascore):
-        return args.params
-    from compclip.config import project_files
-
-    return project_files.find_params(args.params)
+    documents = _evaluate_cell(params, args.cell, root)
+    scoring_options.print_documents(documents, args.json, warnings=False)
+    return 0
 
 
 def _evaluate_method(method: SafeName, root: Path) -> int:
@@ -102,20 +95,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
     return 0
 
 
-def _print_comparison(ours: Mapping[str, OurNumber], args: argparse.Namespace) -> int:
-    """Print a table of our numbers against theirs; return 1 where one is further off than allowed."""
-    from compclip.evaluate import number_comparison
-
-    comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.compare))
-    print(number_comparison.comparison_table(comparison))
-    far = comparison.beyond(args.within) if args.within is not None else []
-    for line in far:
-        print(f"error: {line.metric}: {line.difference:+.2f} points, more than {args.within:g}", file=sys.stderr)
-    return 1 if far else 0
-
-
 def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
-    """Score one cell, publish its results where it was trained, and print a table of its numbers."""
+    """Score one cell, publish its results where it was trained, and return them."""
     from compclip.config import grid
     from compclip.evaluate import score
 
@@ -132,91 +113,110 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
             raise UserError(f"{name}: {outcome.failed[name]}")
         results = outcome.results[name]
         documents = {n: read_json(folders.result_path(results, SafeName(n, "benchmark"))) for n in benchmark_names}
-    print(score.metric_table(documents))
     return documents
 
 
-def _score_checkpoint(params: Params, args: argparse.Namespace) -> dict[str, dict]:
-    """Score a checkpoint, or a generative model, that is no cell."""
-    from compclip.evaluate import score, vqa
+def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root: Path) -> int:
+    """Score checkpoints that are no cells, print their numbers and write results; 1 where one of several failed."""
+    params = scoring_options.load_params(args, overrides)
+    from compclip.evaluate import score
     from compclip.model import backbone
 
-    out, device = check_output_folder(args.out) if args.out else None, args.device or score.device()
+    out, device = scoring_options.check_output(args), args.device or score.device()
     backbone.check_device(device, args.activation)
-    benchmark_names = expand_groups(args.benchmarks, params.benchmarks) or params.evaluate.benchmarks
-    checkpoint = None
-    if not (args.vqascore or args.loader):  # a checkpoint that is not there is said before benchmarks are read
-        checkpoint = score.checkpoint_at(args.checkpoint, args.model, device, args.tokenizer, args.activation)
-    loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
-    if checkpoint:
-        documents = score.score_checkpoint(checkpoint, loaded)
-    elif args.vqascore:
-        words = {"question": args.question, "answer": args.answer, "score": args.score}
-        documents = vqa.vqascore_documents(args.vqascore, loaded, device, words, args.api_key_env)
+    score_all = _score_foreign if args.loader else _score_own
+    outcomes = dict(score_all(params, args, device, root))
+    scored = {ref: outcomes[ref] for ref in dict.fromkeys(args.checkpoint)}
+    errors = [outcome for outcome in scored.values() if isinstance(outcome, UserError)]
+    if len(errors) == len(scored):
+        raise errors[0]
+    first = scored[args.checkpoint[0]]
+    if len(scored) == 1 and not isinstance(first, UserError):
+        scoring_options.print_documents(first, args.json)
     else:
-        from compclip.evaluate import foreign_models
-
-        model = foreign_models.load_model(args.loader, args.checkpoint, device)
-        documents = foreign_models.score_model(model, loaded, {"path": args.checkpoint, "loader": args.loader})
-    score.print_warnings(documents)
-    numbers = {name: {"metrics": d["metrics"], "counts": d["counts"]} for name, d in documents.items()}
-    print(json.dumps(numbers, indent=1) if args.json else score.metric_table(documents))
+        scoring_options.print_several(scored, args.json)
     if out:
-        result_store.write_documents(documents, out)
-    return documents
+        _write_results(scored, out)
+    return 1 if errors else 0
+
+
+def _score_own(
+    params: Params, args: argparse.Namespace, device: str, root: Path
+) -> Iterator[tuple[str, dict[str, dict] | UserError]]:
+    """Yield the results, or the error, of each of open_clip's checkpoints and runs' folders."""
+    from compclip.evaluate import run_checkpoints, score
+
+    how = (args.model, device, args.tokenizer, args.activation)
+    with run_checkpoints.open_checkpoints(args.checkpoint, root, *how) as checkpoints:
+        loaded = scoring_options.load_benchmarks(params, args)
+        if len(checkpoints) == 1:
+            [(ref, checkpoint)] = checkpoints.items()
+            yield ref, score.score_checkpoint(checkpoint, loaded)
+            return
+        for checkpoint, outcome in score.score_checkpoints(list(checkpoints.values()), loaded):
+            yield checkpoint.made_with["path"], outcome
+
+
+def _score_foreign(
+    params: Params, args: argparse.Namespace, device: str, root: Path
+) -> Iterator[tuple[str, dict[str, dict] | UserError]]:
+    """Yield the results, or the error, of each model that a plug-in opens."""
+    loaded = scoring_options.load_benchmarks(params, args)
+    for ref in dict.fromkeys(args.checkpoint):
+        try:
+            yield ref, _score_by_loader(ref, args.loader, loaded, device)
+        except UserError as error:
+            yield ref, error
+
+
+def _score_by_loader(ref: str, loader: str, loaded: LoadedBenchmarks, device: str) -> dict[str, dict]:
+    from compclip.evaluate import foreign_models
+
+    model = foreign_models.load_model(loader, ref, device)
+    return foreign_models.score_model(model, loaded, {"path": ref, "loader": loader})
+
+
+def _write_results(scored: Mapping[str, dict[str, dict] | UserError], out: Path) -> None:
+    """Write the results of one checkpoint into `out`, of several each into a folder there that is named after it."""
+    names: dict[str, str] = {}
+    for ref, documents in scored.items():
+        name = re.sub(r"[^A-Za-z0-9.-]+", "_", ref).strip("._") or "checkpoint"
+        names[ref] = name if name not in names.values() else f"{name}-{len(names) + 1}"
+        if not isinstance(documents, UserError):
+            result_store.write_documents(documents, out / names[ref] if len(scored) > 1 else out)
 
 
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
+    for option in argv:
+        if command := MOVED.get(option.partition("=")[0]):
+            raise UserError(f"{option.partition('=')[0]}: is a command of its own now; run `{command}`")
+    args, overrides = scoring_options.parse(_parser(), argv, "checkpoint")
+    _check_given(args, overrides)
+    return args, overrides
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of the grid, name or name.variant: all its cells")
     which.add_argument("--cell", default="", help="a cell of the grid")
-    which.add_argument("--checkpoint", default="", help="folder, weights file or MODEL::TAG")
-    which.add_argument("--results", default="", help="a folder of results, for --compare")
-    which.add_argument("--vqascore", default="", help="folder of an image-to-text model, or URL::NAME")
+    which.add_argument(
+        "--checkpoint", nargs="+", default=[], help="folders, weights files, MODEL::TAG, or runs' folders"
+    )
     which.add_argument("--census", default="", help="a benchmark of params.yaml")
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
     parser.add_argument("--loader", default="", help="of a model that is not open_clip's: `compclip list models`")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
-    parser.add_argument("--question", default="", help="of --vqascore, {} for the text; default: the authors'")
-    parser.add_argument("--answer", default="", help="whose likelihood is the score of --vqascore; default: Yes")
-    parser.add_argument(
-        "--score", default="", help="of --vqascore: answer_likelihood or first_token; default: the authors'"
-    )
-    parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
-    parser.add_argument(
-        "--benchmarks",
-        nargs="+",
-        default=[],
-        help="names or groups (comp, zeroshot, retrieval, long), with --checkpoint or --vqascore; "
-        "default: evaluate.benchmarks",
-    )
-    parser.add_argument("--json", action="store_true", help="with --checkpoint or --vqascore: print JSON, no table")
-    parser.add_argument("--params", default=PARAMS, help="the file that holds the grid")
-    parser.add_argument("--out", default="", help="folder for the results of --checkpoint or --vqascore")
-    parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
-    parser.add_argument("--compare", default="", metavar="FILE", help="numbers of somebody's: JSON or CSV")
-    parser.add_argument("--within", type=float, metavar="POINTS", help="with --compare: how far off a number may be")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
-    args = parser.parse_intermixed_args(argv)
-    overrides = [a for a in (*args.overrides, *args.benchmarks) if "=" in a]
-    args.benchmarks = [a for a in args.benchmarks if "=" not in a]
-    _check_given(args, overrides)
-    return args, overrides
+    scoring_options.add_options(parser)
+    return parser
 
 
 def _check_given(args: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for options that do not go together; a cell's results are replaced as a whole."""
-    if bool(args.results) > bool(args.compare) or (args.within is not None and not args.compare):
-        raise UserError("--results and --within: are for --compare; give --compare FILE")
-    if args.compare and (args.method or args.census):
-        raise UserError(
-            f"--compare {args.compare}: needs one checkpoint's numbers; give --results FOLDER or --cell NAME"
-        )
     for option, value in (("--benchmarks", args.benchmarks), ("--out", args.out)):
         if args.cell and value:
             raise UserError(

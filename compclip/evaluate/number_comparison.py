@@ -1,6 +1,6 @@
 """Our numbers against somebody else's of the same checkpoint, metric by metric.
 
-    compclip evaluate --checkpoint F --compare theirs.json
+    compclip compare RESULTS theirs.json
 
 A file of theirs is one of
     JSON by our names      {"sugarcrepe/add_att": 83.1}, or {"sugarcrepe": {"add_att": 83.1}}, as a summary.json is
@@ -82,17 +82,6 @@ class OurNumber:
     value: float
     n: int | None
     score: bool
-
-
-def numbers_of_documents(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, OurNumber]:
-    """Return the numbers of result documents by benchmark, as scoring gives them."""
-    return {
-        f"{name}/{metric}": OurNumber(
-            value, len(doc["items"][metric]["ids"]) if metric in doc["items"] else None, metric in doc["scores"]
-        )
-        for name, doc in documents.items()
-        for metric, value in doc["metrics"].items()
-    }
 
 
 def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:

@@ -129,7 +129,7 @@ def scores_by_model(
                 scores_B = likelihood(processor, model, pictures, batch_prompts, asking.answer, asking.dialogue)
             scores_P[batch] = scores_B.numpy()
         if np.isnan(scores_P).any():
-            raise UserError(f"--vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
+            raise UserError(f"vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
         return scores_P
 
     return scores
@@ -145,7 +145,7 @@ def _answering(model: Any) -> Iterator[None]:
     except Exception as error:  # transformers and jinja2 have no one error for it
         why = f"{type(error).__name__}: {one_line(str(error))[:300]}"
         raise UserError(
-            f"--vqascore {model.name_or_path}: cannot be asked: {why}; take a whole image-to-text model's folder"
+            f"vqascore {model.name_or_path}: cannot be asked: {why}; take a whole image-to-text model's folder"
         ) from error
 
 

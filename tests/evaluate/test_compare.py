@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.evaluate import __main__ as command
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import compare as command
 from compclip.evaluate import number_comparison
 from compclip.evaluate.number_comparison import OurNumber
 
@@ -133,7 +134,7 @@ def results(tmp_path):
 
 def test_the_command_prints_a_table_and_fails_beyond_the_bound(results, tmp_path, capsys):
     theirs = write_file(tmp_path, "theirs.json", {"sugarcrepe/add_att": 50.0, "winoground/text": 30.0})
-    arguments = ["--results", str(results), "--compare", str(theirs)]
+    arguments = [str(results), str(theirs)]
     assert command.main(arguments) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[1].split() == ["sugarcrepe/add_att", "0.7500", "0.5000", "+25.00", "+1.0"]
@@ -143,17 +144,20 @@ def test_the_command_prints_a_table_and_fails_beyond_the_bound(results, tmp_path
     assert command.main([*arguments, "--within", "25"]) == 0
 
 
+def test_a_folder_without_results_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: holds no results"):
+        command.main([str(tmp_path / "empty"), "theirs.json"])
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "new"),
     [
-        ["--results", "somewhere"],
-        ["--checkpoint", "x", "--within", "1"],
-        ["--method", "clip", "--compare", "x.json"],
-        ["--results", "empty", "--compare", "theirs.json"],
+        (["--results", "r", "--compare", "x.json"], "--results: .*run `compclip compare RESULTS THEIRS`"),
+        (["--checkpoint", "x", "--compare=x.json"], "--compare: .*`compclip evaluate --out RESULTS, then .*compare"),
+        (["--vqascore", "m", "--answer", "Yes"], "--vqascore: .*run `compclip vqascore MODEL`"),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="--compare|holds no results"):
-        command.main(arguments)
+def test_options_of_earlier_versions_say_the_new_command(arguments, new):
+    with pytest.raises(UserError, match=new):
+        evaluate_command.main(arguments)

@@ -464,7 +464,8 @@ def test_without_a_project(checkpoint, root, monkeypatch, capsys):
 def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
     """The place where the files belong is named; without benchmarks there is a project to ask for."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="nope"):
+    (tmp_path / "nope2").mkdir()
+    with pytest.raises(UserError, match=r"checkpoint 'nope': no such file or folder; .*; did you mean 'nope2'\?"):
         evaluate_command.main(["--checkpoint", "nope", "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match=r"data/raw/sugarcrepe"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
@@ -480,3 +481,52 @@ def test_numbers_as_json(checkpoint, root, monkeypatch, capsys):
     assert evaluate_command.main(arguments) == 0
     numbers = json.loads(capsys.readouterr().out)["sugarcrepe"]
     assert numbers["counts"]["records"] == 28 and 0 <= numbers["metrics"]["add_att"] <= 1
+
+
+@pytest.fixture(scope="module")
+def second_checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("second")
+    (folder / "evaltiny.json").write_text(json.dumps(CONFIG))
+    backbone.create(str(folder / "evaltiny.json"), seed=4).save(folder / "second")
+    return folder / "second"
+
+
+def test_several_checkpoints_have_a_row_each(checkpoint, second_checkpoint, params, tmp_path, capsys):
+    """Numbers and items are those of each by itself; one that fails leaves the others alone."""
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    shutil.copy(checkpoint / clip_model.CONFIG, damaged)
+    refs = [str(checkpoint), str(damaged), str(second_checkpoint)]
+    assert evaluate_command.main(["--checkpoint", *refs, "train.lr=1", "--out", str(tmp_path / "out")]) == 1
+    out, error = capsys.readouterr()
+    assert params.overrides == ["train.lr=1"] and error.startswith(f"error: {damaged}: ")
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["sugarcrepe", refs[0], refs[2], "plus", refs[0], refs[2]]
+    for ref, row in ((refs[0], rows[1]), (refs[2], rows[2])):
+        alone = score.score_checkpoint(score.checkpoint_at(ref), _loaded(params))
+        assert row[1:] == [f"{alone['sugarcrepe']['metrics'][metric]:.4f}" for metric in rows[0][1:]]
+        [folder] = [f for f in (tmp_path / "out").iterdir() if ref.replace("/", "_").endswith(f.name)]
+        for name in ("sugarcrepe", "plus"):
+            document = files.read_json(folder / f"{name}.json")
+            assert {k: v for k, v in document.items() if k != "seconds"} == {
+                k: v for k, v in json.loads(json.dumps(alone[name])).items() if k != "seconds"
+            }
+
+
+def test_several_checkpoints_as_json(checkpoint, second_checkpoint, params, capsys):
+    assert evaluate_command.main(["--checkpoint", str(checkpoint), str(second_checkpoint), "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert list(numbers) == [str(checkpoint), str(second_checkpoint)]
+    assert set(numbers[str(checkpoint)]) == {"sugarcrepe", "plus"}
+
+
+def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, tmp_path):
+    """As a cell's place has it, and as the store has it."""
+    stored = run_store.find_folder("clip-key", root)
+    run_store.adopt_published(published.trained, stored)
+    expected = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), _loaded(params))
+    for folder in (published.trained.path, stored.path):
+        evaluate_command.main(["--checkpoint", str(folder), "--out", str(tmp_path / "out")], root)
+        document = files.read_json(tmp_path / "out" / "plus.json")
+        assert document["checkpoint"]["path"] == str(folder)
+        assert document["metrics"] == expected["plus"]["metrics"]

@@ -17,8 +17,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
 from compclip.config.servers import Server
-from compclip.evaluate import __main__ as command
 from compclip.evaluate import vqa
+from compclip.evaluate import vqascore as command
 from compclip.evaluate.picture_references import with_box
 from compclip.evaluate.vqa import VqaQuestion
 from compclip.prepare.captioners import hf
@@ -249,7 +249,7 @@ HOSTILE = {
 def test_a_template_that_asks_nothing_is_one_line(pictures, folder, tmp_path, template):
     hostile = shutil.copytree(folder, tmp_path / "m")
     (hostile / "chat_template.jinja").write_text(HOSTILE[template])
-    with pytest.raises(UserError, match=f"--vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
+    with pytest.raises(UserError, match=f"vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
         vqa.scores_by_model(*hf.load_model(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
@@ -262,7 +262,7 @@ def test_settings_that_fit_no_picture_are_one_line(pictures, tmp_path, change):
         raw = json.loads((folder / name).read_text())
         if change.keys() & raw.keys() or name == "generation_config.json" and "eos_token_id" in change:
             (folder / name).write_text(json.dumps(raw | change))
-    with pytest.raises(UserError, match=f"--vqascore {folder}: cannot be asked: "):
+    with pytest.raises(UserError, match=f"vqascore {folder}: cannot be asked: "):
         vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
@@ -441,14 +441,14 @@ def test_the_whole_command(tmp_path, pictures, monkeypatch, capsys):
     (tmp_path / "params.yaml").write_text(PARAMS.replace("PICTURES", pictures[0].rpartition("/")[0]))
     assert len(sugarcrepe.load("s", split="swap_att")) == 2
     with serve(lambda body: answer_body(Yes=0.7 if "red" in prompt(body) else 0.2)) as chat:
-        assert command.main(["--vqascore", f"{chat.url}::m", "--out", "made"]) == 0
+        assert command.main([f"{chat.url}::m", "--out", "made"]) == 0
     printed = capsys.readouterr()
     assert "swap_att" in printed.out and "1.0000" in printed.out and "1 missing_image" in printed.err
     document = json.loads((tmp_path / "made/sugarcrepe.json").read_text())
     assert document["checkpoint"]["vqascore"] == f"{chat.url}::m" and document["metrics"]["swap_att"] == 1.0
     with pytest.raises(UserError, match=r"question='Is it\?': must have {} where the text belongs"):
-        command.main(["--vqascore", "nowhere", "--question", "Is it?"])
+        command.main(["nowhere", "--question", "Is it?"])
     with pytest.raises(UserError, match=r"unknown score 'first'.*first_token"):
-        command.main(["--vqascore", "nowhere", "--score", "first"])
+        command.main(["nowhere", "--score", "first"])
     with pytest.raises(UserError, match=r"nowhere: no config.json there"):
-        command.main(["--vqascore", "nowhere"])
+        command.main(["nowhere"])

@@ -1,0 +1,116 @@
+"""The options that commands share which score a model on benchmarks, and what they print and write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compclip.base.errors import UserError
+from compclip.base.files import check_output_folder
+from compclip.config.benchmark_groups import expand_groups
+from compclip.config.read import DEFAULT
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Params
+    from compclip.evaluate.score import LoadedBenchmarks
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is scored, where and how, and the parameters that follow as key=value."""
+    parser.add_argument(
+        "--benchmarks",
+        nargs="+",
+        default=[],
+        help="names or groups (comp, zeroshot, retrieval, long); default: evaluate.benchmarks",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, no table")
+    parser.add_argument("--params", default=DEFAULT, help="the file that holds the grid")
+    parser.add_argument("--out", default="", help="folder for result files")
+    parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str], *lists: str) -> tuple[argparse.Namespace, list[str]]:
+    """Parse arguments; key=value among them, also behind an option of several values (`lists`), are parameters."""
+    args = parser.parse_intermixed_args(argv)
+    overrides = list(args.overrides)
+    for name in ("benchmarks", *lists):
+        values = getattr(args, name)
+        overrides += [value for value in values if _is_parameter(value)]
+        setattr(args, name, [value for value in values if not _is_parameter(value)])
+    return args, overrides
+
+
+def _is_parameter(value: str) -> bool:
+    """Return whether an argument is key=value; a path that has an equals sign is there, or begins as a path does."""
+    return "=" in value and not (value.startswith(("/", ".")) or Path(value).exists())
+
+
+def load_params(args: argparse.Namespace, overrides: Sequence[str]) -> Params:
+    """Load params.yaml; where benchmarks are named no project is needed."""
+    from compclip.config import project_files, read
+
+    path = project_files.find_params(args.params) if args.benchmarks else args.params
+    return read.load_params(path, overrides)
+
+
+def load_benchmarks(params: Params, args: argparse.Namespace) -> LoadedBenchmarks:
+    """Read the benchmarks that the arguments name, or those of `evaluate.benchmarks`."""
+    from compclip.evaluate import score
+
+    names = expand_groups(args.benchmarks, params.benchmarks) or params.evaluate.benchmarks
+    return score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
+
+
+def check_output(args: argparse.Namespace) -> Path | None:
+    """Return the folder to write; None where none is named. Raises UserError for what is no folder."""
+    return check_output_folder(args.out) if args.out else None
+
+
+def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
+    """Return metrics and counts by benchmark."""
+    return {name: {"metrics": d["metrics"], "counts": d["counts"]} for name, d in documents.items()}
+
+
+def print_documents(documents: Mapping[str, dict], as_json: bool, warnings: bool = True) -> None:
+    """Print one model's numbers, and on stderr what was left out."""
+    from compclip.evaluate import score
+
+    if warnings:
+        score.print_warnings(documents)
+    print(json.dumps(numbers_as_json(documents), indent=1) if as_json else score.metric_table(documents))
+
+
+def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError], as_json: bool) -> None:
+    """Print the numbers of several models, a row each; what one ended in goes to stderr."""
+    from compclip.evaluate import score
+
+    scored = {name: documents for name, documents in documents_by_name.items() if not isinstance(documents, UserError)}
+    for name, documents in documents_by_name.items():
+        if isinstance(documents, UserError):
+            print(f"error: {name}: {documents}", file=sys.stderr)
+    for documents in list(scored.values())[:1]:  # all were scored on the same files
+        score.print_warnings(documents)
+    if as_json:
+        print(json.dumps({name: numbers_as_json(documents) for name, documents in scored.items()}, indent=1))
+    else:
+        print(table_of_several(scored))
+
+
+def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str:
+    """Return a block a benchmark: its metrics, and a row a model."""
+    width = max((len(name) for name in documents_by_name), default=0)
+    first: Mapping[str, dict] = next(iter(documents_by_name.values()), {})
+    lines = []
+    for benchmark, document in first.items():
+        metrics = list(document["metrics"])
+        width = max(width, len(benchmark))
+        lines.append(f"{benchmark:<{width}}  " + "  ".join(f"{metric:>7}" for metric in metrics))
+        for name, documents in documents_by_name.items():
+            values = (f"{documents[benchmark]['metrics'][m]:>{max(7, len(m))}.4f}" for m in metrics)
+            lines.append(f"{name:<{width}}  " + "  ".join(values))
+    return "\n".join(lines)

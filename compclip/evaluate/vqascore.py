@@ -1,0 +1,51 @@
+"""Score a generative model by VQAScore: how sure it is that a picture shows a text.
+
+compclip vqascore MODEL [--benchmarks a b] [--out DIR]       a folder in transformers' format
+compclip vqascore URL::NAME --api-key-env VARIABLE           an OpenAI-compatible endpoint
+
+Parameters follow as key=value. Outside of a project, name benchmarks: they lie where `compclip fetch` puts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from compclip.base.errors import entry
+from compclip.evaluate import scoring_options
+
+
+def main(argv: Sequence[str]) -> int:
+    """Score a model, print its numbers and write its results."""
+    args, overrides = scoring_options.parse(_parser(), argv)
+    params = scoring_options.load_params(args, overrides)
+    from compclip.evaluate import result_store, score, vqa
+    from compclip.model import backbone
+
+    out, device = scoring_options.check_output(args), args.device or score.device()
+    backbone.check_device(device)
+    loaded = scoring_options.load_benchmarks(params, args)
+    words = {"question": args.question, "answer": args.answer, "score": args.score}
+    documents = vqa.vqascore_documents(args.model, loaded, device, words, args.api_key_env)
+    scoring_options.print_documents(documents, args.json)
+    if out:
+        result_store.write_documents(documents, out)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compclip vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model, or URL::NAME")
+    parser.add_argument("--question", default="", help="{} stands for the text; default: the authors'")
+    parser.add_argument("--answer", default="", help="whose likelihood is the score; default: Yes")
+    parser.add_argument("--score", default="", help="answer_likelihood or first_token; default: the authors'")
+    parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
+    scoring_options.add_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
