@@ -16,10 +16,10 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
+from compclip.base.progress_line import Progress, show_progress
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.embedding_cache import EmbeddingCache, key
@@ -38,6 +39,7 @@ from compclip.model.replicas import ReplicaPool
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel, ClipModule
 
+B = TypeVar("B")  # a batch
 CACHE_BYTES = 2 << 30  # bytes of prepared pictures: some ten thousand of 224 x 224
 FARTHEST = 1e9  # pixels from a picture's corner: Pillow counts in 32 bits
 COLOURS = ("mean", "std")  # of a preparation what is done with numbers, later
@@ -71,26 +73,42 @@ def encode_all(
     caches = [EmbeddingCache.open_for(w, m, how) for w, m in zip(weights, models, strict=False)] if how.cache else []
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
-    with evaluation_mode([m.clip for group in replicas.replicas for m in group]), open_pool(replicas, how) as pool:
+    modules = [m.clip for group in replicas.replicas for m in group]
+    with evaluation_mode(modules), ExitStack() as shown, open_pool(replicas, how) as pool:
         picture_keys = dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
         cached_images = _CachedVectors.look_up(caches, picture_keys)
         uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
-        under_way = pool.map(image_batch, batches)  # while texts are tokenised
+        pictures_done = shown.enter_context(show_progress("pictures", len(uncached)))
+        under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         text_keys = dict(zip(texts, (key(ids_L.tobytes()) for ids_L in ids_TL.numpy()), strict=True)) if caches else {}
         cached_texts = _CachedVectors.look_up(caches, text_keys)
+        uncached_texts = cached_texts.uncached(texts)
         token_batches = _token_batches(
-            clip, texts, ids_TL, cached_texts.uncached(texts), inference_towers.text_batch_size(clip, how.batch_size)
+            clip, texts, ids_TL, uncached_texts, inference_towers.text_batch_size(clip, how.batch_size)
         )
-        text_batches = [*cached_texts.batches, *pool.map(partial(_text_batch, replicas, how), token_batches)]
+        texts_done = shown.enter_context(show_progress("texts", len(uncached_texts)))
+        text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
+        text_batches = [*cached_texts.batches, *pool.map(text_batch, token_batches)]
         image_batches = [*cached_images.batches, *under_way]
     embeddings = [_embeddings(model, number, image_batches, text_batches) for number, model in enumerate(models)]
     for cache, new in zip(caches, embeddings, strict=False):  # no cache, no pair
         image_vectors = cached_images.uncached_vectors(new.image_row, new.image_ID)
         cache.add(image_vectors | cached_texts.uncached_vectors(new.text_row, new.text_TD))
     return embeddings
+
+
+def _counting(work: Callable[[B], _VectorBatch], progress: Progress, size: Callable[[B], int]) -> Callable:
+    """Return `work` on a batch, which counts as done afterwards."""
+
+    def counted(batch: B) -> _VectorBatch:
+        vectors = work(batch)
+        progress.advance(size(batch))
+        return vectors
+
+    return counted
 
 
 def _picture_key(ref: str) -> bytes:

@@ -7,7 +7,7 @@ each, turned and converted as `evaluate.pictures` says; what a model does with t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import torch
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, one_line
+from compclip.base.progress_line import show_progress
 from compclip.config.sections import Scoring
 from compclip.data.images import ImageError
 from compclip.evaluate import score, vqa
@@ -75,12 +76,14 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
     failed: dict[str, str] = {}
     image_row: dict[str, int] = {}
     vectors = []
-    for batch in _batches(refs, how.batch_size):
+    for batch in _batches(refs, how.batch_size, "pictures"):
         pictures = _load_pictures(batch, how.upright, failed)
         if pictures:
             vectors.append(_to_units(model, PICTURES, model.encode_images(list(pictures.values())), len(pictures)))
             image_row |= {ref: len(image_row) + number for number, ref in enumerate(pictures)}
-    lines = [_to_units(model, TEXTS, model.encode_texts(list(b)), len(b)) for b in _batches(texts, how.batch_size)]
+    lines = [
+        _to_units(model, TEXTS, model.encode_texts(list(b)), len(b)) for b in _batches(texts, how.batch_size, "texts")
+    ]
     image_ID, text_TD = (np.concatenate(rows) if rows else np.zeros((0, 0), np.float32) for rows in (vectors, lines))
     if len(image_ID) and len(text_TD) and image_ID.shape[1] != text_TD.shape[1]:
         widths = f"{image_ID.shape[1]} and {text_TD.shape[1]} numbers"
@@ -88,8 +91,12 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
     return Embeddings(image_ID, text_TD, image_row, {text: row for row, text in enumerate(texts)}, failed)
 
 
-def _batches(values: Sequence[str], size: int) -> Iterable[Sequence[str]]:
-    return (values[start : start + size] for start in range(0, len(values), size))
+def _batches(values: Sequence[str], size: int, what: str) -> Iterator[Sequence[str]]:
+    """Yield batches and show how far they are."""
+    with show_progress(what, len(values)) as progress:
+        for start in range(0, len(values), size):
+            yield values[start : start + size]
+            progress.advance(len(values[start : start + size]))
 
 
 def _load_pictures(refs: Sequence[str], upright: bool, failed: dict[str, str]) -> dict[str, Image]:

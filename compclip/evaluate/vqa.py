@@ -34,6 +34,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint
+from compclip.base.progress_line import show_progress
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.config.servers import Server
 from compclip.data import images
@@ -120,7 +121,7 @@ def scores_by_model(
         with _answering(model):
             length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
         scores_P = np.empty(len(pairs))
-        for batch in _equal_length_batches(length_P, batch_size):
+        for batch in show_batches(_equal_length_batches(length_P, batch_size), len(pairs)):
             pictures = [
                 make_square(load_picture(pairs[index][0], upright), asking.pictures, processor) for index in batch
             ]
@@ -154,6 +155,14 @@ def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarra
     for length in np.unique(length_P):
         places = np.flatnonzero(length_P == length)
         yield from (places[start : start + size] for start in range(0, len(places), size))
+
+
+def show_batches(batches: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
+    """Yield batches of pairs and show how far they are."""
+    with show_progress("pairs", total) as progress:
+        for batch in batches:
+            yield batch
+            progress.advance(len(batch))
 
 
 def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:

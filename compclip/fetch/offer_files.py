@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tqdm import tqdm
-
 from compclip.base.errors import UserError
 from compclip.base.files import hold_exclusively, read_mapping, write_json
+from compclip.base.progress_line import show_progress
 from compclip.fetch import archives, http_transfer
 from compclip.fetch import hub_files as hub
 from compclip.fetch.archives import UnpackRule
@@ -26,6 +24,7 @@ from compclip.fetch.catalogue import Offer, OfferFile
 from compclip.fetch.hub_files import HubFile
 
 STATE = ".fetch"
+MB = 10**6
 MOST = 256 << 30  # bytes of a file whose size is not known
 
 
@@ -128,11 +127,11 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
 
 
 def _download(download: http_transfer.Download, name: str, part_file: Path) -> None:
-    with tqdm(desc=name, unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
+    with show_progress(f"{name}, MB:") as progress:
 
         def tell(have: int, total: int) -> None:
-            bar.total = total or None
-            bar.update(have - bar.n)
+            progress.total = total // MB
+            progress.advance(have // MB - progress.done)
 
         http_transfer.download_file(download, part_file, tell)
 

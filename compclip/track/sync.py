@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from compclip.base import progress_line
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.json_text import replace_lone
@@ -69,7 +70,8 @@ def load_project(
     Raises UserError where there is neither a run nor a study.
     """
     params, summaries = read.load_params(params_path), SummaryCache(cache_file)
-    cells = [summaries.summary(*location) for location in tracked_files.list_published(root)]
+    locations = list(tracked_files.list_published(root))
+    cells = [summaries.summary(*location) for location in progress_line.iterate("runs", locations, len(locations))]
     study_files = sorted(studies_folder.glob("*/trials.json"))
     sweeps = [tracked_files.read_study(file.parent, summaries) for file in study_files]
     summaries.save()
@@ -123,7 +125,7 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
             if anew and (count := sum(map(len, writer.tracked_runs.values()))):
                 name = project.options.project
                 print(f"{name} has {count} runs there; they are removed as their files are logged again", flush=True)
-            for entry in project.entries:
+            for entry in progress_line.iterate("entries for MLflow", project.entries, len(project.entries)):
                 writer.update_entry(entry, anew)
             if anew:
                 writer.remove_stale()
