@@ -77,6 +77,8 @@ class Train:
     checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
     keep_checkpoint: bool = False  # the last one before the end stays, so that `carry` can compare the end
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
+    # texts of a step are encoded in so many blocks at most, of similar lengths, each as long as its longest text
+    text_groups: PositiveInt = 1
     # processes that make batches ahead; null: on a GPU as many as the job has cores, on a CPU none
     workers: NonNegativeInt | None = None
     # windows: shards in random order, mixed some at a time, for disks that are slow to seek

@@ -114,13 +114,18 @@ def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def count_positions(clip: ClipModule, text_BL: Tensor) -> int:
-    """Return how many positions of some texts the tower needs: T, on a GPU only after a wait for the device.
+    """Return how many positions of some texts the tower needs: T, on a GPU only after a wait for the device."""
+    return int(measure_lengths(clip, text_BL).max()) if len(text_BL) else text_BL.shape[1]
 
-    CLIP's own causal tower needs those up to the longest text's end token: nothing depends on what follows. Towers
-    without a causal mask, or with another pooling (CLIPA), need all.
+
+def measure_lengths(clip: ClipModule, text_BL: Tensor) -> Tensor:
+    """Return how many positions of each text the tower needs, [B].
+
+    CLIP's own causal tower needs those up to the text's end token: nothing depends on what follows. Towers without a
+    causal mask, or with another pooling (CLIPA), need all.
     """
     is_causal = not hasattr(clip, "text") and clip.attn_mask is not None and clip.text_pool_type == "argmax"
-    return int(text_BL.argmax(-1).max()) + 1 if is_causal and len(text_BL) else text_BL.shape[1]
+    return text_BL.argmax(-1) + 1 if is_causal else torch.full(text_BL.shape[:-1], text_BL.shape[-1])
 
 
 def encode_texts(

@@ -46,6 +46,7 @@ class GradientComputer:
     autocast: Callable[[], AbstractContextManager]
     micro_batch: int = 0
     extras: Extras = extras.NONE
+    text_groups: int = 1  # blocks of texts that are encoded together, at most
 
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
@@ -55,7 +56,7 @@ class GradientComputer:
             terms = self._compute_in_parts(batch, views, loss, sums)
         else:
             with self.autocast():
-                features = encode.encode_features(self.clip, batch, views, self.frozen)
+                features = encode.encode_features(self.clip, batch, views, self.frozen, text_groups=self.text_groups)
                 terms = self._compute_terms(features, self._encode_by_teacher([batch], views), views, loss)
             with sums.watch_backward():
                 sum_terms(terms).backward()
@@ -80,7 +81,12 @@ class GradientComputer:
         if not self.extras.teacher:
             return None
         with torch.no_grad(), self.autocast():
-            return join([encode.encode_features(self.extras.teacher, p, views) for p in micro_batches])
+            return join(
+                [
+                    encode.encode_features(self.extras.teacher, part, views, text_groups=self.text_groups)
+                    for part in micro_batches
+                ]
+            )
 
     def _compute_in_parts(
         self, batch: Batch, views: Views, loss: Loss, sums: gradient_sums.GradientSums
@@ -107,7 +113,7 @@ class GradientComputer:
 
     def _encode(self, micro_batch: Batch, views: Views, seed: int, first_features: Features | None = None) -> Features:
         torch.manual_seed(seed)
-        return encode.encode_features(self.clip, micro_batch, views, self.frozen, first_features)
+        return encode.encode_features(self.clip, micro_batch, views, self.frozen, first_features, self.text_groups)
 
     def _detach_embeddings(self, f: Features) -> Features:
         """Return the embeddings as leaves that collect the loss's gradient; scale and bias stay in the graph."""

@@ -72,6 +72,11 @@ class Batch:
     # of every text of an image, captions and concepts left out, whether it is encoded; on the CPU whatever the device
     encoded_BK: np.ndarray | None = None  # negatives; None: all
     encoded_BP: np.ndarray | None = None  # positives
+    # positions that the tower needs of each text, on the CPU as well; None: all
+    length_B: np.ndarray | None = None
+    length_BK: np.ndarray | None = None
+    length_BP: np.ndarray | None = None
+    length_M: np.ndarray | None = None  # of concepts as texts
     concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
 
     def to(self, device: torch.device | str) -> Batch:
@@ -91,6 +96,7 @@ class Batch:
             "concept_ML": self.concept_ML[of_rows],
             "owner_M": self.owner_M[of_rows] - start,
             "concept_counts": counts[start:stop],
+            "length_M": None if self.length_M is None else self.length_M[of_rows],
         }
         images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
         cut: dict[str, Any] = {name: value if value is None else value[start:stop] for name, value in images.items()}

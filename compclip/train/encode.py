@@ -1,4 +1,4 @@
-"""A batch through the model: one image pass, one text pass, Features out.
+"""A batch through the model: one image pass, one text pass or one of each group, Features out.
 
 B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, L text length,
 D dim, A all texts (or all of a kind).
@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,6 +18,7 @@ from compclip.interface.views import Views
 from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train.batch import Batch
+from compclip.train.text_groups import TextGroups, plan_groups
 
 MaybeTensor = TypeVar("MaybeTensor", Tensor, "Tensor | None")
 
@@ -29,10 +29,12 @@ def encode_features(
     views: Views,
     frozen: frozenset[str] = frozenset(),
     first_features: Features | None = None,
+    text_groups: int = 1,
 ) -> Features:
     """Return all features that a loss may ask for; towers in `frozen` ("image", "text") run without a graph.
 
-    A frozen image tower's part is taken from `first_features`, the same batch's features, where that is given.
+    A frozen image tower's part is taken from `first_features`, the same batch's features, where that is given. Texts
+    are encoded in at most `text_groups` blocks.
     """
     if first_features and "image" in frozen:
         image_BD, patch_BND, negative_image_BJD = (
@@ -44,7 +46,7 @@ def encode_features(
         with torch.no_grad() if "image" in frozen else nullcontext():
             image_BD, patch_BND, negative_image_BJD = _encode_images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
-        text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views)
+        text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views, text_groups)
     concept_MD, owner_M = text_AD["concept"], batch.owner_M
     if views.concepts == "pooled" and (token_BTD := token_ATD["caption"]) is not None:
         concept_MD = pool_concepts(token_BTD, batch.concept_span_M2, owner_M)
@@ -90,9 +92,9 @@ def _normalise(image_A3HW: Tensor, batch: Batch) -> Tensor:
 
 
 def _encode_texts(
-    clip: ClipModule, batch: Batch, views: Views
+    clip: ClipModule, batch: Batch, views: Views, text_groups: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None], dict[str, Tensor | None]]:
-    """Encode all texts that are there in one pass; return unit vectors, tokens and a text's own tokens, by kind.
+    """Encode all texts that are there, each once; return unit vectors, tokens and a text's own tokens, by kind.
 
     Vectors and tokens of texts that a rule could not make are zeros. Tokens and masks are None where no loss asks for
     them.
@@ -105,14 +107,11 @@ def _encode_texts(
     }
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
-    all_AL, index_N = torch.cat(list(texts.values())), _index_encoded(batch)
-    if index_N is not None:
-        index_N = index_N.to(all_AL.device, non_blocking=True)
-    encoded_NL = all_AL if index_N is None else all_AL[index_N]
-    all_AD, all_ATD = towers.encode_texts(clip, encoded_NL, needs_tokens, all_positions=True)
-    if index_N is not None:
-        all_AD = _fill_with_zeros(all_AD, index_N, len(all_AL))
-        all_ATD = None if all_ATD is None else _fill_with_zeros(all_ATD, index_N, len(all_AL))
+    all_AL, groups = torch.cat(list(texts.values())), plan_groups(batch, text_groups)
+    if groups is None:
+        all_AD, all_ATD = towers.encode_texts(clip, all_AL, needs_tokens, all_positions=True)
+    else:
+        all_AD, all_ATD = _encode_groups(clip, all_AL, groups, needs_tokens)
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
@@ -123,21 +122,22 @@ def _encode_texts(
     return text_AD, dict(zip(texts, all_ATD.split(sizes), strict=True)), mask_AT
 
 
-def _index_encoded(batch: Batch) -> Tensor | None:
-    """Return the places of the texts that are encoded among captions, negatives, positives and concepts.
-
-    The index is on the CPU, pinned where there is a GPU; None where all texts are encoded.
-    """
-    if batch.encoded_BK is None or batch.encoded_BP is None:
-        return None
-    encoded_A = np.concatenate([
-        np.ones(len(batch), bool), batch.encoded_BK.ravel(), batch.encoded_BP.ravel(),
-        np.ones(len(batch.concept_ML), bool),
-    ])  # fmt: skip
-    if encoded_A.all():
-        return None
-    index_N = torch.from_numpy(encoded_A.nonzero()[0])
-    return index_N if batch.text_BL.device.type == "cpu" else index_N.pin_memory()
+def _encode_groups(
+    clip: ClipModule, all_AL: Tensor, groups: TextGroups, needs_tokens: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Encode texts group by group; return vectors and tokens in the batch's order, these padded with zeros."""
+    index_N = groups.index_N.to(all_AL.device, non_blocking=True)
+    encoded = [
+        towers.encode_texts(clip, text_NL[:, :T], needs_tokens, all_positions=True)
+        for text_NL, T in zip(all_AL[index_N].split(groups.counts), groups.positions, strict=True)
+    ]
+    all_AD = _fill_with_zeros(torch.cat([vector_ND for vector_ND, _ in encoded]), index_N, len(all_AL))
+    tokens = [token_NTD for _, token_NTD in encoded if token_NTD is not None]
+    if not tokens:
+        return all_AD, None
+    T = max(token_NTD.shape[1] for token_NTD in tokens)
+    padded = [F.pad(token_NTD, (0, 0, 0, T - token_NTD.shape[1])) for token_NTD in tokens]
+    return all_AD, _fill_with_zeros(torch.cat(padded), index_N, len(all_AL))
 
 
 def _fill_with_zeros(encoded_N: Tensor, index_N: Tensor, size: int) -> Tensor:

@@ -200,7 +200,9 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     def views_at(step: int) -> Views:
         return method.views(run.method, Step(step, sampler.per_epoch))
 
-    gradient_computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    gradient_computer = accumulate.GradientComputer(
+        model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups
+    )
     losses = LossCheck(adamw)
     workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
     batches = loader.batches(sampler, views_at, model, range(first_step, steps), workers, observer.count_parts)

@@ -180,8 +180,8 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
     span_M2, concept_ML, owner_M = _locate_concepts(rows, views, model, length)
     negative_image_BJ3HW, negative_image_mask_BJ = _stack_negative_images(rows, views, model)
     # Cut here: how long the longest text is, only the CPU can tell without a wait.
-    T = max(towers.count_positions(model.clip, ids) for ids in (
-        text_BL, negative_BKL.flatten(0, 1), positive_BPL.flatten(0, 1), concept_ML) if len(ids))  # fmt: skip
+    lengths = [towers.measure_lengths(model.clip, ids) for ids in (text_BL, negative_BKL, positive_BPL, concept_ML)]
+    T = max(int(length.max()) for length in lengths if length.numel())
     return Batch(
         image_B3HW,
         text_BL[:, :T].contiguous(),
@@ -200,6 +200,10 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
         # copies: a worker that sends a tensor moves it to shared memory and frees what a view of it would see
         encoded_BK=mask_BK.numpy().copy(),
         encoded_BP=positive_mask_BP.numpy().copy(),
+        length_B=lengths[0].numpy(),
+        length_BK=lengths[1].numpy(),
+        length_BP=lengths[2].numpy(),
+        length_M=lengths[3].numpy(),
         concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
     )
 

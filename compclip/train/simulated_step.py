@@ -86,7 +86,7 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
     autocast = functools.partial(
         torch.autocast, torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16"
     )
-    computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts)
+    computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups)
     model.clip.train()
     batches: dict[Views, Batch] = {}  # the last one
 

@@ -54,6 +54,7 @@ TRAINING = START | {
     "compclip.train.loader",
     "compclip.train.losses",
     "compclip.train.optimiser",
+    "compclip.train.text_groups",
     "compclip.train.picture_resizing",
     "compclip.train.view_maker",
 }

@@ -1,0 +1,136 @@
+"""Texts in groups of similar length: the same features, terms and gradients, from fewer positions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
+from compclip.model import towers
+from compclip.train import accumulate, encode, recorder
+from compclip.train.batch import Batch
+from compclip.train.text_groups import plan_groups, split_by_length
+from tests import distributed_check, small_training, tiny_project
+from tests.distributed_check import CASES, FROZEN, LORA
+
+ENCODE = towers.encode_texts
+
+
+def with_lengths(batch: Batch) -> Batch:
+    """The batch as collation gives it: its texts' lengths, and which of the negatives are encoded."""
+    texts = {"length_B": batch.text_BL, "length_BK": batch.negative_BKL, "length_BP": batch.positive_BPL,
+             "length_M": batch.concept_ML}  # fmt: skip
+    lengths = {name: (ids.argmax(-1) + 1).numpy() for name, ids in texts.items()}
+    return replace(batch, **lengths, encoded_BK=batch.mask_BK.numpy())
+
+
+def compute(case: tuple, groups: int, micro: int, frozen: frozenset = frozenset()) -> tuple[dict, dict]:
+    """Terms and gradients of a case in float64."""
+    name, changes, number = case
+    method = load_method(name)
+    cfg = method.Config(**changes)
+    views = method.views(cfg, number)
+    clip, batch = distributed_check.model(method.needs_bias(cfg)), with_lengths(distributed_check.batch(views))
+    parts = distributed_check.kept_beside(method, cfg, clip)
+    distributed_check.adapt(clip) if LORA in frozen else distributed_check.freeze(clip, frozen)
+    computer = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, parts, groups)
+    terms = computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=number))
+    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *parts.parameters()]}
+
+
+def assert_equal(case: tuple, micro: int, frozen: frozenset = frozenset()) -> None:
+    """Terms and gradients of three groups and of one agree to 1e-12."""
+    difference = distributed_check.difference(*(compute(case, groups, micro, frozen) for groups in (1, 3)))
+    assert difference["terms"] < 1e-12 and difference["gradients"] < 1e-12
+    assert difference["one_sided"] == []
+
+
+@pytest.mark.parametrize("micro", [0, 2])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}")
+def test_every_method_gets_the_same(case, micro):
+    """Tokens, concepts and composites included, the batch whole and in parts."""
+    assert_equal(case, micro)
+
+
+@pytest.mark.parametrize("frozen", FROZEN[1:], ids=["image", "text", "lora"])
+@pytest.mark.parametrize("micro", [0, 2])
+def test_frozen_towers_and_adapters(micro, frozen):
+    assert_equal(next(case for case in CASES if case[0] == "fsc_clip"), micro, frozen)
+
+
+def record_shapes(monkeypatch) -> list[tuple[int, ...]]:
+    """A list that gets the shape of all texts that the tower encodes from now on."""
+    shapes: list[tuple[int, ...]] = []
+
+    def record(clip, text_BL, *others, **options):
+        shapes.append(tuple(text_BL.shape))
+        return ENCODE(clip, text_BL, *others, **options)
+
+    monkeypatch.setattr(towers, "encode_texts", record)
+    return shapes
+
+
+def count_positions(monkeypatch, groups: int) -> list[tuple[int, ...]]:
+    """The shapes of the texts that the tower gets."""
+    shapes = record_shapes(monkeypatch)
+    method = load_method("negclip")
+    views = method.views(method.Config(), 0)
+    batch = with_lengths(distributed_check.batch(views))
+    encode.encode_features(distributed_check.model(bias=False), batch, views, text_groups=groups)
+    return shapes
+
+
+def test_the_tower_gets_fewer_positions(monkeypatch):
+    (block,) = count_positions(monkeypatch, 1)
+    groups = count_positions(monkeypatch, 3)
+    assert len(groups) == 3 and sum(rows for rows, _ in groups) == block[0]
+    assert sum(rows * positions for rows, positions in groups) < block[0] * block[1]
+    assert max(positions for _, positions in groups) < block[1]  # the test's block is not cut to the longest
+
+
+@pytest.mark.parametrize("lengths", [[5], [4, 4, 4], [9, 2, 5, 2, 8], [3, 7, 7, 2, 20, 6, 6, 5, 3, 19]])
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_groups_have_the_least_padding(lengths, count):
+    """Beside all ways to cut the sorted texts."""
+    groups = split_by_length(np.array(lengths), count)
+    assert sorted(np.concatenate(groups)) == list(range(len(lengths)))
+    assert len(groups) <= count and all(len(group) for group in groups)
+    ordered, size = sorted(lengths), len(lengths)
+    least = min(
+        sum((b - a) * ordered[b - 1] for a, b in itertools.pairwise((0, *cuts, size)))
+        for cut in range(min(count, size))
+        for cuts in itertools.combinations(range(1, size), cut)
+    )
+    assert sum(len(group) * max(lengths[i] for i in group) for group in groups) == least
+
+
+def test_a_tower_that_needs_all_positions_has_one_block():
+    """Without a causal mask, or pooled elsewhere than at the end token: lengths are those of the block, as it stands."""
+    clip, batch = distributed_check.model(bias=False), distributed_check.batch(Views())
+    assert towers.measure_lengths(clip, batch.text_BL).tolist() == (batch.text_BL.argmax(-1) + 1).tolist()
+    for name, value in (("text_pool_type", "last"), ("attn_mask", None)):
+        other = distributed_check.model(bias=False)
+        setattr(other, name, value)
+        lengths = towers.measure_lengths(other, batch.text_BL)
+        assert set(lengths.tolist()) == {batch.text_BL.shape[1]}
+        assert plan_groups(replace(batch, length_B=lengths.numpy()), 4) is None
+
+
+def test_a_run_in_groups_of_texts(here, monkeypatch):
+    """`train.text_groups` reaches the tower; one is the default, and terms differ by rounding alone."""
+    shapes = record_shapes(monkeypatch)
+    losses, calls = [], []
+    for groups in ("1", "3"):
+        shapes.clear()
+        options = ("train.max_steps=1", f"train.text_groups={groups}")
+        small_training.train(here, "fsc_clip", here / groups, recorder.do_nothing, *options)
+        losses.append(tiny_project.steps(here / groups / "metrics.jsonl")[-1])
+        calls.append(len(shapes))
+    assert calls[1] > calls[0]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
