@@ -141,7 +141,7 @@ def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
         return StatusRow(name, state, steps, who, device_seconds=spent)
     if run.published and run.published.trained.run_key == folder.key:
         return StatusRow(run.name, PUBLISHED, steps, device_seconds=spent)
-    if folder.scored.is_file():
+    if folder.scored.is_file() or state == jobs.DONE:  # a job that trains has done its work before it is scored
         return StatusRow(run.name, jobs.DONE, steps, device_seconds=spent)
     if job:
         return StatusRow(run.name, jobs.FAILED, steps, job.label(), one_line(job.reason()), spent)

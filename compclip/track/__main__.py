@@ -27,8 +27,9 @@ def main(argv: list[str]) -> int:
 
     def load() -> TrackedProject:
         return sync.load_project(
-            args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri)
-        )
+            args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri),
+            _check_rows(args.table_rows),
+        )  # fmt: skip
 
     if args.follow:
         return follow.follow(follow.StoreFollower(load, uri, args.root), _check_seconds(args.every), args.beside)
@@ -48,6 +49,12 @@ def _check_seconds(every_s: float) -> float:
     if not every_s > 0:
         raise UserError(f"--every {every_s:g}: must be above 0; it is seconds between two looks")
     return every_s
+
+
+def _check_rows(rows: int) -> int:
+    if rows < 0:
+        raise UserError(f"--table-rows {rows}: must be 0 or more; it is items of a benchmark in a run's table")
+    return rows
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,6 +84,13 @@ def _parser() -> argparse.ArgumentParser:
         default=sync.CHECKPOINT_MIB,
         metavar="MIB",
         help="upload and register checkpoints up to this size; larger ones are named in a tag",
+    )
+    parser.add_argument(
+        "--table-rows",
+        type=int,
+        default=sync.TABLE_ROWS,
+        metavar="N",
+        help="items of each benchmark, with outcome and texts, in a run's tables; 0: no tables",
     )
     return parser
 

@@ -127,10 +127,13 @@ def describe_trial(study: StudyFile, trial: StudyTrial) -> str:
 def view_tags(scores: Sequence[str]) -> dict[str, str]:
     """Return the experiment tag that holds the view: a row a cell, the best `comp` first, every score, method and seed.
 
-    Sweeps are left out: sorted by a score, the UI would show their trials among the cells.
+    Without scores: the newest first, with losses and speed. Sweeps are left out: sorted by a score, the UI would show
+    their trials among the cells.
     """
-    columns = [f"metrics.`score/{name}`" for name in scores] + ["params.`method`", "params.`seed`"]
-    state = {"orderByKey": columns[0] if scores else "", "orderByAsc": False, "selectedColumns": columns,
+    metrics = [f"score/{name}" for name in scores] or ["train/loss", "system/samples_per_second"]
+    columns = [f"metrics.`{name}`" for name in metrics] + ["params.`method`", "params.`seed`"]
+    order = columns[0] if scores else "attributes.start_time"
+    state = {"orderByKey": order, "orderByAsc": False, "selectedColumns": columns,
              "searchFilter": "tags.kind = 'cell'", "startTime": "ALL", "lifecycleFilter": "Active"}  # fmt: skip
     return {VIEW_TAG: json.dumps(state)}
 

@@ -24,6 +24,7 @@ from compclip.runs import result_files
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
 from compclip.track import descriptions
+from compclip.track.item_tables import ItemTables
 from compclip.track.live_runs import LiveRun
 from compclip.track.tracked_files import RunSummary, StudyFile, StudyTrial, best_trials
 
@@ -34,7 +35,7 @@ KEY, CONTENT, FILES, COMPLETE, PROJECT = (
 MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
 VERSION_TAGS = frozenset(("method", "backbone", "data", "seed"))  # of a version of one
 LIMIT = 500  # characters of a parameter
-LAYOUT = 3  # raised when the same files are to be shown in another way
+LAYOUT = 4  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 SCORE = "score/"
@@ -92,12 +93,15 @@ class MlflowEntry:
     status: str = "FINISHED"
     parent: str = ""
     project: str = ""
+    results: Path | None = None  # the folder of which `tables` makes tables of items
+    tables: ItemTables | None = None
 
     @cached_property
     def content(self) -> str:
         """A hash of what cannot be changed in an MLflow run once it is logged; times and the note are not in it."""
         numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
-        content = [LAYOUT, self.tags, self.params, numbers, self.datasets, self.status, self.checkpoint is not None]
+        rows = self.tables.rows if self.tables else 0
+        content = [LAYOUT, rows, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint)]
         text = json.dumps(content, sort_keys=True) + self.content_of_files
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -124,13 +128,14 @@ class MlflowEntry:
 
 @dataclass(frozen=True)
 class EntryOptions:
-    """How entries are made: the grid's experiment and cells, the report's columns, the upload limit."""
+    """How entries are made: the grid's experiment and cells, the report's columns, the upload limit, item tables."""
 
     experiment: str
     grid: frozenset[str]
     project: str
     columns: tuple[Column, ...] = ()
     checkpoint_mib: float = 64.0
+    tables: ItemTables | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,8 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
             start=run.start,
             end=run.end,
             project=options.project,
+            results=run.results_folder,
+            tables=options.tables,
         )
         entries.append(entry)
     return entries

@@ -37,8 +37,9 @@ from mlflow.types import ColSpec, Schema
 from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.track import descriptions, tracking_store
+from compclip.track import descriptions, item_tables, tracking_store
 from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MetricPoint, MlflowEntry
+from compclip.track.item_tables import ItemTable
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -87,6 +88,8 @@ def write_run(
             links.link_or_copy(path, tracking_store.path_of_uri(info.artifact_uri) / name)
         else:
             client.log_artifact(info.run_id, str(path), name.rpartition("/")[0] or None)
+    if entry.tables and entry.results:
+        log_tables(client, logged.run, entry.tables.make(entry.results))
     if model:
         fill_model(client, entry, model, template, link)
     client.set_terminated(logged.run, entry.status, round(1000 * entry.end))
@@ -98,6 +101,13 @@ def log_params(client: MlflowClient, run: str, params: Mapping[str, str]) -> Non
     """Log parameters; the same ones may be logged again."""
     for chunk in _chunks([Param(k, v) for k, v in params.items()], 100):  # MLflow's limits for a call
         client.log_batch(run, params=chunk)
+
+
+def log_tables(client: MlflowClient, run: str, tables: Sequence[ItemTable]) -> None:
+    """Log tables as MLflow's `log_table` does, and the tags that speak of them."""
+    for table in tables:
+        client.log_text(run, table.text, table.path)
+    client.log_batch(run, tags=[RunTag(name, value) for name, value in item_tables.format_tags(tables)])
 
 
 def log_points(client: MlflowClient, run: str, points: Sequence[MetricPoint], tags: Mapping[str, str]) -> None:

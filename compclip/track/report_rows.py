@@ -17,6 +17,7 @@ from compclip.base.files import fingerprint, read_text
 from compclip.config.grid import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
+from compclip.track import descriptions
 from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
@@ -89,9 +90,34 @@ def _make_row(
         f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {seeds} seeds, whose runs stand "
         f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided."
+        f"\n\n{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
     return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
+
+
+def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:
+    """Format the row's numbers as a table in Markdown, the unit as in the metrics, as far as MLflow's limit allows."""
+    contrasts = {_metric(line): line for line in compared}
+    table = [f"| metric | mean | std | to {to_markdown(reference)} | 95 % interval | verdict |",
+             "| --- | ---: | ---: | ---: | ---: | --- |"]  # fmt: skip
+    shown = [line for line in lines if _metric(line) in contrasts or not compared]
+    for line in shown:
+        contrast = contrasts.get(_metric(line), {})
+        mean, std, difference, low, high = (
+            _round(source.get(field, ""))
+            for source, field in [*((line, name) for name in NUMBERS), *((contrast, name) for name in CONTRAST)]
+        )
+        ends = f"[{low}, {high}]" if low else ""
+        verdict = (contrast["verdict"] or "undecided") if contrast else ""
+        table.append(f"| {to_markdown(_metric(line))} | {mean} | {std} | {difference} | {ends} | {verdict} |")
+        if sum(map(len, table)) > descriptions.LIMIT - 1000:
+            return "\n".join([*table[:-1], "", f"{len(shown) - len(table) + 3} more are among the metrics."])
+    return "\n".join(table)
+
+
+def _round(text: str) -> str:
+    return f"{float(text):.4f}" if text else ""
 
 
 def _make_entry(

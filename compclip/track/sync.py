@@ -21,10 +21,12 @@ from compclip.config import read
 from compclip.track import entries as track_entries
 from compclip.track import report_rows, tracked_files, tracking_store
 from compclip.track.entries import EntryOptions, TrackedProject
+from compclip.track.item_tables import ItemTables
 from compclip.track.live_runs import LiveListing, LiveRun
 from compclip.track.tracked_files import SummaryCache
 
 CHECKPOINT_MIB = 64.0
+TABLE_ROWS = 100  # items of a benchmark in a run's table
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 
@@ -64,6 +66,7 @@ def _read_project(root: Path) -> SafeName | None:
 def load_project(
     params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies"),
     project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, cache_file: Path | None = None,
+    table_rows: int = TABLE_ROWS,
 ) -> TrackedProject:  # fmt: skip
     """Read the runs below `root` and the studies; `cache_file` holds what earlier calls read.
 
@@ -84,7 +87,8 @@ def load_project(
     all_runs = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
-    options = EntryOptions(experiment, names, project, columns, checkpoint_mib)
+    tables = ItemTables(params.benchmarks, params.evaluate.ties, table_rows) if table_rows else None
+    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((b.run, e.scores) for b, e in zip(cells, entries, strict=True) if e.at_home)
     report = report_rows.make_report_entries(root, grid_runs, options)

@@ -30,14 +30,14 @@ def folder(root, cell):
     return run_store.find_folder(f"key-{cell.name}", root)
 
 
-def begin(root, cell, pid=None):
+def begin(root, cell, pid=None, module=jobs.SCORES):
     """A process works on the run: this one, or one that is dead."""
     run = folder(root, cell)
     pid = pid or os.getpid()
     number = len(list(run.lives.glob("*.json")))
     life = {"started": 1_700_000_000.0 + number, "devices": 1, "seconds": 5.0, "project": str(root)}
     write_json(run.lives / f"{number}.json", life)
-    record = {"kind": "local", "module": jobs.SCORES, "host": socket.gethostname(), "pid": pid}
+    record = {"kind": "local", "module": module, "host": socket.gethostname(), "pid": pid}
     write_json(run.job, record | {"started": jobs.read_start_time(pid) or "gone"})
 
 

@@ -91,6 +91,16 @@ def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
     assert shown(uri) == {FIRST.name: ("KILLED", [10, 20, 30])}
 
 
+def test_a_run_that_was_trained_and_waits_to_be_published_has_not_failed(project, uri):
+    """Its job ended with what it was to make, the checkpoint."""
+    live.begin(project, FIRST, live.DEAD, jobs.TRAINS)
+    live.log(project, FIRST, 10)
+    live.folder(project, FIRST).final.environment.parent.mkdir()
+    live.folder(project, FIRST).final.environment.write_text("{}")
+    make_follower(project, uri).poll()
+    assert shown(uri) == {FIRST.name: ("FINISHED", [10])}
+
+
 STORY = (
     lambda root: (live.begin(root, FIRST), live.log(root, FIRST, 10, 20)),
     lambda root: live.log(root, FIRST, 30),

@@ -14,7 +14,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.runs.run_folder import Published
 from compclip.track import __main__ as track_command
-from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track import descriptions, mlflow_runs, sync, tracking_store
 from compclip.track.mlflow_runs import ModelTemplate
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
@@ -188,6 +188,12 @@ def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     assert state["orderByAsc"] is False
     assert state["searchFilter"] == "tags.kind = 'cell'"
     assert "metrics.`score/retrieval`" in state["selectedColumns"]
+
+
+def test_a_view_without_scores_shows_losses_the_newest_run_first():
+    state = json.loads(descriptions.view_tags([])[descriptions.VIEW_TAG])
+    assert state["orderByKey"] == "attributes.start_time"
+    assert "metrics.`train/loss`" in state["selectedColumns"]
 
 
 def test_no_runs_is_an_error(tmp_path):

@@ -1,0 +1,93 @@
+"""Tables of items in MLflow: the texts that were scored, the same items in every run, and what was left out said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.benchmarks import sugarcrepe
+from compclip.config.sections import BenchmarkSection
+from compclip.runs import run_folder
+from compclip.track import __main__ as track_command
+from compclip.track import sync
+from compclip.track.item_tables import COUNTS_TAG, TABLES_TAG, ItemTables
+from tests import fake_runs
+from tests.track.project import source, tracked, update
+
+WRITTEN = {"swap_att": 10, "swap_obj": 5}  # records of the fake runs' sugarcrepe
+
+
+@pytest.fixture
+def section(tmp_path):
+    """SugarCrepe's files as its authors write them, with the fake runs' number of records."""
+    folder = tmp_path / "official"
+    for subset, count in WRITTEN.items():
+        rows = {
+            f"{subset}:{i}": {"filename": "a.png", "caption": f"{subset} {i}", "negative_caption": f"not {i}"}
+            for i in range(count)
+        }
+        write_json(folder / f"{subset}.json", rows)
+    return BenchmarkSection(path=str(folder), images=str(folder), split=",".join(WRITTEN))
+
+
+@pytest.fixture
+def results(tmp_path, section):
+    """The results of a run that was scored on those files."""
+    fake_runs.make(tmp_path, [fake_runs.cell("clic")])
+    folder = tmp_path / "results" / "clic" / "vit-scenes-0"
+    file = run_folder.result_path(folder, "sugarcrepe")
+    fingerprint = sugarcrepe.load(section.path, section.images, section.split).fingerprint()
+    write_json(file, json.loads(file.read_text()) | {"fingerprint": fingerprint})
+    return folder
+
+
+def make(section, results, rows=100):
+    return ItemTables({"sugarcrepe": section}, "wrong", rows).make(results)
+
+
+def test_each_outcome_stands_beside_its_texts(section, results):
+    (table,) = make(section, results)
+    content = json.loads(table.text)
+    assert (table.path, table.shown, table.total) == ("items/sugarcrepe.json", 15, 15)
+    assert content["columns"] == ["item", "outcome", "metric", "text 1", "text 2"]
+    assert content["data"][9] == ["swap_att/swap_att:9", 0.0, "swap_att", "swap_att 9", "not 9"]
+    assert [row[1] for row in content["data"]] == [*map(float, "111111111011100")]
+
+
+def test_rows_are_bounded_and_drawn_from_every_metric(section, results):
+    (table,) = make(section, results, rows=5)
+    rows = json.loads(table.text)["data"]
+    assert (table.shown, table.total) == (5, 15)
+    names = [row[0].partition("/")[2] for row in rows]
+    assert names == ["swap_att:0", "swap_att:3", "swap_att:6", "swap_att:9", "swap_obj:2"]
+
+
+def test_texts_that_were_not_scored_make_no_table(section, results):
+    """Other files, or none at all, as on a machine that has no benchmarks."""
+    assert make(BenchmarkSection(path="absent", images="absent"), results) == []
+    file = next(iter((results.parents[2] / "official").glob("swap_obj.json")))
+    file.write_text(file.read_text().replace("not 4", "no longer 4"))
+    assert make(section, results) == []
+
+
+def test_the_run_has_them_where_the_ui_looks(tmp_path, section, results, uri):
+    """As artifacts and in the tag of `log_table`; another number of rows logs the run again."""
+    project = source(tmp_path)
+    project.options.tables.sections["sugarcrepe"] = section
+    assert sync.update_store(project, uri)["added"] == 1
+    client, by_name = tracked(uri)
+    run = by_name["clic-vit-scenes-0"]
+    assert json.loads(run.data.tags[TABLES_TAG]) == [{"path": "items/sugarcrepe.json", "type": "table"}]
+    assert run.data.tags[COUNTS_TAG] == "sugarcrepe: 15 of 15 outcomes"
+    assert [file.path for file in client.list_artifacts(run.info.run_id, "items")] == ["items/sugarcrepe.json"]
+    assert update(tmp_path, uri)["unchanged"] == 1
+    assert update(tmp_path, uri, table_rows=0)["replaced"] == 1
+    assert TABLES_TAG not in tracked(uri)[1]["clic-vit-scenes-0"].data.tags
+
+
+def test_a_number_below_zero_is_refused(uri):
+    with pytest.raises(UserError, match="--table-rows -1"):
+        track_command.main(["--uri", uri, "--table-rows", "-1"])
