@@ -29,12 +29,16 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class GroupClaims:
-    """The claims of one group: those that the grid can answer, those it cannot, and how many have which verdict."""
+    """The claims of one group: those that the grid can answer, those it cannot, and how many have which verdict.
+
+    `shortage` says why none can be decided; `judged` is then empty.
+    """
 
     group: str
     counts: str
     judged: tuple[Finding, ...]
     absent: tuple[Finding, ...]
+    shortage: str = ""
 
 
 def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
@@ -46,8 +50,21 @@ def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
         absent = tuple(f for f in group_findings if f.verdict == ABSENT)
         evidence = [e for f in group_findings for e in f.evidence]
         counts = f"{_format_counts('claims', group_findings)}; of {_format_counts('inequalities', evidence)}"
-        sections.append(GroupClaims(group, counts, judged, absent))
+        shortage = _describe_shortage(judged)
+        sections.append(GroupClaims(group, counts, () if shortage else judged, absent, shortage))
     return sections
+
+
+def _describe_shortage(judged: Sequence[Finding]) -> str:
+    """Say why no claim can be decided; empty where some have seeds enough, or where there is none."""
+    most = max((e.seeds for finding in judged for e in finding.evidence), default=LEAST_SEEDS)
+    if most >= LEAST_SEEDS:
+        return ""
+    return (
+        f"No table: {len(judged)} claims speak of methods of this grid, but these share {most} seed{'s' * (most > 1)}, "
+        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run dvc repro; "
+        "finished runs are not trained again. claims.csv has the differences so far"
+    )
 
 
 def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
@@ -83,10 +100,11 @@ def _markdown_section(section: GroupClaims) -> str:
             rows.append([*first, to_code(e.inequality.text), *describe_evidence(e).values(), last])
             first = ["", ""]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
+    body = f"{section.shortage}." if section.shortage else f"{section.counts}. {RULE}\n\n{table}"
     texts = [f"{f.claim.name} ({f.claim.source}): no {f.missing}" for f in section.absent]
     absent = "".join(f"- {to_markdown(text)}\n" for text in texts)
     absent_list = f"\nNot in this grid:\n\n{absent}" if absent else ""
-    return f"\n## Claims: {to_markdown(section.group)}\n\n{section.counts}. {RULE}\n\n{table}\n{absent_list}"
+    return f"\n## Claims: {to_markdown(section.group)}\n\n{body}\n{absent_list}"
 
 
 def format_csv(findings: Sequence[Finding]) -> str:

@@ -19,6 +19,7 @@ from compclip.base.files import read_bytes, read_mapping, write_atomic, write_js
 from compclip.config.grid import PRETRAINED
 from compclip.report import (
     claims_table,
+    composition_verdicts,
     published_models,
     published_numbers,
     report_figures,
@@ -135,6 +136,7 @@ def render_page(page: ReportPage) -> str:
         intervals=[layout_differences(g) for g in page.main],
         reference=page.reference,
         contrasts=[layout_differences(g) for g in page.contrasts],
+        composition=[(g.name, composition_verdicts.judge_methods(g, page.reference)) for g in page.contrasts],
         tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
         lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
         losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
@@ -297,6 +299,7 @@ def write_report(page: ReportPage, out: Path) -> None:
     files = {
         "report.md": table_formats.format_markdown(groups, page.missing, page.notes)
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
+        + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + claims_table.format_markdown(page.findings),
         "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
         "report.tex": table_formats.format_latex(groups, page.notes)

@@ -337,6 +337,21 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
 
 
+def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
+    """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
+    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
+    report_page.write_report(page, tmp_path / "out")
+    html, text, tex, table = (
+        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
+    )
+    line = "No table: 3 claims speak of methods of this grid, but these share 2 seeds, and fewer than 3 decide nothing."
+    assert line in html and line in text and "Give grid.seeds 3 or more" in html
+    assert '<table class="claims">' not in html and "Intervals are not simultaneous" not in html + text
+    assert "| verdict | claim |" not in text and tex.count(r"\begin{tabular}") == 1
+    assert "Not in this grid (1)" in html and table.count("2 of 3 seeds") == 5
+
+
 def test_a_report_without_claims_says_nothing_of_them():
     assert claims_table.format_markdown(()) == claims_table.format_latex(()) == ""
     assert claims_table.build_sections(()) == []

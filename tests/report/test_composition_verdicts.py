@@ -1,0 +1,72 @@
+"""The line that says whether a method beats the reference at composition: the rule of docs/scenes.md, case by case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip.report import composition_verdicts
+from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
+from tests import fake_runs
+from tests.conftest import ROOT
+
+NAMES = (*composition_verdicts.RISING, *composition_verdicts.NOT_FALLING, "retrieval/i2t_recall_at_5")
+COLUMNS = tuple(Column(*name.split("/", 1)) for name in NAMES)
+
+
+def statistic(sign, basis=BOTH):
+    change = 0.05 * sign
+    interval = Interval(change, change - 0.02, change + 0.02, 100)
+    return Statistic(0.5, 0.01, 3, 0, interval, change, sign, basis)
+
+
+def judge(*signs, columns=COLUMNS, basis=BOTH):
+    """The verdict of a method whose columns are better (1), worse (-1) or undecided (0); None: not measured."""
+    kinds = {c.benchmark: RETRIEVAL if c.benchmark == "retrieval" else COMPOSITION for c in columns}
+    results = {name: Result(name, name, kind, {}) for name, kind in kinds.items()}
+    run = FinishedRun(Trained(Path()), Path(), fake_runs.cell("new"), {}, [], {}, results)
+    cells = tuple(None if sign is None else statistic(sign, basis) for sign in signs)
+    rows = (MethodRow("pretrained", (run,), cells), MethodRow("new", (run,), cells))
+    return composition_verdicts.judge_methods(ResultTable("vit", "scenes", columns, rows), "finetune")
+
+
+@pytest.mark.parametrize(
+    ("signs", "sign", "begin"),
+    [
+        ((1, 1, 1, 0, 0), 1, "beats finetune at composition: sugarcrepe/swap ▲ +5.0 [+3.0, +7.0], "),
+        ((1, 1, 1, -1, 0), -1, "does not beat finetune at composition: sugarcrepe_pp/replace_itt ▼ −5.0 [−7.0, −3.0]."),
+        ((1, -1, 1, 0, 0), -1, "does not beat finetune at composition: sugarcrepe/swap/unseen_pairs ▼"),
+        ((1, 0, 1, 0, 0), 0, "undecided against finetune at composition: sugarcrepe/swap/unseen_pairs 0.0 "),
+        ((1, 1, None, 1, 0), 0, "undecided against finetune at composition: no sugarcrepe_pp/swap_itt."),
+    ],
+)
+def test_the_rule(signs, sign, begin):
+    (verdict,) = judge(*signs)  # one: the pretrained model is no new method
+    assert (verdict.method, verdict.sign) == ("new", sign)
+    assert verdict.text.startswith(begin)
+
+
+def test_what_it_costs_is_said():
+    assert judge(1, 1, 1, 0, -1)[0].text.endswith("It costs: retrieval/i2t_recall_at_5 ▼ −5.0 [−7.0, −3.0].")
+    assert judge(1, 1, 1, 0, 0)[0].text.endswith("No column of retrieval or naming falls for certain.")
+    assert judge(1, 1, 1, 0, columns=COLUMNS[:4])[0].text.endswith("What it costs was not measured.")
+
+
+def test_an_interval_over_less_says_so():
+    assert "[+3.0, +7.0] items alone" in judge(1, 1, 1, 0, 0, basis=ITEMS_ALONE)[0].text
+
+
+def test_without_the_rule_s_columns_there_is_no_line():
+    assert judge(1, 1, 1, columns=COLUMNS[1:4]) == []
+
+
+def test_the_rule_is_that_of_the_page_on_the_scenes():
+    page = " ".join((ROOT / "docs" / "scenes.md").read_text().split())
+    assert (
+        "SugarCrepe swap, its unseen pairs and SugarCrepe++ swap rise, and SugarCrepe++ replace does not fall" in page
+    )
