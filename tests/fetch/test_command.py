@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from compclip.base import progress_line
 from compclip.benchmarks import sugarcrepe
 from compclip.fetch import __main__ as command
 from tests.conftest import ROOT
@@ -84,6 +85,15 @@ def test_a_benchmark_and_its_pictures(fetch, files, tmp_path, zipped):
     code, out, _ = fetch(catalogue, "sugarcrepe", "coco_val2017")
     assert (code, len(files.requests)) == (0, request_count)
     assert "coco_val2017: 1 there already in data/raw/coco" in out
+
+
+def test_progress_counts_megabytes(fetch, files, monkeypatch):
+    """On stderr, under the file's name; in a log too."""
+    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
+    files.bodies["/a.bin"] = b"0" * 3_000_000
+    code, out, error = fetch({"x": web(files, files={"a.bin": {"size": 3_000_000}})}, "x")
+    assert code == 0 and "MB:" not in out
+    assert error.splitlines()[-1].startswith("a.bin, MB: 3/3")
 
 
 def test_cut_then_run_again(fetch, files, tmp_path):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from compclip.base import progress_line
 from compclip.base.errors import UserError
 from compclip.report.run_collection import collect_runs
 from compclip.runs.result_files import read_result
@@ -25,6 +26,14 @@ def test_all_cells_in_the_grid_s_order(runs):
     assert missing_results == []
     assert collected[-1].curve[0]["clip"] == 3.5
     assert collected[-1].config["train"]["lr"] == 2e-6
+
+
+def test_progress_counts_the_cells(runs, monkeypatch, capsys):
+    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
+    collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    out, error = capsys.readouterr()
+    count = len(fake_runs.cells())
+    assert out == "" and error.splitlines()[-1].startswith(f"runs {count}/{count}  ETA 0 s")
 
 
 def test_only_the_grid_s_cells_are_read(runs):

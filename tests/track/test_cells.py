@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from compclip.base import progress_line
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
 from compclip.text import positives
@@ -29,6 +30,14 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert client.get_experiment(run.info.experiment_id).name == HOME
     assert run.info.end_time == 1_700_000_030_000
     assert run.info.start_time == 1_700_000_030_000 - 62_000
+
+
+def test_progress_counts_what_is_read_and_written(tmp_path, runs, uri, monkeypatch, capsys):
+    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
+    update(tmp_path, uri)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("runs 4/4") for line in lines)
+    assert any(line.startswith("entries for MLflow 4/4") for line in lines)
 
 
 def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
