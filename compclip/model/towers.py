@@ -5,6 +5,7 @@ B images or texts, N patches, T text positions, W width, D joint dim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -129,11 +130,16 @@ def measure_lengths(clip: ClipModule, text_BL: Tensor) -> Tensor:
 
 
 def encode_texts(
-    clip: ClipModule, text_BL: Tensor, tokens: bool = False, all_positions: bool = False
+    clip: ClipModule,
+    text_BL: Tensor,
+    tokens: bool = False,
+    all_positions: bool = False,
+    embedded_BTW: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return unit embeddings [B, D] of texts and, with `tokens`, raw projected tokens of every position [B, T, D].
 
     The tower is run on the positions that it needs, or on `all_positions` of texts that were cut already.
+    `embedded_BTW`: their tokens as CLIP's own tower embeds them, where they were looked up for several groups at once.
     """
     import open_clip
 
@@ -142,7 +148,7 @@ def encode_texts(
     causal_mask, pool = clip.attn_mask, clip.text_pool_type
     T = text_BL.shape[1] if all_positions else count_positions(clip, text_BL)
     text_BT = text_BL[:, :T]
-    x_BTW = embed_tokens(clip, text_BT, slice(T))
+    x_BTW = embed_tokens(clip, text_BT, slice(T), embedded_BTW)
     mask_TT = None if causal_mask is None else causal_mask[:T, :T]
     x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=mask_TT))
     pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
@@ -152,10 +158,18 @@ def encode_texts(
     )
 
 
-def embed_tokens(clip: ClipModule, tokens: Tensor, positions: Tensor | slice) -> Tensor:
+def embed_tokens(clip: ClipModule, tokens: Tensor, positions: Tensor | slice, embedded: Tensor | None = None) -> Tensor:
     """Return the input of CLIP's text tower in the type of its products; embeddings may be held in a wider type."""
     dtype = clip.transformer.get_cast_dtype()
-    return clip.token_embedding(tokens).to(dtype) + clip.positional_embedding[positions].to(dtype)
+    embedded = clip.token_embedding(tokens) if embedded is None else embedded
+    return embedded.to(dtype) + clip.positional_embedding[positions].to(dtype)
+
+
+def embed_groups(clip: ClipModule, texts: Sequence[Tensor]) -> list[Tensor]:
+    """Return the embedded tokens [B, T, W] of each group of texts, by one look-up: its gradient is a whole table."""
+    embedded_NW = clip.token_embedding(torch.cat([text_BT.flatten() for text_BT in texts]))
+    parts = embedded_NW.split([text_BT.numel() for text_BT in texts])
+    return [part_NW.unflatten(0, tuple(text_BT.shape)) for part_NW, text_BT in zip(parts, texts, strict=True)]
 
 
 def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:

@@ -127,9 +127,13 @@ def _encode_groups(
 ) -> tuple[Tensor, Tensor | None]:
     """Encode texts group by group; return vectors and tokens in the batch's order, these padded with zeros."""
     index_N = groups.index_N.to(all_AL.device, non_blocking=True)
+    blocks = all_AL[index_N].split(groups.counts)
+    texts = [text_NL[:, :T] for text_NL, T in zip(blocks, groups.positions, strict=True)]
+    # several groups are CLIP's own tower's
+    embedded = towers.embed_groups(clip, texts) if len(texts) > 1 else [None]
     encoded = [
-        towers.encode_texts(clip, text_NL[:, :T], needs_tokens, all_positions=True)
-        for text_NL, T in zip(all_AL[index_N].split(groups.counts), groups.positions, strict=True)
+        towers.encode_texts(clip, text_NT, needs_tokens, all_positions=True, embedded_BTW=embedded_NTW)
+        for text_NT, embedded_NTW in zip(texts, embedded, strict=True)
     ]
     all_AD = _fill_with_zeros(torch.cat([vector_ND for vector_ND, _ in encoded]), index_N, len(all_AL))
     tokens = [token_NTD for _, token_NTD in encoded if token_NTD is not None]

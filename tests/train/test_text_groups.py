@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
@@ -92,6 +93,16 @@ def test_the_tower_gets_fewer_positions(monkeypatch):
     assert len(groups) == 3 and sum(rows for rows, _ in groups) == block[0]
     assert sum(rows * positions for rows, positions in groups) < block[0] * block[1]
     assert max(positions for _, positions in groups) < block[1]  # the test's block is not cut to the longest
+
+
+def test_tokens_are_looked_up_once():
+    """The gradient of a look-up is a table of the whole vocabulary."""
+    calls: list[torch.Size] = []
+    method, clip = load_method("negclip"), distributed_check.model(bias=False)
+    clip.token_embedding.register_forward_hook(lambda _module, _inputs, output: calls.append(output.shape))
+    views = method.views(method.Config(), 0)
+    encode.encode_features(clip, with_lengths(distributed_check.batch(views)), views, text_groups=3)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("lengths", [[5], [4, 4, 4], [9, 2, 5, 2, 8], [3, 7, 7, 2, 20, 6, 6, 5, 3, 19]])
