@@ -29,6 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
+from compclip.base.errors import UserError
+
+if not hasattr(backend_registration, "_DummyBackendModule"):
+    raise UserError(f"torch {torch.__version__}: it simulates no device, which costs of a card need; use torch 2.14")
+
 NAME = "card"
 BLOCK = 512  # bytes: CUDA's allocator gives no less, and multiples of it
 # Operators that autocast runs in the lower precision, and in float32 (torch's documentation of autocast on CUDA).
