@@ -16,9 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, unknown
 from compclip.base.shared_folders import make_folder
 from compclip.model import backbone
+from compclip.model.model_config import RANDOM
 from compclip.runs import run_folder, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 
@@ -65,12 +66,23 @@ def _locate(ref: str, root: Path, stack: contextlib.ExitStack) -> tuple[str, int
 
 
 def check_there(ref: str, root: Path = Path(".")) -> None:
-    """Raise UserError, with close names, for a path that is not there; hubs are not asked."""
+    """Raise UserError, with close names, for a path that is not there and an unknown tag; hubs are not asked."""
+    if "::" in ref:
+        _check_tag(*ref.split("::", 1))
     if "::" in ref or ref.startswith(("hf-hub:", "local-dir:")) or Path(ref).exists():
         return
     close_names = get_close_matches(ref, _list_names(ref, root), n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(map(repr, close_names))}?" if close_names else ""
     raise UserError(f"checkpoint {ref!r}: {backbone.ABSENT}{hint}")
+
+
+def _check_tag(name: str, tag: str) -> None:
+    """Raise UserError for weights that open_clip does not list of one of its models."""
+    import open_clip
+
+    tags = [*open_clip.list_pretrained_tags_by_model(name), RANDOM]
+    if tag and tags[1:] and tag.lower().replace("-", "_") not in tags and not Path(tag).exists():
+        raise unknown("weights", tag, tags, f"checkpoint {name}")
 
 
 def _list_names(ref: str, root: Path) -> list[str]:

@@ -467,6 +467,8 @@ def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
     (tmp_path / "nope2").mkdir()
     with pytest.raises(UserError, match=r"checkpoint 'nope': no such file or folder; .*; did you mean 'nope2'\?"):
         evaluate_command.main(["--checkpoint", "nope", "--benchmarks", "sugarcrepe"])
+    with pytest.raises(UserError, match="checkpoint ViT-B-32: unknown weights 'opanai'; did you mean 'openai'"):
+        evaluate_command.main(["--checkpoint", "ViT-B-32::opanai", "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match=r"data/raw/sugarcrepe"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
     with pytest.raises(UserError, match="params.yaml: no such file"):
