@@ -45,6 +45,7 @@ DAILY = {
         "compclip.publish.__main__",
         "write a run in the formats of open_clip, transformers and diffusers with a model card; `hf:` uploads it",
     ),
+    "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
     "pretrain": ("compclip.train.pretrain", "make the scenes world's pretrained model again"),
 }
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
@@ -65,7 +66,7 @@ def listing() -> str:
     """All commands, a line each."""
     return "\n".join(
         [
-            "compclip COMMAND [--help]",
+            "compclip COMMAND [--help]      -v: details and the libraries' messages; -q: no notes or warnings",
             *_lines(DAILY),
             "The whole grid: dvc repro, which also runs",
             *_lines(STAGES),

@@ -61,7 +61,9 @@ def entry(main: Callable[[list[str]], int]) -> int:
     """
     sys.excepthook = _print_traceback
     try:
-        return main(sys.argv[1:])
+        from compclip.base.messages import take_options  # which raises our errors
+
+        return main(take_options(sys.argv[1:]))
     except UserError as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)
         return 2

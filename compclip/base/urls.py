@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
+from compclip.base import messages
 from compclip.base.errors import UserError
 
 HIDDEN = "***"
@@ -68,7 +68,7 @@ def check_url(uri: str, what: str) -> str:
 def warn_of_password(address: str | None, option: str, instead: str) -> None:
     """Warn of a secret on a command line, which other users of the machine can read in its processes."""
     if address and mask_url(address) != address:
-        print(f"warning: {option} holds a password, which `ps` shows to others; give it as {instead}", file=sys.stderr)
+        messages.warn(f"{option} holds a password, which `ps` shows to others; give it as {instead}")
 
 
 def mask_message(text: str, uri: str) -> str:

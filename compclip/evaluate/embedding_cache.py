@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import load, save
 
-from compclip.base import code_hash
+from compclip.base import code_hash, messages
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, write_atomic
 from compclip.config.sections import Scoring
@@ -74,7 +73,7 @@ class EmbeddingCache:
             try:  # copies: a view would keep the whole part in memory
                 vectors |= {key: vector_D.copy() for key, vector_D in _read_part(path) if key in keys}
             except UserError as error:
-                print(f"warning: {error}", file=sys.stderr)
+                messages.warn(str(error))
         return vectors
 
     def add(self, vectors: Mapping[bytes, np.ndarray]) -> None:
@@ -86,7 +85,7 @@ class EmbeddingCache:
                 _make_room(self.folder.parent, self.largest - len(encoded))
                 write_atomic(self.folder / f"{uuid.uuid4().hex}{SUFFIX}", encoded)
         except UserError as error:
-            print(f"warning: evaluate.cache: {error}", file=sys.stderr)
+            messages.warn(f"evaluate.cache: {error}")
 
 
 def _encode_part(vectors: Mapping[bytes, np.ndarray]) -> bytes:

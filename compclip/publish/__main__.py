@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.publish import hub_upload, model_card, publication_folder, source_run, transformers_export
@@ -69,7 +70,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
     record = {"compclip": metadata.version("compclip"), "cell": run.cell.name, "run_key": run.trained.run_key}
     publication_folder.write_publication(folder, record, write)
     for loss in losses:
-        print(f"note: {loss}", file=sys.stderr)
+        messages.note(loss)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 
+from compclip.base import messages
 from compclip.base.errors import one_line
 
 PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
@@ -54,9 +54,9 @@ class Queue:
         except Unreachable as error:
             self._fault, self._asked = str(error), time.time()  # an answer that took long counts from its end
         if self._fault and not previous_fault:
-            print(f"warning: SLURM does not answer ({self._fault}); waiting", file=sys.stderr, flush=True)
+            messages.warn(f"SLURM does not answer ({self._fault}); waiting")
         elif previous_fault and not self._fault:
-            print("SLURM answers again", file=sys.stderr, flush=True)
+            messages.note("SLURM answers again")
 
 
 @functools.cache

@@ -13,7 +13,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compclip.base import environment_variables, thread_waiting
+from compclip.base import environment_variables, messages, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.runs.run_folder import RunFolder
@@ -65,7 +64,7 @@ def post(variable: str, news: News, root: Path = Path(".")) -> bool:
     except UserError as error:
         fault = str(error)
     if fault:
-        print(f"warning: {news.text}: not posted to ${variable}: {fault}", file=sys.stderr, flush=True)
+        messages.warn(f"{news.text}: not posted to ${variable}: {fault}")
     return not fault
 
 
@@ -98,4 +97,4 @@ def post_job_failure(
         try:
             write_json(record, {"job": job})
         except UserError as error:
-            print(f"warning: {error}", file=sys.stderr)
+            messages.warn(str(error))

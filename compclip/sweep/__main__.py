@@ -35,7 +35,7 @@ from pathlib import Path
 import optuna
 import sqlalchemy
 
-from compclip.base import yaml_text
+from compclip.base import messages, yaml_text
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.urls import check_url, mask_message, warn_of_password
@@ -169,7 +169,7 @@ def record_in_mlflow(name: str, params: str) -> None:
     try:
         sync.update_study(Path("studies") / name, params_path=params)
     except UserError as error:
-        print(f"warning: study {name} is not in MLflow: {error}", file=sys.stderr)
+        messages.warn(f"study {name} is not in MLflow: {error}")
 
 
 def main(argv: list[str]) -> int:

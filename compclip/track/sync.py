@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from compclip.base import progress_line
+from compclip.base import messages, progress_line
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.json_text import replace_lone
@@ -48,7 +47,7 @@ def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
         name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))
         write_json(file, {"project": name, "folder": replace_lone(str(root.resolve()))})
-    print(f"{file}: the project of this folder is {name}; {PROJECT} gives another name", file=sys.stderr)
+    messages.note(f"{file}: the project of this folder is {name}; {PROJECT} gives another name")
     return name
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
@@ -30,7 +31,7 @@ from compclip.validity.validity_page import ValidityResults
 
 FILE = Path("experiments/validity.yaml")
 WARNING = (
-    "warning: the held-out half is looked at now. Do so once, when the world is chosen: what is changed afterwards is "
+    "the held-out half is looked at now. Do so once, when the world is chosen: what is changed afterwards is "
     "no longer judged by it"
 )
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     counterparts.check_counterparts(declared, methods, numbers, str(args.pairs))
     _check_grid(params, declared, args.params)
     if args.held_out:
-        print(WARNING, file=sys.stderr)
+        messages.warn(WARNING)
     runs, missing = _read_runs(params, declared, args)
     columns = _collect_columns(params, runs, declared)
     pairs = difference_pairs.make_pairs(declared, numbers, runs, columns, args.held_out)
@@ -151,7 +152,7 @@ def _list_looks(out: Path, results_hash: str, held_out: bool) -> list[str]:
     file = out / "validity.json"
     looks = read_json(file)["held_out"]["looks"] if file.is_file() else []
     if held_out and (earlier := [look for look in looks if look != results_hash]):
-        print(f"warning: {file}: it was looked at before with other results ({', '.join(earlier)})", file=sys.stderr)
+        messages.warn(f"{file}: it was looked at before with other results ({', '.join(earlier)})")
     return list(dict.fromkeys([*looks, results_hash])) if held_out else looks
 
 

@@ -127,6 +127,28 @@ def test_the_version(capsys):
     assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_the_script_that_completes(shell, capsys):
+    """Every command, with options and choices of some."""
+    assert commands.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    absent = [name for name in commands.COMMANDS if name not in script]
+    assert (absent, "partial" in script, "checkpoint-mib" in script, "ablate" in script) == ([], True, True, True)
+
+
+def test_bash_completes(tmp_path, capsys):
+    """By the script alone: a command's name, and an option of one."""
+    commands.main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    ask = """
+        source "$1"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); $(complete -p compclip | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
+        process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
+        assert process.stdout.split() == [reply], process.stderr
+
+
 def test_a_misspelt_command_names_the_nearest():
     """As a name in params.yaml does."""
     with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):

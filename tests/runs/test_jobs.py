@@ -275,7 +275,7 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "warning: SLURM does not answer (Unable to contact slurm controller); waiting",
-        "SLURM answers again",
+        "note: SLURM answers again",
     ]
 
 

@@ -1,0 +1,64 @@
+"""Notes and warnings: on stderr, by the level of -v and -q, which jobs inherit."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+from compclip.base import messages
+from compclip.base.errors import UserError, entry
+
+
+@pytest.fixture(autouse=True)
+def no_level(monkeypatch):
+    """No level from outside, and none that a test leaves."""
+    monkeypatch.setenv(messages.VARIABLE, "")
+
+
+def say() -> None:
+    """A note and a warning."""
+    messages.note("a")
+    messages.warn("b")
+
+
+def test_both_by_default_and_none_when_quiet(monkeypatch, capsys):
+    """A later message follows a level that was set meanwhile."""
+    say()
+    assert capsys.readouterr() == ("", "note: a\nwarning: b\n")
+    monkeypatch.setenv(messages.VARIABLE, "error")
+    say()
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv(messages.VARIABLE, "info")
+    logging.getLogger("compclip").disabled = True  # as alembic does
+    say()
+    assert capsys.readouterr() == ("", "note: a\nwarning: b\n")
+    monkeypatch.setenv(messages.VARIABLE, "loud")
+    with pytest.raises(UserError, match="COMPCLIP_LOG: unknown level 'loud'"):
+        say()
+
+
+@pytest.mark.parametrize("argv", [["-q", "status", "x"], ["status", "--quiet", "x"], ["-v", "status", "x", "-q"]])
+def test_every_command_takes_the_options(argv, monkeypatch, capsys):
+    """In front of a command's name and behind; an error is still one line, exit code 2."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(sys, "argv", ["compclip", *argv])
+
+    def command(argv: list[str]) -> int:
+        assert argv == ["status", "x"]
+        say()
+        raise UserError("x: wrong; mend it")
+
+    assert entry(command) == 2
+    assert capsys.readouterr() == ("", "error: x: wrong; mend it\n")
+
+
+def test_libraries_are_heard_with_v(monkeypatch):
+    """What stands behind -- is no option."""
+    levels = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: levels.append(options["level"]))
+    assert messages.take_options(["a", "--", "-v"]) == ["a", "--", "-v"]
+    assert levels == []
+    assert messages.take_options(["a", "--verbose"]) == ["a"]
+    assert levels == [logging.INFO]
