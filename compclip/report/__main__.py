@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.config import check, grid, read, sections
+from compclip.config.grid import Cell
 from compclip.interface.method import load_method
 from compclip.report import (
     claims,
@@ -32,7 +34,7 @@ from compclip.report import (
     wise_ft_lines,
 )
 from compclip.report.claims import Claim
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.runs.result_files import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
@@ -74,9 +76,21 @@ def main(argv: list[str]) -> int:
     )
     report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):
-        print(f"warning: {line}", file=sys.stderr)
-    print(f"{args.out / 'index.html'}: {len(runs)} runs" + (f", {len(missing)} missing" if missing else ""))
+        messages.warn(line)
+    print(f"{args.out / 'index.html'}: {_count_cells(grid.list_cells(params), runs, missing)}")
     return 0
+
+
+def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Sequence[MissingResult]) -> str:
+    """Say how many of the grid's cells are shown whole, in part and not at all, which are all of them."""
+    lacking, shown = {m.cell for m in missing}, {run.cell.name for run in runs}
+    counts = {
+        "complete": len(shown - lacking),
+        "in part": len(shown & lacking),
+        "absent": len({cell.name for cell in cells} - shown),
+    }
+    words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{len(cells)} cells: {words}"
 
 
 def _parser() -> argparse.ArgumentParser:

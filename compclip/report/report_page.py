@@ -170,7 +170,7 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
         "data": [c.data for c in cells],
         "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
         "benchmarks": list(page.benchmarks),
-        "GPU-hours": [run_details.format_total_hours([r for r in page.runs if r.cell.method != PRETRAINED])],
+        "training took": [run_details.format_total_hours([r for r in page.runs if r.cell.method != PRETRAINED])],
         "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(page.runs)],
     }
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]

@@ -10,6 +10,7 @@ from typing import Any
 
 from compclip.config.grid import PRETRAINED
 from compclip.report.tables import ResultTable
+from compclip.runs import device_hours
 from compclip.runs.result_files import FinishedRun
 
 SECTIONS = ("train", "method")
@@ -73,7 +74,8 @@ def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
             "memory": "–" if memory is None else f"{memory:,} MiB",
             "dropped": ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items())) or "none",
             "trained": "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
-            "hours": _format_hours(sum_device_seconds([run])),
+            "hours": format_hours([run]),
+            "hours_key": "" if sum_device_seconds([run]) is None else f"{sum_device_seconds([run]):.0f}",
             "carried": _format_origin(facts.get("carried") or {}),
         }
         lines.append(line)
@@ -86,7 +88,7 @@ def _format_origin(origin: dict[str, Any]) -> str:
 
 
 def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:
-    """Tabulate GPU-hours of every trained row by table, `key` to sort by; none where no run says."""
+    """Tabulate the hours of every trained row by table, `key` to sort by; none where no run says."""
     if sum_device_seconds(runs) is None:
         return []
     tables = []
@@ -95,7 +97,7 @@ def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -
         for row in (row for row in group.rows if row.method != PRETRAINED):
             seconds = sum_device_seconds(row.runs)
             key = "" if seconds is None else f"{seconds:.0f}"
-            lines.append({"method": row.method, "runs": len(row.runs), "hours": _format_hours(seconds), "key": key})
+            lines.append({"method": row.method, "runs": len(row.runs), "hours": format_hours(row.runs), "key": key})
         if lines:
             tables.append((group.name, lines))
     return tables
@@ -108,14 +110,17 @@ def sum_device_seconds(runs: Sequence[FinishedRun]) -> float | None:
 
 
 def format_total_hours(runs: Sequence[FinishedRun]) -> str:
-    """Format GPU-hours of all runs, and how many of them do not say."""
+    """Format the hours of all runs, and how many of them do not say."""
     silent = sum(run.environment.get("device_seconds") is None for run in runs)
-    hours = _format_hours(sum_device_seconds(runs))
+    hours = format_hours(runs)
     return f"{hours} (without {silent} of {len(runs)} runs, which do not say)" if 0 < silent < len(runs) else hours
 
 
-def _format_hours(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds / 3600:.2f}"
+def format_hours(runs: Sequence[FinishedRun]) -> str:
+    """Format GPU-hours, and apart from them process-hours of runs on a CPU; a dash where no run says."""
+    facts = [run.environment for run in runs]
+    spent = [(f.get("device_seconds") or 0.0, device_hours.is_on_gpu(f)) for f in facts]
+    return device_hours.format_sum(spent) or "–"
 
 
 def format_duration(seconds: float) -> str:

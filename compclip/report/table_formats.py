@@ -125,7 +125,8 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None:
         return EMPTY
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
-    title = f"{column.name}: {statistic.mean:.4f}, {statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
+    value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
+    title = f"{column.name}: {value}, {statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
     text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
     return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")

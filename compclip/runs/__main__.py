@@ -1,6 +1,6 @@
 """The runs of the store: what they take, who uses them, which may go.
 
-    compclip runs                              a line a run: key, size, GPU-hours, age, state, who uses it
+    compclip runs                              a line a run: key, size, hours, age, state, who uses it
     compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
     compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
     compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
@@ -17,19 +17,21 @@ known to the run, although its grid may name it: it would train it again.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
-from compclip.runs import inventory, run_store
+from compclip.runs import device_hours, inventory, run_store
 from compclip.runs.inventory import RunUsers, StoreEntry
 from compclip.runs.run_folder import RunFolder
 
-HEADER = ("run", "size", "GPU-h", "age", "state", "used by")
+HEADER = ("run", "size", "hours", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -38,13 +40,34 @@ def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
     rows = [HEADER, *(_format_row(run, used) for run in runs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = ["  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-    hours = sum(run.device_seconds for run in runs) / 3600
+    hours = device_hours.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     refused = sum(run.refused for run in runs)
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
     size = format_bytes(inventory.count_bytes(runs))
-    total = f"{len(runs)} runs, {size}, {hours:.2f} GPU-hours; {free} used by nobody"
+    total = f"{len(runs)} runs, {size}{hours and f', {hours}'}; {free} used by nobody"
     total += f"; {refused} refused" * bool(refused)
     return "\n".join([*lines, "", total])
+
+
+def format_json(runs: Sequence[StoreEntry], used: RunUsers) -> str:
+    """Return the list as JSON: sizes in bytes, times in seconds, the names that use each run."""
+    rows = [
+        {
+            "run_key": run.folder.key,
+            "bytes": run.size,
+            "device_seconds": run.device_seconds,
+            "on_gpu": run.on_gpu,
+            "age_seconds": round(run.age_s),
+            "state": run.state,
+            "kept": run.is_kept,
+            "cell": "" if run.refused else inventory.cell_name(run.folder),
+            "used_by": [] if run.refused else used.list_users(run.folder),
+            "carried": run.origin,
+            "fault": run.fault,
+        }
+        for run in runs
+    ]
+    return json.dumps({"runs": rows, "bytes": inventory.count_bytes(runs)}, indent=1)
 
 
 def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
@@ -52,7 +75,7 @@ def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
         return run.folder.key, "", "", "", run.state, run.fault
     users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
     marks = ["kept"] * run.is_kept + [run.origin] * bool(run.origin) + [run.fault] * bool(run.fault)
-    hours = f"{run.device_seconds / 3600:.2f}"
+    hours = device_hours.format_hours(run.device_seconds, run.on_gpu)
     return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
 
 
@@ -104,17 +127,19 @@ def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bo
     refused = [run.fault for run in runs if run.refused]
     runs = [run for run in runs if not run.refused]
     for line in (*used.missing, *refused):
-        print(f"note: {line}", file=sys.stderr)
+        messages.note(line)
     if refused:
-        print(f"note: {len(refused)} entries of the store refused: not read, not removed", file=sys.stderr)
+        messages.note(f"{len(refused)} entries of the store refused: not read, not removed")
     idle = [run for run in runs if not (run.live or run.is_kept or used.list_users(run.folder))]
     spared = []
     if run_store.is_shared() and not include_shared:
         spared = [run for run in idle if run_store.list_projects(run.folder) != {str(root.resolve())}]
     if spared:
         size = format_bytes(inventory.count_bytes(spared))
-        print(f"note: {len(spared)} runs, {size}, belong to other projects of this store "
-              "as well and stay; --shared removes them", file=sys.stderr)  # fmt: skip
+        messages.note(
+            f"{len(spared)} runs, {size}, belong to other projects of this store "
+            "as well and stay; --shared removes them"
+        )
     if not dry:
         inventory.finish_removals(root)
     return _remove_entries([run for run in idle if run not in spared], dry)
@@ -169,7 +194,7 @@ def main(argv: list[str]) -> int:
     entries = inventory.list_entries(root)
     if args.command == "gc":
         return remove_unused(entries, used, args.shared, args.dry_run, root)
-    print(format_entries(entries, used))
+    print(format_json(entries, used) if args.json else format_entries(entries, used))
     return 0
 
 
@@ -178,7 +203,9 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("list", help="a line a run (what happens without a command)")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    list_parser = commands.add_parser("list", help="a line a run (what happens without a command)")
+    list_parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
     remove_parser = commands.add_parser("remove", help="remove runs that nobody uses")
     gc_parser = commands.add_parser("gc", help="remove every run that nobody uses")

@@ -1,4 +1,4 @@
-"""What the store holds: each run's size, GPU-hours, age and state; who names it; and taking one out.
+"""What the store holds: each run's size, hours, age and state; who names it; and taking one out.
 
 A run is named by the cells of grids, the trials of studies and MLflow. What cannot be judged is taken for used.
 """
@@ -9,7 +9,6 @@ import errno
 import os
 import re
 import sqlite3
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import links, yaml_text
+from compclip.base import links, messages, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, read_text
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell
 from compclip.interface.method import load_method
-from compclip.runs import jobs, keys, lock, progress, run_folder, run_store
+from compclip.runs import device_hours, jobs, keys, lock, progress, run_folder, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 
 KEY = re.compile(r"[0-9a-f]{16}")
@@ -58,7 +57,8 @@ class StoreEntry:
     blocks: dict[tuple[int, int], DiskFile]
     is_kept: bool = False
     fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
-    origin: str = ""  # of a run that was carried from another key, which has its GPU-hours
+    origin: str = ""  # of a run that was carried from another key, which has its hours
+    on_gpu: bool = False
 
     @property
     def size(self) -> int:
@@ -91,15 +91,17 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
         return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    spent, fault, origin = 0.0, "", ""
+    spent, fault, origin, on_gpu = 0.0, "", "", False
     try:
         origin = describe_origin(folder.final)
         spent = 0.0 if origin else progress.read_device_seconds(folder)
+        on_gpu = device_hours.ran_on_gpu(folder)
         state = _find_state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
     age = max(0.0, time.time() - newest)
-    return StoreEntry(folder, state, spent, age, _list_blocks(folder.path), folder.keep_mark.exists(), fault, origin)
+    blocks, is_kept = _list_blocks(folder.path), folder.keep_mark.exists()
+    return StoreEntry(folder, state, spent, age, blocks, is_kept, fault, origin, on_gpu)
 
 
 def describe_origin(trained: Trained) -> str:
@@ -286,6 +288,6 @@ def finish_removals(root: Path) -> None:
             check_plain(path)
             _check_writable(path)
         except UserError as error:
-            print(f"note: {error}", file=sys.stderr)
+            messages.note(str(error))
         else:
             links.remove(path)

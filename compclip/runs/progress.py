@@ -21,6 +21,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.shared_folders import make_folder
+from compclip.runs import gpus
 from compclip.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def begin_life(folder: RunFolder, devices: int) -> Path:
     path.touch(exist_ok=False)
     started = path.stat().st_mtime  # the file system's clock, as the end will be
     project = str(Path.cwd())  # jobs, too, work in their project's root
-    write_json(path, {"started": started, "devices": devices, "project": project, **_process()})
+    gpu = bool(gpus.explain_request()[0])
+    write_json(path, {"started": started, "devices": devices, "gpu": gpu, "project": project, **_process()})
     return path
 
 

@@ -1,10 +1,9 @@
 """One row a run, of the grid and of sweeps, and one a data stage: `compclip status [--watch]`.
 
-State, step, loss, samples/s, time left, job and last error, all read from files, processes and SLURM's queue; nothing
-is changed. States: stale (nothing made yet), pending, running, scoring (trained, its benchmarks are under way), stopped
-(goes on from its last checkpoint when it is started again), failed, damaged (a file of it cannot be read), done
-(trained and scored), published (in runs/ as well). A window too short for all runs shows those first that live or
-failed. Above them stand the data stages that are under way: shards made, captions a second, time left, jobs.
+State, step, loss, samples/s, time left, benchmarks that are scored, hours, job and last error, all read from files,
+processes and SLURM's queue; nothing is changed. The words of the states stand below the table (`MEANINGS`). A window
+too short for all runs shows those first that live or failed. Above them stand the data stages that are under way:
+shards made, captions a second, time left, jobs.
 """
 
 from __future__ import annotations
@@ -19,25 +18,40 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
+from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import jobs, keys, lock, progress, run_store, shard_tasks
+from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks
 from compclip.runs.jobs import Job
 from compclip.runs.progress import Progress
-from compclip.runs.run_folder import Published, RunFolder
+from compclip.runs.run_folder import Published, RunFolder, result_path
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
 FRAME = 5  # lines of the watch that are no row
 SCORING, STOPPED, STALE, PUBLISHED, DAMAGED = "scoring", "stopped", "stale", "published", "damaged"
-URGENT = (jobs.RUNNING, SCORING, jobs.FAILED, DAMAGED, jobs.PENDING, STOPPED, STALE, jobs.DONE, PUBLISHED)
-HEADER = ("run", "state", "step", "loss", "samples/s", "left", "GPU-h", "job", "last error")
+TRAINED = "trained"
+MEANINGS = {  # the most urgent first
+    jobs.RUNNING: "is being trained",
+    SCORING: "trained, its benchmarks are under way",
+    jobs.FAILED: "its last job ended with an error",
+    DAMAGED: "a file of it cannot be read",
+    jobs.PENDING: "its job waits in the queue",
+    STOPPED: "goes on from its last checkpoint when it is started again",
+    STALE: "nothing is made yet for the parameters, data and code of now",
+    TRAINED: "trained, benchmarks of the grid are not scored",
+    jobs.DONE: "trained and scored, not in runs/ yet",
+    PUBLISHED: "trained and scored, in runs/",
+}
+URGENT = tuple(MEANINGS)
+WITH_WEIGHTS, WITH_SCORES = (SCORING, TRAINED, jobs.DONE, PUBLISHED), (jobs.DONE, PUBLISHED)
+HEADER = ("run", "state", "step", "loss", "samples/s", "left", "scored", "hours", "job", "last error")
 STAGE_HEADER = ("stage", "state", "shards", "captions/s", "left", "job", "last error")
 NEWEST = 16  # shards that tell how fast a stage goes
 
@@ -52,6 +66,8 @@ class StatusRow:
     job: str = ""
     error: str = ""
     device_seconds: float = 0.0
+    on_gpu: bool = False
+    scored: tuple[int, int] | None = None  # benchmarks with results, and those of the grid
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns, in the order of HEADER."""
@@ -60,8 +76,9 @@ class StatusRow:
         if p:
             speed, time_left = (f"{p.samples_per_second:.0f}", format_duration(p.eta_s)) if running else ("", "")
             numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, time_left)
-        spent = f"{self.device_seconds / 3600:.2f}" if self.device_seconds else ""
-        return (self.name, self.state, *numbers, spent, self.job, self.error)
+        spent = device_hours.format_hours(self.device_seconds, self.on_gpu) if self.device_seconds else ""
+        scored = "/".join(map(str, self.scored or ()))
+        return (self.name, self.state, *numbers, scored, spent, self.job, self.error)
 
 
 @dataclass(frozen=True)
@@ -73,14 +90,15 @@ class ListedRun:
     schedule: Mapping[str, Any] | None = None
     published: Published | None = None
     error: str = ""
+    benchmarks: tuple[str, ...] = ()  # which are to be scored; none where only its own job knows
 
 
 def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun], int]:
     """List the grid's runs, the studies' trials and other live runs; also count the older ones left out."""
-    runs = []
+    runs, benchmarks = [], tuple(read.load_params(params_path).evaluate.benchmarks)
     for cell in keys.list_cells(params_path, root):
         folder = run_store.find_folder(cell.key, root) if cell.key else None
-        runs.append(ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error))
+        runs.append(ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error, benchmarks))
     runs_by_key = {run.folder.key if run.folder else run.name: run for run in (*runs, *_list_trials(root))}
     older = 0
     for folder in run_store.list_folders(root):
@@ -118,7 +136,8 @@ def make_row(run: ListedRun) -> StatusRow:
     if run.folder is None:
         return StatusRow(run.name, STALE, error=run.error)
     try:
-        return _read_row(run, run.folder)
+        row = _read_row(run, run.folder)
+        return replace(row, on_gpu=device_hours.ran_on_gpu(run.folder), scored=count_scored(run, run.folder))
     except UserError as error:
         return StatusRow(run.name, DAMAGED, error=one_line(str(error)))
 
@@ -139,13 +158,28 @@ def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
         cell = sent_run.get("cell") if run.name == folder.key else None
         name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
         return StatusRow(name, state, steps, who, device_seconds=spent)
-    if run.published and run.published.trained.run_key == folder.key:
-        return StatusRow(run.name, PUBLISHED, steps, device_seconds=spent)
-    if folder.scored.is_file() or state == jobs.DONE:  # a job that trains has done its work before it is scored
-        return StatusRow(run.name, jobs.DONE, steps, device_seconds=spent)
-    if job:
+    published = bool(run.published and run.published.trained.run_key == folder.key)
+    if published or folder.scored.is_file():
+        count, of = count_scored(run, folder) or (0, 0)
+        state = TRAINED if count < of else PUBLISHED if published else jobs.DONE
+        return StatusRow(run.name, state, steps, device_seconds=spent)
+    if job and state != jobs.DONE:  # a job that trains has done its work before it is scored
         return StatusRow(run.name, jobs.FAILED, steps, job.label(), one_line(job.reason()), spent)
-    return StatusRow(run.name, STOPPED if steps else STALE, steps, error=run.error, device_seconds=spent)
+    state = TRAINED if folder.finished else STOPPED if steps else STALE
+    return StatusRow(run.name, state, steps, error=run.error, device_seconds=spent)
+
+
+def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
+    """Count the benchmarks that have results, and those that are to have them; None where these are not known.
+
+    Results are those in results/ of a published run, or those that the last job left in the store.
+    """
+    if not run.benchmarks:
+        return None
+    published = run.published if run.published and run.published.trained.run_key == folder.key else None
+    folders = [path for path in (published and published.results, folder.results) if path]
+    names = [SafeName(name, "benchmark") for name in run.benchmarks]
+    return max((sum(result_path(f, n).is_file() for n in names) for f in folders), default=0), len(names)
 
 
 @dataclass(frozen=True)
@@ -259,13 +293,27 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     stages = list(list_stages(root))
     above = f"{align_columns(STAGE_HEADER, stages, width)}\n\n" if stages else ""
     rows = [make_row(run) for run in runs]
-    summary = ", ".join(f"{count} {state}" for state, count in Counter(row.state for row in rows).items())
     left_out = f"; {older} older runs of the store not shown" if older else ""
     visible = select_rows(rows, most - above.count("\n")) if most else rows
     cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
-    hours = f"; {sum(r.device_seconds for r in rows) / 3600:.2f} GPU-hours (of CPU runs, process-hours)"
+    hours = device_hours.format_sum((row.device_seconds, row.on_gpu) for row in rows)
     table = align_columns(HEADER, visible, width)
-    return f"{above}{table}\n\n{len(rows)} runs: {summary}{cut}{left_out}{hours}"
+    legend = "" if most else f"\n{format_legend(rows)}"
+    return f"{above}{table}\n\n{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}{legend}"
+
+
+def summarize(rows: Sequence[StatusRow]) -> str:
+    """Say how many runs there are of each state, whose sum is all of them; how many are trained, and scored."""
+    counts = Counter(row.state for row in rows)
+    states = ", ".join(f"{counts[state]} {state}" for state in MEANINGS if counts[state])
+    trained, scored = (sum(counts[state] for state in states) for states in (WITH_WEIGHTS, WITH_SCORES))
+    return f"{len(rows)} runs: {states or 'none'}; trained {trained} of {len(rows)}, scored {scored} of {len(rows)}"
+
+
+def format_legend(rows: Sequence[StatusRow]) -> str:
+    """Explain the states that the rows have, a line each."""
+    states = {row.state for row in rows}
+    return "\n".join(f"  {state}: {meaning}" for state, meaning in MEANINGS.items() if state in states)
 
 
 def _format_screen(params_path: str) -> str:

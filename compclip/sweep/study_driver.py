@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import sqlalchemy
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from compclip.base import urls
+from compclip.base import messages, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
@@ -240,6 +239,7 @@ class StudyDriver:
                 request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
+        self.write()  # `status` has its number while it runs
         return RunningTrial(trial, stored_run.key, live or self.sender.submit(stored_run, self.params))
 
     def _finish_trial(self, running: RunningTrial) -> bool:
@@ -275,7 +275,7 @@ class StudyDriver:
         try:
             running.job.cancel()
         except UserError as error:
-            print(f"warning: trial {running.trial.number}: {error}; it runs on", file=sys.stderr, flush=True)
+            messages.warn(f"trial {running.trial.number}: {error}; it runs on")
             return
         jobs.forget_job(run_store.find_folder(running.key, self.root))
 

@@ -34,6 +34,7 @@ STATUSES = {
     status.DAMAGED: "FAILED",
     status.STOPPED: "KILLED",
     status.STALE: "KILLED",
+    status.TRAINED: "FINISHED",
     jobs.DONE: "FINISHED",
 }
 UNDER_WAY = ("RUNNING", "SCHEDULED")

@@ -57,7 +57,11 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
             follower.start_follower(params, root)
         lost = driver.train_runs(todo, method, params, publish)
     count = sum(map(len, cells.values()))
-    print(f"{method}: {count} cells, {len(todo) - len(lost)} of {len(todo)} runs trained", flush=True)
+    shared = count - len(cells)
+    words = {"trained now": len(todo) - len(lost), "failed": len(lost), "finished before": len(cells) - len(todo)}
+    counts = ", ".join(f"{number} {word}" for word, number in words.items() if number)
+    same = f" ({shared} cells share another's run)" if shared else ""
+    print(f"{method}: {count} cells, {len(cells)} runs{same}: {counts}", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     run_store.write_trained(method, (run for equal_runs in cells.values() for run in equal_runs), root)

@@ -388,7 +388,7 @@ def test_the_page_has_both_tables(project, fake_cluster):
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
     text = status.format_page(*status.list_runs("params.yaml"), 200)
     assert text.startswith("stage        state    shards  job\nrecaption@d  running  0/5     job 7_0\n\nrun ")
-    assert text.endswith("1 runs: 1 stale; 0.00 GPU-hours (of CPU runs, process-hours)")
+    assert text.endswith("  stale: nothing is made yet for the parameters, data and code of now")
 
 
 def test_a_task_that_failed_is_posted_by_its_name(project, fake_cluster, monkeypatch):

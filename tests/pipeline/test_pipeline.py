@@ -108,7 +108,7 @@ def test_a_clone_that_pulls_trains_nothing(checkout, tmp_path):
     published = clone / "runs" / "finetune" / "tiny-scenes-0" / "environment.json"
     original = published.read_bytes()
     (clone / "params.yaml").write_text(SMALL.replace("seeds: [0]}\ntrain", "seeds: [0, 1]}\ntrain"))
-    assert "finetune: 2 cells, 1 of 1 runs trained" in dvc(clone, "repro", "train@finetune")
+    assert "finetune: 2 cells, 2 runs: 1 trained now, 1 finished before" in dvc(clone, "repro", "train@finetune")
     assert published.read_bytes() == original
 
 

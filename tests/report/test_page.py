@@ -87,24 +87,39 @@ def test_a_long_list_of_methods_counts_its_variants():
     assert report_page.abbreviate_methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
 
 
-def test_gpu_hours_by_run_by_method_and_in_sum(tmp_path, report):
+def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
     assert (
-        dict(report_page.list_facts(report))["GPU-hours"] == "–"
+        dict(report_page.list_facts(report))["training took"] == "–"
         and run_details.tabulate_hours(report.runs, report.main) == []
     )
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
         run.environment["device_seconds"] = seconds
+    runs[4].environment["peak_device_memory_mib"] = 900
     page = build(runs)
-    assert dict(report_page.list_facts(page))["GPU-hours"] == "3.50 (without 1 of 4 runs, which do not say)"
+    assert (
+        dict(report_page.list_facts(page))["training took"]
+        == "2.00 GPU-hours and 1.50 process-hours (without 1 of 4 runs, which do not say)"
+    )
     assert [
         [(r["method"], r["runs"], r["hours"]) for r in rows]
         for _, rows in run_details.tabulate_hours(page.runs, page.main)
-    ] == [[("negclip", 2, "1.50"), ("clic", 2, "2.00")]]
-    assert [m["hours"] for m in run_details.tabulate_runs(runs)] == ["–", "–", "1.00", "0.50", "2.00", "–"]
+    ] == [[("negclip", 2, "1.50 process-hours"), ("clic", 2, "2.00 GPU-hours")]]
+    assert [m["hours"] for m in run_details.tabulate_runs(runs)] == [
+        "–",
+        "–",
+        "1.00 process-hours",
+        "0.50 process-hours",
+        "2.00 GPU-hours",
+        "–",
+    ]
     tables = Reader(report_page.render_page(page)).tables
-    assert [["method", "runs", "GPU-hours"], ["negclip", "2", "1.50"], ["clic", "2", "2.00"]] in tables
+    assert [
+        ["method", "runs", "hours"],
+        ["negclip", "2", "1.50 process-hours"],
+        ["clic", "2", "2.00 GPU-hours"],
+    ] in tables
 
 
 def test_a_carried_run_says_what_was_compared(tmp_path):
@@ -122,8 +137,8 @@ def test_a_carried_run_says_what_was_compared(tmp_path):
 
 def test_best_and_second_are_marked_on_the_page(report):
     html = report_page.render_page(report)
-    best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 0.8000, 2 seeds"', html)
-    second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 0.7500, 2 seeds"', html)
+    best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 80.000 %, 2 seeds"', html)
+    second = re.search(r'<td class="second[^"]*" title="sugarcrepe/swap: 75.000 %, 2 seeds"', html)
     assert best and second
 
 

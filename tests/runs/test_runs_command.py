@@ -67,10 +67,22 @@ def test_the_list(grid, spare, capsys):
     assert list(lines) == sorted(stored_run.key for stored_run in (*grid, spare))
     assert lines[grid[0].key].endswith("finished  fsc_clip.v0-tiny-scenes-0")
     assert lines[grid[1].key].endswith("finished  fsc_clip.v0-tiny-scenes-1, gamma#3")
-    assert lines[grid[1].key].split()[3:5] == ["0.02", "0m"]
+    assert lines[grid[1].key].split()[3:6] == ["0.02", "CPU", "0m"]
     assert lines[spare.key].endswith("3d   finished  (made for fsc_clip.v0-tiny-scenes-0)")
-    assert total.startswith("3 runs, ") and total.endswith("KiB, 0.04 GPU-hours; 1 used by nobody")
+    assert total.startswith("3 runs, ") and total.endswith("KiB, 0.04 process-hours; 1 used by nobody")
     assert run_command(capsys, "list").splitlines()[-1] == total
+
+
+def test_the_list_as_json(grid, spare, capsys):
+    """The same rows for programs, in bytes and seconds; before or behind the word `list`."""
+    write_json(spare.folder.final.environment, {"run_key": spare.key, "peak_device_memory_mib": 5})
+    answer = json.loads(run_command(capsys, "--json"))
+    rows = {row["run_key"]: row for row in answer["runs"]}
+    assert {key: row["on_gpu"] for key, row in rows.items()} == {r.key: r is spare for r in (*grid, spare)}
+    assert rows[grid[0].key]["used_by"] == ["fsc_clip.v0-tiny-scenes-0"] and rows[spare.key]["used_by"] == []
+    assert (rows[grid[0].key]["device_seconds"], rows[grid[0].key]["state"]) == (36.0, "finished")
+    assert rows[spare.key]["cell"] == "fsc_clip.v0-tiny-scenes-0" and answer["bytes"] > 3 * 50_000
+    assert run_command(capsys, "list", "--json") == run_command(capsys, "--json", "list")
 
 
 def test_sizes_count_a_file_once(grid):

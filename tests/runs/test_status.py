@@ -7,10 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compclip.base.files import write_json
 from compclip.launch import results_job as launch_job
-from compclip.runs import jobs, lock, progress, run_store, status
+from compclip.runs import device_hours, gpus, jobs, lock, progress, run_store, status
+from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from tests.tiny_project import at, cell, wait_for
@@ -40,8 +43,10 @@ def test_a_run_from_nothing_to_published(here):
     train_command.main(["--cell", name])
     assert rows()[name].state == "published"
     page = status.format_page(*status.list_runs("params.yaml"), 200)
-    assert "10/10" in page and "3 runs: 2 stale, 1 published" in page
-    assert f"{progress.sum_device_seconds(stored_run.folder) / 3600:.2f} GPU-hours" in page
+    assert "10/10" in page and "3 runs: 2 stale, 1 published; trained 1 of 3, scored 1 of 3" in page
+    assert f"{progress.sum_device_seconds(stored_run.folder) / 3600:.2f} process-hours" in page
+    assert "GPU" not in page and "1/1" in page
+    assert page.splitlines()[-2:] == [f"  {state}: {status.MEANINGS[state]}" for state in ("stale", "published")]
 
 
 def test_a_run_that_dvc_trains_is_shown(here):
@@ -152,6 +157,52 @@ def test_a_trained_run_is_being_scored(here_finished):
         assert rows()[cell("pretrained")].state == "scoring"
 
 
+def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
+    """It is trained, with the count of its results, and not stopped; in runs/ or not."""
+    name, stored_run = cell("pretrained"), at(cell("pretrained"))
+    assert (rows()[name].state, rows()[name].scored) == ("published", (1, 1))
+    shutil.rmtree("results")
+    stored_run.folder.scored.unlink(missing_ok=True)
+    assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
+    shutil.rmtree("runs")
+    assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
+
+
+def test_hours_of_gpus_and_of_processes_are_not_added():
+    """Nor named where there are none."""
+    assert (
+        device_hours.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
+    )
+    assert device_hours.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
+    assert device_hours.format_sum([]) == ""
+
+
+def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
+    """Known by its process before it is finished, by its environment.json afterwards."""
+    folder = RunFolder(tmp_path / "key")
+    monkeypatch.setattr(gpus, "explain_request", lambda: ("", ""))
+    progress.begin_life(folder, 1)
+    assert not device_hours.ran_on_gpu(folder)
+    monkeypatch.setattr(gpus, "explain_request", lambda: ("a GPU is there", ""))
+    progress.begin_life(folder, 1)
+    assert device_hours.ran_on_gpu(folder)
+    write_json(folder.final.environment, {"device": "x86_64"})
+    assert not device_hours.ran_on_gpu(folder)
+
+
+@given(st.lists(st.sampled_from(status.URGENT)))
+def test_sums_add_up(states):
+    """Whatever the states: each run counts once, scored ones are trained, and each state is explained."""
+    all_rows = [status.StatusRow(str(i), state) for i, state in enumerate(states)]
+    head, _, tail = status.summarize(all_rows).partition("; ")
+    total, _, listing = head.partition(" runs: ")
+    counts = dict(reversed(part.split()) for part in listing.split(", ") if listing != "none")
+    assert sum(map(int, counts.values())) == int(total) == len(states)
+    trained, scored = (tuple(map(int, part.split()[1::2])) for part in tail.split(", "))
+    assert scored[0] <= trained[0] <= len(states) and trained[1] == scored[1] == len(states)
+    assert [line.split(":")[0].strip() for line in status.format_legend(all_rows).splitlines()] == list(counts)
+
+
 def test_a_short_window():
     """What lives or failed is shown, in the grid's order; the page says how many rows are not."""
     states = ("done", "stale", "failed", "published", "running", "pending")
@@ -164,7 +215,9 @@ def test_a_short_window():
 def test_a_params_file_that_is_being_edited(here, monkeypatch):
     """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
     monkeypatch.setenv("LINES", "7")
-    assert "3 runs: 3 stale (1 not shown: the window is short)" in status._format_screen("params.yaml")
+    assert "3 runs: 3 stale; trained 0 of 3, scored 0 of 3 (1 not shown: the window is short)" in status._format_screen(
+        "params.yaml"
+    )
     Path("params.yaml").write_text("grid: {methods: [")
     assert status._format_screen("params.yaml").startswith("error: params.yaml")
 

@@ -93,7 +93,7 @@ def test_equal_numbers_carry(here, capsys, monkeypatch):
     tiny_project.plan()
     monkeypatch.setattr(driver, "train_runs", None)
     assert [train_command.main(["--method", name]) for name in METHODS] == [0, 0, 0]
-    assert "0 of 0 runs trained" in capsys.readouterr().out
+    assert "1 cells, 1 runs: 1 finished before" in capsys.readouterr().out
     assert Trained(tiny_project.trained(here, cell("finetune"))).run_key == stored.key
     assert carry.main([]) == 0
     assert "3 have a run" in capsys.readouterr().out
