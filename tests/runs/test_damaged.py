@@ -74,7 +74,7 @@ def test_a_report_goes_on(runs, capsys):
         report_command.main([])
     assert not Path("reports").exists()
     assert report_command.main(["--partial"]) == 0
-    assert "3 runs, 2 missing" in capsys.readouterr().out
+    assert "4 cells: 2 complete, 1 in part, 1 absent" in capsys.readouterr().out
     assert "config.yaml: not UTF-8" in Path("reports/report.md").read_text()
 
 
