@@ -31,7 +31,8 @@ class GradientSums:
     def __init__(self, module: nn.Module) -> None:
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad] if dist.is_initialized() else []
         # an embedding's gradient is a tower's last, wherever the module names it
-        self._parameters = [p for _, p in sorted(named[::-1], key=lambda pair: "embedding" in pair[0])]
+        latest_first = sorted(enumerate(named), key=lambda item: ("embedding" in item[1][0], -item[0]))
+        self._parameters = [p for _, (_, p) in latest_first]
         self._watched = [p for name, p in named if name not in OF_THE_LOSS]
         self._dtype = max((p.dtype for p in self._parameters), key=lambda dtype: dtype.itemsize, default=torch.float32)
         self._waiting = deque(_split_into_buckets(self._parameters, BUCKET_BYTES // self._dtype.itemsize))
