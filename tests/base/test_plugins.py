@@ -51,7 +51,7 @@ def views(cfg, step): ...
 def loss(f, cfg, step): ...
 """
 # A grid with the example's method; WiSE-FT wants two of ours in it.
-GRID = ("methods.margin={}", "grid.methods=[pretrained,negclip,fsc_clip,margin]")
+GRID = ("methods.margin={}", "grid.methods=[pretrained,negclip,fsc_clip,margin]", "report.reference=negclip")
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, c
     monkeypatch.setenv(run_store.VARIABLE, str(where))
     tiny_project.plan()
     assert train_command.train_method("fsc_clip", "params.yaml") == 0
-    assert "fsc_clip: 2 cells, 0 of 0 runs trained" in capsys.readouterr().out
+    assert "fsc_clip: 2 cells, 2 runs: 2 finished before" in capsys.readouterr().out
     assert fingerprint(*(tiny_project.trained(Path(), name) / "checkpoint" for name in CELLS)) == fingerprint(
         *(tiny_project.trained(roots[1], name) / "checkpoint" for name in CELLS)
     )

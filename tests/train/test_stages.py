@@ -77,7 +77,7 @@ def test_what_is_finished_is_published_without_torch(here_finished, finished):
     for folder in ("runs", "results"):
         shutil.rmtree(folder)
     done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "fsc_clip: 1 cells, 0 of 0 runs trained"
+    assert done.stdout.splitlines()[0] == "fsc_clip: 1 cells, 1 runs: 1 finished before"
     assert "fsc_clip: 1 cells, 0 runs scored" in done.stdout
     assert done.stdout.splitlines()[-1] == "heavy:"
     name = cell("fsc_clip")
@@ -97,7 +97,7 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
     out, err = capsys.readouterr()
     said = [line for line in out.splitlines() if "step" not in line]
     assert [line.partition(" as ")[0] for line in said[:2]] == [f"{name}: started" for name in SEEDS]
-    assert said[-1] == "finetune: 2 cells, 1 of 2 runs trained"
+    assert said[-1] == "finetune: 2 cells, 2 runs: 1 trained now, 1 failed"
     assert (
         err.startswith(f"error: {SEEDS[1]}: exit code 2: error: ")
         and "lock: cannot write: Is a directory; free space" in err
