@@ -17,7 +17,7 @@ TERMINAL_S, LOG_S = 1.0, 30.0  # seconds between two lines
 CLEAR = "\r\033[K"
 
 
-class Progress:
+class ProgressLine:
     """Counts what is done of `total` (0: not known) and shows it; threads may count at once."""
 
     def __init__(self, what: str, total: int, stream: TextIO, clock: Callable[[], float]) -> None:
@@ -58,9 +58,9 @@ class Progress:
 @contextmanager
 def show_progress(
     what: str, total: int = 0, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Progress]:
+) -> Iterator[ProgressLine]:
     """Give the progress of so many things, shown while the block runs."""
-    progress = Progress(what, total, stream or sys.stderr, clock)
+    progress = ProgressLine(what, total, stream or sys.stderr, clock)
     try:
         yield progress
     finally:

@@ -27,7 +27,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
-from compclip.base.progress_line import Progress, show_progress
+from compclip.base.progress_line import ProgressLine, show_progress
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.embedding_cache import EmbeddingCache, key
@@ -100,7 +100,7 @@ def encode_all(
     return embeddings
 
 
-def _counting(work: Callable[[B], _VectorBatch], progress: Progress, size: Callable[[B], int]) -> Callable:
+def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: Callable[[B], int]) -> Callable:
     """Return `work` on a batch, which counts as done afterwards."""
 
     def counted(batch: B) -> _VectorBatch:
