@@ -27,7 +27,7 @@ def read_requirements(wheel: str) -> list[str]:
 
 def find_declared(declared: list[str]) -> Iterator[Distribution]:
     """Yield the installed distributions that are declared, and those that they declare themselves, once each."""
-    waiting, seen = [(line, "") for line in declared], set()
+    waiting, visited = [(line, "") for line in declared], set()
     while waiting:
         line, extra = waiting.pop()
         requirement = Requirement(line)
@@ -36,11 +36,11 @@ def find_declared(declared: list[str]) -> Iterator[Distribution]:
         installed, name = distribution(requirement.name), canonicalize_name(requirement.name)
         if not requirement.specifier.contains(installed.version, prereleases=True):
             sys.exit(f"{name} {installed.version} is installed, {requirement} is declared")
-        for wanted in {"", *requirement.extras} - {e for n, e in seen if n == name}:
-            waiting += [(further, wanted) for further in installed.requires or ()]
-        if (name, "") not in seen:
+        for extra_name in {"", *requirement.extras} - {e for n, e in visited if n == name}:
+            waiting += [(further, extra_name) for further in installed.requires or ()]
+        if (name, "") not in visited:
             yield installed
-        seen |= {(name, wanted) for wanted in {"", *requirement.extras}}
+        visited |= {(name, extra_name) for extra_name in {"", *requirement.extras}}
 
 
 def link(installed: Distribution, environment: Path) -> None:
@@ -49,10 +49,10 @@ def link(installed: Distribution, environment: Path) -> None:
     for file in installed.files or ():
         if ".." in file.parts or "__pycache__" in file.parts:
             continue
-        place = target / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.exists():  # some packages hold the same files
-            os.link(file.locate(), place)
+        link_path = target / file
+        link_path.parent.mkdir(parents=True, exist_ok=True)
+        if not link_path.exists():  # some packages hold the same files
+            os.link(file.locate(), link_path)
     for command in installed.entry_points.select(group="console_scripts"):
         script = environment / "bin" / command.name
         imported = f"import sys\nfrom {command.module} import {command.attr.partition('.')[0]}\n"

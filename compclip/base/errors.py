@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from compclip.base.redact import redact_secrets
@@ -25,6 +26,9 @@ MENDABLE = {
     errno.ELOOP: "mend the link",
 }
 
+# How much a command says beside its results (messages.py); jobs that it starts inherit the variable.
+LEVEL_VARIABLE = "COMPCLIP_LOG"
+LEVEL_OPTIONS = {"-v": "debug", "--verbose": "debug", "-q": "error", "--quiet": "error"}
 LONGEST = 1000  # characters of a message: a value in it may be of any length
 
 
@@ -53,6 +57,22 @@ def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> User
     return UserError(f"{prefix}unknown {kind} {name!r}; {hint}")
 
 
+def take_options(argv: Sequence[str]) -> list[str]:
+    """Set the level that `-v` or `-q` asks for, the last one of several; return the other arguments.
+
+    With `-v` the libraries' own messages are shown as well. What stands behind `--` is left alone.
+    """
+    end = argv.index("--") if "--" in argv else len(argv)
+    options = [word for word in argv[:end] if word in LEVEL_OPTIONS]
+    if options:
+        os.environ[LEVEL_VARIABLE] = LEVEL_OPTIONS[options[-1]]
+    if os.environ.get(LEVEL_VARIABLE) == "debug":
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    return [word for i, word in enumerate(argv) if i >= end or word not in LEVEL_OPTIONS]
+
+
 def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
@@ -61,8 +81,6 @@ def entry(main: Callable[[list[str]], int]) -> int:
     """
     sys.excepthook = _print_traceback
     try:
-        from compclip.base.messages import take_options  # which raises our errors
-
         return main(take_options(sys.argv[1:]))
     except UserError as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)

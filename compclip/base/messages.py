@@ -9,17 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compclip.base.errors import unknown
+from compclip.base.errors import LEVEL_VARIABLE, unknown
 
 if TYPE_CHECKING:
     from logging import Handler, Logger, LogRecord
 
-VARIABLE = "COMPCLIP_LOG"
 LEVELS = ("debug", "info", "error")
-OPTIONS = {"-v": "debug", "--verbose": "debug", "-q": "error", "--quiet": "error"}
 NAMES = {"INFO": "note", "WARNING": "warning", "DEBUG": "detail", "ERROR": "error"}
 
 
@@ -33,26 +30,10 @@ def warn(text: str) -> None:
     _open_logger(_read_level()).warning(text)
 
 
-def take_options(argv: Sequence[str]) -> list[str]:
-    """Set the level that `-v` or `-q` asks for, the last one of several; return the other arguments.
-
-    With `-v` the libraries' own messages are shown as well. What stands behind `--` is left alone.
-    """
-    end = argv.index("--") if "--" in argv else len(argv)
-    options = [word for word in argv[:end] if word in OPTIONS]
-    if options:
-        os.environ[VARIABLE] = OPTIONS[options[-1]]
-    if os.environ.get(VARIABLE) == "debug":
-        import logging
-
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-    return [word for i, word in enumerate(argv) if i >= end or word not in OPTIONS]
-
-
 def _read_level() -> str:
-    level = os.environ.get(VARIABLE) or "info"
+    level = os.environ.get(LEVEL_VARIABLE) or "info"
     if level not in LEVELS:
-        raise unknown("level", level, LEVELS, VARIABLE)
+        raise unknown("level", level, LEVELS, LEVEL_VARIABLE)
     return level
 
 

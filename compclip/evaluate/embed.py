@@ -74,13 +74,13 @@ def encode_all(
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
     modules = [m.clip for group in replicas.replicas for m in group]
-    with evaluation_mode(modules), ExitStack() as shown, open_pool(replicas, how) as pool:
+    with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
         picture_keys = dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
         cached_images = _CachedVectors.look_up(caches, picture_keys)
         uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
-        pictures_done = shown.enter_context(show_progress("pictures", len(uncached)))
+        pictures_done = progress_lines.enter_context(show_progress("pictures", len(uncached)))
         under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         text_keys = dict(zip(texts, (key(ids_L.tobytes()) for ids_L in ids_TL.numpy()), strict=True)) if caches else {}
@@ -89,7 +89,7 @@ def encode_all(
         token_batches = _token_batches(
             clip, texts, ids_TL, uncached_texts, inference_towers.text_batch_size(clip, how.batch_size)
         )
-        texts_done = shown.enter_context(show_progress("texts", len(uncached_texts)))
+        texts_done = progress_lines.enter_context(show_progress("texts", len(uncached_texts)))
         text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
         text_batches = [*cached_texts.batches, *pool.map(text_batch, token_batches)]
         image_batches = [*cached_images.batches, *under_way]

@@ -168,8 +168,8 @@ def embed_tokens(clip: ClipModule, tokens: Tensor, positions: Tensor | slice, em
 def embed_groups(clip: ClipModule, texts: Sequence[Tensor]) -> list[Tensor]:
     """Return the embedded tokens [B, T, W] of each group of texts, by one look-up: its gradient is a whole table."""
     embedded_NW = clip.token_embedding(torch.cat([text_BT.flatten() for text_BT in texts]))
-    parts = embedded_NW.split([text_BT.numel() for text_BT in texts])
-    return [part_NW.unflatten(0, tuple(text_BT.shape)) for part_NW, text_BT in zip(parts, texts, strict=True)]
+    flat_groups = embedded_NW.split([text_BT.numel() for text_BT in texts])
+    return [group_NW.unflatten(0, tuple(text_BT.shape)) for group_NW, text_BT in zip(flat_groups, texts, strict=True)]
 
 
 def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:

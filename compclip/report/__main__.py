@@ -83,11 +83,11 @@ def main(argv: list[str]) -> int:
 
 def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Sequence[MissingResult]) -> str:
     """Say how many of the grid's cells are shown whole, in part and not at all, which are all of them."""
-    lacking, shown = {m.cell for m in missing}, {run.cell.name for run in runs}
+    lacking, reported = {m.cell for m in missing}, {run.cell.name for run in runs}
     counts = {
-        "complete": len(shown - lacking),
-        "in part": len(shown & lacking),
-        "absent": len({cell.name for cell in cells} - shown),
+        "complete": len(reported - lacking),
+        "in part": len(reported & lacking),
+        "absent": len({cell.name for cell in cells} - reported),
     }
     words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return f"{len(cells)} cells: {words}"

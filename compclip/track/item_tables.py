@@ -32,7 +32,7 @@ class ItemTable(NamedTuple):
 
     benchmark: str
     text: str
-    shown: int
+    row_count: int
     total: int
 
     @property
@@ -107,7 +107,7 @@ def format_tags(tables: Sequence[ItemTable]) -> Iterator[tuple[str, str]]:
     """Yield the tags by which the UI finds the tables, and that say how many items were left out."""
     if tables:
         yield TABLES_TAG, json.dumps([{"path": table.path, "type": "table"} for table in tables])
-        yield COUNTS_TAG, "; ".join(f"{t.benchmark}: {t.shown:,} of {t.total:,} outcomes" for t in tables)
+        yield COUNTS_TAG, "; ".join(f"{t.benchmark}: {t.row_count:,} of {t.total:,} outcomes" for t in tables)
 
 
 def _load_texts(name: str, section: BenchmarkSection | None, ties: str) -> RecordTexts | None:

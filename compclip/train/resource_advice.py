@@ -36,10 +36,10 @@ class Adviser:
         self._spans += 1
         if wait_share > WAIT_SHARE and self._spans > 1:
             faster = "" if self.cfg.resize == "torch" else " or train.resize: torch"
-            more = f"more train.workers (workers={self.cfg.workers or 0})"
+            advice = f"more train.workers (workers={self.cfg.workers or 0})"
             if self.cfg.workers is None and self.device.type != "cpu":
-                more = "the job more cores (train.workers follows them unless it is set)"
-            self._say_once("data_wait", f"{wait_share:.0%} of the time went by without data; give {more}{faster}")
+                advice = "the job more cores (train.workers follows them unless it is set)"
+            self._say_once("data_wait", f"{wait_share:.0%} of the time went by without data; give {advice}{faster}")
         reserved, total = read_memory(self.device)
         if total and reserved > MEMORY_SHARE * total:
             cheaper = "" if self.cfg.checkpoint_activations else " or set train.checkpoint_activations: true"

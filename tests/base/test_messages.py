@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from compclip.base import messages
+from compclip.base import errors, messages
 from compclip.base.errors import UserError, entry
 
 
 @pytest.fixture(autouse=True)
 def no_level(monkeypatch):
     """No level from outside, and none that a test leaves."""
-    monkeypatch.setenv(messages.VARIABLE, "")
+    monkeypatch.setenv(errors.LEVEL_VARIABLE, "")
 
 
 def say() -> None:
@@ -27,14 +27,14 @@ def test_both_by_default_and_none_when_quiet(monkeypatch, capsys):
     """A later message follows a level that was set meanwhile."""
     say()
     assert capsys.readouterr() == ("", "note: a\nwarning: b\n")
-    monkeypatch.setenv(messages.VARIABLE, "error")
+    monkeypatch.setenv(errors.LEVEL_VARIABLE, "error")
     say()
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setenv(messages.VARIABLE, "info")
+    monkeypatch.setenv(errors.LEVEL_VARIABLE, "info")
     logging.getLogger("compclip").disabled = True  # as alembic does
     say()
     assert capsys.readouterr() == ("", "note: a\nwarning: b\n")
-    monkeypatch.setenv(messages.VARIABLE, "loud")
+    monkeypatch.setenv(errors.LEVEL_VARIABLE, "loud")
     with pytest.raises(UserError, match="COMPCLIP_LOG: unknown level 'loud'"):
         say()
 
@@ -58,7 +58,7 @@ def test_libraries_are_heard_with_v(monkeypatch):
     """What stands behind -- is no option."""
     levels = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: levels.append(options["level"]))
-    assert messages.take_options(["a", "--", "-v"]) == ["a", "--", "-v"]
+    assert errors.take_options(["a", "--", "-v"]) == ["a", "--", "-v"]
     assert levels == []
-    assert messages.take_options(["a", "--verbose"]) == ["a"]
+    assert errors.take_options(["a", "--verbose"]) == ["a"]
     assert levels == [logging.INFO]

@@ -139,7 +139,7 @@ def test_a_study_that_only_fails_stops_and_can_be_tried_again(folder):
 
 def test_a_trial_bears_its_number_from_its_start(folder):
     """Written before its job is sent: `status` calls it by study and number while it runs."""
-    seen = []
+    states_at_start = []
 
     class Looking(Here):
         """Looks at the study's files when a job is sent."""
@@ -147,11 +147,11 @@ def test_a_trial_bears_its_number_from_its_start(folder):
         def submit(self, stored, params):
             """Note the running trial that is this run."""
             if stored.run.method_name != "pretrained":
-                seen.extend((t["number"], t["state"]) for t in trials() if t["run_key"] == stored.key)
+                states_at_start.extend((t["number"], t["state"]) for t in trials() if t["run_key"] == stored.key)
             return super().submit(stored, params)
 
     driver(Looking()).drive(3)
-    assert seen == [(0, "running"), (1, "running"), (2, "running")]
+    assert states_at_start == [(0, "running"), (1, "running"), (2, "running")]
 
 
 def test_failed_trials_count_and_the_study_goes_on(folder):

@@ -51,7 +51,7 @@ def make(section, results, rows=100):
 def test_each_outcome_stands_beside_its_texts(section, results):
     (table,) = make(section, results)
     content = json.loads(table.text)
-    assert (table.path, table.shown, table.total) == ("items/sugarcrepe.json", 15, 15)
+    assert (table.path, table.row_count, table.total) == ("items/sugarcrepe.json", 15, 15)
     assert content["columns"] == ["item", "outcome", "metric", "text 1", "text 2"]
     assert content["data"][9] == ["swap_att/swap_att:9", 0.0, "swap_att", "swap_att 9", "not 9"]
     assert [row[1] for row in content["data"]] == [*map(float, "111111111011100")]
@@ -60,7 +60,7 @@ def test_each_outcome_stands_beside_its_texts(section, results):
 def test_rows_are_bounded_and_drawn_from_every_metric(section, results):
     (table,) = make(section, results, rows=5)
     rows = json.loads(table.text)["data"]
-    assert (table.shown, table.total) == (5, 15)
+    assert (table.row_count, table.total) == (5, 15)
     names = [row[0].partition("/")[2] for row in rows]
     assert names == ["swap_att:0", "swap_att:3", "swap_att:6", "swap_att:9", "swap_obj:2"]
 
