@@ -19,8 +19,8 @@ from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
 from compclip.config.sections import FIRST, SCORERS
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import parse_reference
-from compclip.runs.item_outcomes import CAPTION, KINDS, Items
+from compclip.evaluate.picture_references import number_picture, parse_reference
+from compclip.runs.item_outcomes import CAPTION, CLASSIFICATION, KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -132,8 +132,20 @@ class Benchmark:
 
     @functools.cached_property
     def units(self) -> dict[tuple[str, str], int]:
-        """The unit of each record, by subset and id; nothing where each is one by itself."""
-        return number_units(self.records, self.first_picture)
+        """The unit of each record, by subset and id; nothing where a classification shows each picture once."""
+        units = number_units(self.records, self.first_picture)
+        is_repeated = len(set(units.values())) < len(units)
+        return units if is_repeated or self.kind != CLASSIFICATION else {}
+
+    @functools.cached_property
+    def unit_pictures(self) -> list[int | None]:
+        """The number of the first picture of each unit, the same in all benchmarks; None for a unit without one."""
+        pictures: dict[int, int | None] = {}
+        for record in self.records:
+            unit = self.units.get((record.subset, record.id))
+            if unit is not None and unit not in pictures:
+                pictures[unit] = number_picture(record.images[0]) if record.images else None
+        return list(pictures.values())
 
     def counted(self, ties: str) -> Benchmark:
         """Itself, or with all of its authors' records where ties go to the first."""
@@ -283,7 +295,7 @@ def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]
 
 
 def number_units(records: Sequence[Record], first_picture: bool = False) -> dict[tuple[str, str], int]:
-    """Return the number of each record's unit, by subset and id; nothing where every record is a unit by itself.
+    """Return the number of each record's unit, by subset and id, in the order of their first records.
 
     A part of a picture is that picture. With `first_picture` the others of a record join nothing: where each picture is
     a wrong candidate somewhere, nearly all records would be one unit.
@@ -300,7 +312,7 @@ def number_units(records: Sequence[Record], first_picture: bool = False) -> dict
     for index, (record, pictures) in enumerate(zip(records, pictures_of, strict=True)):
         root = _root(parent, pictures[0]) if pictures else f"record {index}"
         units[record.subset, record.id] = numbers.setdefault(root, len(numbers))
-    return units if len(numbers) < len(units) else {}
+    return units
 
 
 def _root(parent: dict[str, str], picture: str) -> str:

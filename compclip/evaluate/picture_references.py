@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from compclip.data.sample import ImageLocation
 
 BOX = "#box="  # path#box=x,y,width,height in pixels
 BYTES = "#bytes="  # path#bytes=offset,length
 _BOXED = re.compile(rf"(.*){BOX}([^,/]+),([^,/]+),([^,/]+),([^,/]+)", re.S)
+_COCO = re.compile(r"(COCO_[a-z]+20\d\d_)?(?P<number>\d{12})\.[A-Za-z]{3,4}", re.ASCII)
 _BYTES = re.compile(rf"(.*){BYTES}(\d{{1,18}}),(\d{{1,18}})", re.S | re.A)
 
 
@@ -43,6 +46,20 @@ def _parse_bytes(path: str) -> str | ImageLocation:
     if BYTES in path and (match := _BYTES.fullmatch(path)) and int(match[3]):
         return ImageLocation(match[1], int(match[2]), int(match[3]))
     return path
+
+
+def number_picture(ref: str) -> int:
+    """Return a picture's number, which is the same in every benchmark that shows it; 48 bits of a hash.
+
+    A picture goes by its file's name, one of COCO by COCO's number in it, one in an archive by its place there too.
+    """
+    picture = parse_reference(ref)[0]
+    name = PurePath(file_of(picture)).name
+    if match := _COCO.fullmatch(name):
+        name = f"COCO {match['number']}"
+    if isinstance(picture, ImageLocation):
+        name += f" {picture.offset}"
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:6], "big")
 
 
 def file_of(picture: str | ImageLocation) -> str:

@@ -244,6 +244,7 @@ def result_documents(
             "n": len(benchmark),
             **benchmark.declared(scored[name].metrics),
             **_outcomes_as_json(scored[name]),
+            "pictures": benchmark.unit_pictures,
             "fingerprint": loaded.fingerprints[name],
             "checkpoint": dict(made_with),
             "how": loaded.how.recorded(),

@@ -2,7 +2,7 @@
 
 S seeds, I items, U units. Seeds are a sample of all trainings, items one of all records, and the two are crossed: every
 seed is scored on the same items. A unit is what is drawn at once: a picture with its captions and all records that show
-it, in all metrics of its benchmark that a column is the mean of (`evaluate.benchmark.number_units`).
+it, in all metrics and benchmarks that a column is the mean of (`evaluate.benchmark.number_units`).
 
 The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
 `unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off
@@ -28,6 +28,7 @@ BOTH, SEEDS_ALONE, ITEMS_ALONE, NEITHER = "seeds and items", "seeds alone", "ite
 STUDENT = {1: 12.7062, 1.2: 8.6488, 1.5: 6.0167, 2: 4.3027, 2.5: 3.5747, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469,
            7: 2.3646, 8: 2.3060, 9: 2.2622, 10: 2.2281, 12: 2.1788, 15: 2.1314, 20: 2.0860, 30: 2.0423, 60: 2.0003,
            np.inf: 1.95996}  # fmt: skip
+Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
 
 
@@ -67,8 +68,11 @@ def rank_values(values: Sequence[float | None], lower: bool = False, digits: int
 
 
 def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
-    """Return the first seed's items that all seeds have, and each seed's outcomes of them, shape S x I."""
-    first = items[0]
+    """Return the first seed's items that all seeds have, and each seed's outcomes of them, shape S x I.
+
+    Units are those of the first seed whose file has them.
+    """
+    first = next((of_seed for of_seed in items if of_seed.units), items[0])
     if all(seed_items.ids == first.ids for seed_items in items):
         return first, np.stack([i.values for i in items])
     tables = [dict(zip(i.ids, i.values, strict=True)) for i in items]
@@ -79,13 +83,13 @@ def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
 def subtract_items(ours: Items, theirs: Items) -> Items:
     """Return ours - theirs for every id that both have."""
     if ours.ids == theirs.ids:
-        return replace(ours, values=ours.values - theirs.values)
+        return replace(ours, values=ours.values - theirs.values, units=ours.units or theirs.units)
     their_values = dict(zip(theirs.ids, theirs.values, strict=True))
     shared = ours.at([position for position, i in enumerate(ours.ids) if i in their_values])
     return replace(shared, values=shared.values - np.array([their_values[i] for i in shared.ids]))
 
 
-def item_units(items: Items) -> tuple[int, ...] | tuple[str, ...]:
+def item_units(items: Items) -> Units:
     """Return what each item is drawn with: the unit of its result file, else of captions their picture, else itself."""
     return items.units or _pictures_of_captions(items.ids)
 
@@ -110,7 +114,7 @@ class ItemDifferences:
     weight: float
     ids: tuple[str, ...]
     gap_SI: np.ndarray
-    units: tuple[int, ...] | tuple[str, ...]
+    units: Units
 
 
 @dataclass(frozen=True)
@@ -162,15 +166,37 @@ def student_quantile(freedom: float) -> float:
 
 
 def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
-    """Return the variance of the mean over each benchmark's units, and the noise of seeds on units in it."""
+    """Return the variance of the mean over the units of each source of pictures, and the noise of seeds on units."""
     by_unit, noise = [], 0.0
-    for benchmark in dict.fromkeys(difference.benchmark for difference in differences):
-        error_SU = unit_errors([difference for difference in differences if difference.benchmark == benchmark])
+    for same_source in group_by_source(differences):
+        error_SU = unit_errors(same_source)
         seeds, size = error_SU.shape
         mean_U = error_SU.mean(axis=0)
         by_unit.append(Variance(float(mean_U @ mean_U), size - 1))
         noise += float(((error_SU - mean_U) ** 2).sum()) / (seeds * max(seeds - 1, 1))
     return by_unit, noise
+
+
+def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDifferences]]:
+    """Group metrics whose benchmarks have a picture in common, in the order of their first; chains are one group."""
+    benchmarks = list(dict.fromkeys(difference.benchmark for difference in differences))
+    groups: list[tuple[set[str], set[int]]] = []
+    for name in benchmarks:
+        names, pictures = {name}, set[int]()
+        for difference in differences:
+            pictures |= _pictures(difference.units) if difference.benchmark == name else frozenset()
+        for group in [group for group in groups if not pictures.isdisjoint(group[1])]:
+            groups.remove(group)
+            names, pictures = names | group[0], pictures | group[1]
+        groups.append((names, pictures))
+    members = [[d for d in differences if d.benchmark in names] for names, _ in groups]
+    return sorted(members, key=lambda group: benchmarks.index(group[0].benchmark))
+
+
+@lru_cache(maxsize=LISTS)
+def _pictures(units: Units) -> frozenset[int]:
+    """Return the numbers of pictures among units; names are of one benchmark alone."""
+    return frozenset(unit for unit in units if isinstance(unit, int))
 
 
 def unit_errors(differences: Sequence[ItemDifferences]) -> np.ndarray:
@@ -189,7 +215,7 @@ def unit_errors(differences: Sequence[ItemDifferences]) -> np.ndarray:
 
 
 @lru_cache(maxsize=LISTS)
-def _number_units(lists: tuple[tuple[int, ...] | tuple[str, ...], ...]) -> tuple[list[np.ndarray], int]:
+def _number_units(lists: tuple[Units, ...]) -> tuple[list[np.ndarray], int]:
     """Number the units of each list, equal names alike; also return how many different ones there are.
 
     Subsets may name different records alike. To draw those together is no error: what they add to each other's

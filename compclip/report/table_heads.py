@@ -95,10 +95,15 @@ def partial_marks(group: ResultTable) -> dict[Column, str]:
 
 
 def describe_marks(group: ResultTable) -> list[str]:
-    """Describe what the marks mean, where there are any."""
-    if not partial_marks(group):
-        return []
-    return [f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"]
+    """Describe what the marks mean, where there are any, and which results do not say what shows one picture."""
+    notes = []
+    if partial_marks(group):
+        notes.append(
+            f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
+        )
+    if names := tables.list_single_items(group.runs):
+        notes.append(f"{tables.SINGLE_ITEMS}, and intervals are too narrow: {', '.join(names)}")
+    return notes
 
 
 def describe_records(group: ResultTable) -> str:

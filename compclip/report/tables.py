@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.config.columns import MEAN_OF_WAYS
 from compclip.config.grid import PRETRAINED
@@ -20,6 +21,7 @@ from compclip.runs.result_files import FinishedRun, Result
 
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
+SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
@@ -252,16 +254,22 @@ def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, .
     return tuple(Column(column.benchmark, name) for name in names)
 
 
+def list_single_items(runs: Sequence[FinishedRun]) -> list[str]:
+    """List the benchmarks of which some results do not say which items show one picture."""
+    results = [result for run in runs for result in run.results.values() if result.items and not result.has_units]
+    return list(dict.fromkeys(result.benchmark for result in results))
+
+
 def check_same_files(runs: Sequence[FinishedRun]) -> None:
-    """Raise UserError where two runs were evaluated on different files of one benchmark, or before units were kept."""
+    """Raise UserError where two runs were evaluated on different files of one benchmark.
+
+    Warn in one line where results do not say which items show one picture.
+    """
     first_of: dict[str, tuple[str, str]] = {}
+    if names := list_single_items(runs):
+        messages.warn(f"{SINGLE_ITEMS}: {', '.join(names)}; `dvc repro` scores them again")
     for run in runs:
         for name, result in run.results.items():
-            if result.items and not result.has_units:
-                raise UserError(
-                    f"results of {name}: those of {run.cell.name} do not say which items show one picture, so that "
-                    f"intervals would be too narrow; evaluate it again"
-                )
             cell, first = first_of.setdefault(name, (run.cell.name, result.fingerprint))
             if result.fingerprint != first:
                 raise UserError(

@@ -24,16 +24,17 @@ def is_partial(scored: int, records: int) -> bool:
 class Items:
     """The outcomes of one metric, whose value is their mean, in the order of `ids`.
 
-    `units` are the numbers of what an interval draws at once, a picture with all that is asked about it; empty where
-    the ids say it. `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on
-    equal scores; neither is kept with the results.
+    `units` are what an interval draws at once, a picture with all that is asked about it: its number, which is the same
+    in all benchmarks (while a benchmark is scored, its own), or a text that is its name in this benchmark alone. They
+    are empty where the ids say it. `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose
+    outcome hangs on equal scores; neither is kept with the results.
     """
 
     ids: tuple[str, ...]
     values: np.ndarray
     subset: str = ""
     tied: tuple[str, ...] = ()
-    units: tuple[int, ...] = ()
+    units: tuple[int | str, ...] = ()
 
     def at(self, indices: Sequence[int]) -> Items:
         """Return the items at these indices."""

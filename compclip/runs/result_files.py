@@ -153,7 +153,7 @@ def read_result(path: Path) -> Result:
     """Read one results file. Raises UserError where a field is missing or items and metric disagree."""
     raw = read_mapping(path)
     try:
-        units = raw.get("units", {})
+        units, pictures = raw.get("units", {}), raw.get("pictures")
         result = Result(
             benchmark=raw["benchmark"],
             module=raw.get("module", raw["benchmark"]),
@@ -162,7 +162,9 @@ def read_result(path: Path) -> Result:
             lower=frozenset(raw["lower"]),
             scores=frozenset(raw["scores"]),
             counts=raw.get("counts", {}),
-            items={name: _parse_items(value, units.get(name, ())) for name, value in raw.get("items", {}).items()},
+            items={
+                name: _parse_items(value, units.get(name, ()), pictures) for name, value in raw.get("items", {}).items()
+            },
             means=raw.get("means", {}),
             fingerprint=raw.get("fingerprint", ""),
             seconds=raw.get("seconds", 0.0),
@@ -174,18 +176,25 @@ def read_result(path: Path) -> Result:
         _check_means(result)
     except KeyError as error:
         raise UserError(f"{path}: does not say its benchmark's {error}; evaluate the run again") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(f"{path}: not a results file: {error}; evaluate the run again") from error
     return result
 
 
-def _parse_items(raw: dict[str, Any], units: list[int]) -> Items:
+def _parse_items(raw: dict[str, Any], numbers: list[int], pictures: list[int | None] | None) -> Items:
     ids, values = _share(tuple(raw["ids"])), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.size} outcomes")
     if len(set(ids)) != len(ids):
         raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")
-    return Items(ids, values, units=_share(tuple(units)))
+    return Items(ids, values, units=_name_units(tuple(numbers), tuple(pictures or ())))
+
+
+@lru_cache(maxsize=LISTS)
+def _name_units(numbers: tuple[int, ...], pictures: tuple[int | None, ...]) -> tuple[int | str, ...]:
+    """Return the picture of each unit's number; where there is none, the number as a name in this file."""
+    numbered = ((number, pictures[number] if pictures else None) for number in numbers)
+    return tuple(str(number) if picture is None else picture for number, picture in numbered)
 
 
 @lru_cache(maxsize=LISTS)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from compclip.base import plugins
-from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
 from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import result_store, score
 from compclip.evaluate.benchmark import Benchmark, Record, number_units
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import bytes_of_file, with_box
-from compclip.report import tables
+from compclip.evaluate.picture_references import bytes_of_file, number_picture, with_box
+from compclip.report import statistics, tables
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
@@ -33,7 +32,7 @@ def numbers(*images, **options):
     ("images", "expected"),
     [
         ([("a",), ("b",), ("a",)], [0, 1, 0]),
-        ([("a",), ("b",)], []),  # each a unit by itself
+        ([("a",), ("b",)], [0, 1]),  # each a unit by itself
         ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
         ([(with_box("a", (0, 0, 1, 1)),), (with_box("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
         (
@@ -99,6 +98,27 @@ def test_no_benchmark_s_items_lack_their_record_s_unit(name, dump, tmp_path):
     assert any(items.units for items in result.values())
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [("val2017/000000000139.jpg", "val2014/COCO_val2014_000000000139.jpg", True), ("a/1.png", "b/1.png", True),
+     ("a/1.png", "a/2.png", False), ("1.png", with_box("1.png", (0, 0, 1, 1)), True),
+     (bytes_of_file("t.tar", 0, 9), bytes_of_file("t.tar", 512, 9), False)],
+)  # fmt: skip
+def test_a_picture_has_one_number_in_all_benchmarks(left, right, same):
+    assert (number_picture(left) == number_picture(right)) is same
+
+
+def test_units_know_their_first_picture():
+    benchmark = Benchmark(records(("a", "b"), ("b",), ("c",), ()), (), dict, kind=COMPOSITION)
+    assert benchmark.unit_pictures == [number_picture("a"), number_picture("c"), None]
+
+
+def test_the_real_files_of_two_benchmarks_share_their_pictures(shared_data):
+    """SugarCrepe++ asks about SugarCrepe's pictures: a mean over both draws them once."""
+    both = [set(m.load(shared_data / m.__name__.rpartition(".")[2]).unit_pictures) for m in (sugarcrepe, sugarcrepe_pp)]
+    assert len(both[0] & both[1]) > 1500
+
+
 def test_svo_s_wrong_pictures_join_nothing(dump, tmp_path):
     rows = ["sentence,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg"]
     rows += [f"x,{a},{b},True,False,False" for a, b in ((1, 2), (2, 3), (1, 3))]
@@ -128,16 +148,28 @@ def document(tmp_path, dump):
 def test_results_keep_the_units(tmp_path, dump):
     result_store.write_documents(document(tmp_path, dump), tmp_path)
     result = result_files.read_result(tmp_path / "sugarcrepe.json")
-    assert result.has_units and result.items["swap_att"].units == (0, 0, 1)
+    assert result.has_units and result.items["swap_att"].units == tuple(
+        map(number_picture, ("a.png", "a.png", "b.png"))
+    )
 
 
-def test_results_of_before_are_read_and_no_report_compares_them(tmp_path, dump):
-    """Their items would count as independent."""
+def test_results_whose_units_name_no_picture_keep_them_to_themselves(tmp_path, dump):
+    """Files from before pictures were numbered: 0 is another picture in each benchmark."""
+    raw = document(tmp_path, dump)["sugarcrepe"]
+    del raw["pictures"]
+    (tmp_path / "r.json").write_text(json.dumps(raw))
+    assert result_files.read_result(tmp_path / "r.json").items["swap_att"].units == ("0", "0", "1")
+
+
+def test_results_of_before_count_each_item_by_itself_and_one_line_says_so(tmp_path, dump, capsys):
+    """Nothing is scored again for that; the table's notes say it too."""
     raw = document(tmp_path, dump)["sugarcrepe"]
     del raw["units"]
     (tmp_path / "r.json").write_text(json.dumps(raw))
     result = result_files.read_result(tmp_path / "r.json")
     assert not result.has_units and result.items["swap_att"].units == ()
     run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
-    with pytest.raises(UserError, match=r"sugarcrepe: those of clic-a-b-0 do not say which items show one picture"):
-        tables.check_same_files([run])
+    tables.check_same_files([run])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "do not say which items show one picture; each counts by itself: sugarcrepe" in line
+    assert statistics.item_units(result.items["swap_att"]) == ("0", "1", "2")

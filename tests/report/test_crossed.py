@@ -5,6 +5,7 @@ S seeds, I items.
 
 from __future__ import annotations
 
+import dataclasses
 from math import erf, gamma, pi, sqrt
 from pathlib import Path
 
@@ -100,6 +101,32 @@ def test_metrics_of_the_same_records_are_drawn_together():
     )
     factor = statistics.student_quantile(21) / statistics.student_quantile(7) / sqrt(3)
     assert three_benchmarks.high - 0.625 == pytest.approx((one_benchmark.high - 0.625) * factor)
+
+
+def test_benchmarks_of_the_same_pictures_are_one_source():
+    """Two that show the same pictures, in part, tell no more than one; names are pictures of one benchmark alone."""
+    gap_SI = np.array([[1.0, 0, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 0, 0, 1]])
+    mean_S, pictures = gap_SI.mean(axis=1).tolist(), tuple(range(8))
+    alone, left, right = (
+        ItemDifferences(name, weight, tuple(map(str, pictures)), gap_SI, pictures)
+        for name, weight in (("x", 1), ("x", 0.5), ("y", 0.5))
+    )
+    single, joined = (statistics.compute_interval(mean_S, differences)[0] for differences in ([alone], [left, right]))
+    assert (single.low, single.high) == pytest.approx((joined.low, joined.high))
+    names = [dataclasses.replace(d, units=tuple(map(str, pictures))) for d in (left, right)]
+    assert statistics.compute_interval(mean_S, names)[0].high < joined.high
+
+
+def test_a_chain_of_shared_pictures_is_one_source():
+    gap_SI = np.zeros((1, 2))
+    chain = [ItemDifferences(n, 1.0, ("0", "1"), gap_SI, u) for n, u in {"a": (1, 2), "b": (5, 6), "c": (2, 3)}.items()]
+    assert [[d.benchmark for d in group] for group in statistics.group_by_source(chain)] == [["a", "c"], ["b"]]
+
+
+def test_a_file_without_units_takes_those_of_the_other_model(rng):
+    ours, theirs = Items(("0", "1"), np.ones(2)), Items(("0", "1"), np.zeros(2), units=(5, 5))
+    assert statistics.subtract_items(ours, theirs).units == (5, 5)
+    assert statistics.align_items([ours, theirs])[0].units == (5, 5)
 
 
 def test_without_items_the_seeds_stand_alone():
