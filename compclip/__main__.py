@@ -6,6 +6,7 @@ import importlib
 import sys
 from importlib import metadata
 
+from compclip.base import messages
 from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
@@ -88,7 +89,7 @@ def main(argv: list[str]) -> int:
         print(f"compclip {metadata.version('compclip')}")
         return 0
     if argv[:2] == ["report", "validity"]:
-        print("`compclip report validity` is called `compclip validity` now", file=sys.stderr)
+        messages.note("`compclip report validity` is called `compclip validity` now")
         argv = argv[1:]
     if tuple(argv[:2]) in FURTHER:
         return importlib.import_module(FURTHER[tuple(argv[:2])]).main(argv[2:])

@@ -6,10 +6,10 @@ import contextlib
 import errno
 import fcntl
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.base.files import remove_leftovers, temporary_path
 from compclip.base.shared_folders import explain, make_folder, open_plain, share_with_group
@@ -125,4 +125,4 @@ def _note_copy(source: Path, target: Path) -> None:
     pair = source.stat().st_dev, target.stat().st_dev
     if pair not in _noted_pairs:
         _noted_pairs.add(pair)
-        print(f"note: files cannot be linked from {source} to {target}: they are copied", file=sys.stderr, flush=True)
+        messages.note(f"files cannot be linked from {source} to {target}: they are copied")

@@ -16,6 +16,7 @@ import json
 import sys
 from pathlib import Path
 
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 
@@ -34,7 +35,8 @@ def main(argv: list[str]) -> int:
         print(f"{PARAMS} is now {args.file}")
     elif args.command == "ablate":
         path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
-        print(f"{path}: {len(grid.list_cells(params))} cells", *ablate.describe(ablation), sep="\n")
+        count = format_count(len(grid.list_cells(params)), "cell")
+        print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
         print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
     else:
         params = read.load_params(args.params, args.overrides, together=args.command != "show")
@@ -47,7 +49,8 @@ def main(argv: list[str]) -> int:
             if args.json:
                 print(json.dumps({"cells": cells, "benchmarks": list(benchmarks)}, indent=1))
             else:
-                print(f"{args.params}: {len(cells)} cells, {len(benchmarks)} benchmarks: OK")
+                counts = f"{format_count(len(cells), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
+                print(f"{args.params}: {counts}: OK")
     return 0
 
 

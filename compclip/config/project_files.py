@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from compclip.base import messages
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
 from compclip.config.read import DEFAULT as PARAMS
@@ -140,7 +141,7 @@ def _start_repositories(folder: Path) -> None:
         options = [] if Path(inside.stdout.strip()).resolve() == folder.resolve() else ["--subdir"]
     except FileNotFoundError:
         options = ["--no-scm"]
-        print("git: not on this machine; the project begins without it", file=sys.stderr)
+        messages.note("git: not on this machine; the project begins without it")
     if not (folder / ".dvc").exists():
         _require(_run(sys.executable, "-m", "dvc", "init", *options, folder=folder), folder)
         (folder / ".dvc" / "config").unlink(missing_ok=True)  # an empty one: the package's takes its place

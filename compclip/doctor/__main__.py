@@ -24,6 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compclip.base import plugins
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
@@ -102,7 +103,7 @@ def check_device(args: argparse.Namespace) -> int:
     output = args.output or name_report()
     write_report(output, settings, rows, time.monotonic() - started)
     failed = sum(row.state == FAILED for row in rows)
-    print(f"{len(rows)} checks, {failed} failed; to send along with a defect: {output}")
+    print(f"{format_count(len(rows), 'check')}, {failed} failed; to send along with a defect: {output}")
     return code
 
 

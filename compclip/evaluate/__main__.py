@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base import safe_names
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
 from compclip.base.safe_names import SafeName
@@ -78,7 +79,9 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
         task = result_store.task_from_plan(document, root)
     outcome = result_store.publish_results(grid_cells, task)
-    print(f"{method}: {len(grid_cells)} cells, {outcome.scored} runs scored", flush=True)
+    print(
+        f"{method}: {format_count(len(grid_cells), 'cell')}, {format_count(outcome.scored, 'run')} scored", flush=True
+    )
     for name, reason in outcome.failed.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     return 1 if outcome.failed else 0

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import json_text
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line, shorten
 from compclip.base.files import read_text
 from compclip.runs import result_files
@@ -194,7 +195,8 @@ def comparison_table(comparison: NumberComparison) -> str:
         numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
         lines.append(f"{line.metric:<48} {numbers}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
-    lines.append(f"{len(comparison.lines)} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
+    compared = format_count(len(comparison.lines), "metric")
+    lines.append(f"{compared} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
     for whose, names in (("theirs", comparison.only_theirs), ("ours", comparison.only_ours)):
         if names:
             lines.append(f"{len(names)} only {whose}: {_first_names(names)}")

@@ -8,7 +8,6 @@ averaged as at the end; the trainer is left alone.
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.base.shared_folders import make_folder
 from compclip.model import backbone
@@ -103,12 +103,11 @@ def _write_unfinished(folder: RunFolder, root: Path, stack: contextlib.ExitStack
     if not folder.checkpoints():
         raise UserError(f"{folder.path}: has no checkpoint yet; wait for the first (`compclip status`)")
     run = _read_run(folder, root)
-    with contextlib.redirect_stdout(sys.stderr):  # a checkpoint that cannot be read is said
-        model, step, steps = unfinished_model.load_model(run, root, folder)
+    model, step, steps = unfinished_model.load_model(run, root, folder)
     make_folder(root / WORK)
     temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=root / WORK, prefix="unfinished-")))
     job.save_model(run, root, model, temporary / "checkpoint")
-    print(f"note: {folder.path}: not finished: scored as of step {step} of {steps}", file=sys.stderr)
+    messages.note(f"{folder.path}: not finished: scored as of step {step} of {steps}")
     return str(temporary / "checkpoint"), step
 
 

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import functools
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint
 from compclip.config.sections import DEFAULT_SCORING, Scoring
@@ -283,14 +283,13 @@ def metric_table(documents: Mapping[str, dict]) -> str:
 
 
 def print_warnings(documents: Mapping[str, dict]) -> None:
-    """Print a line on stderr for each benchmark some of whose records or images were left out."""
+    """Warn of each benchmark some of whose records or images were left out."""
     for name, doc in documents.items():
         counts = doc["counts"]
         left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in ("records", "scored", "tied")}
         if left_out or not counts["scored"]:
             reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
-            line = f"warning: {name}: {counts['scored']} of {counts['records']} records scored ({reasons})"
-            print(line, file=sys.stderr)
+            messages.warn(f"{name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
 
 
 # --- the line between two checkpoints -------------------------------------------------------------------------

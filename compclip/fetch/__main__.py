@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.fetch import catalogue, offer_files, picture_lists
 from compclip.fetch.catalogue import Offer
@@ -89,7 +91,7 @@ def _describe_fetch(offer: Offer, root: Path, way: PictureOptions | None) -> str
     target = "the hub's cache" if offer.section.cache else root / offer.section.folder
     sentences = [f"{_describe_files(counts)} in {target}"]
     if offer.pictures and way:
-        print(f"{offer.name}: {sentences[0]}; pictures follow", file=sys.stderr)
+        messages.note(f"{offer.name}: {sentences[0]}; pictures follow")
         picture_counts = picture_lists.fetch_pictures(offer.pictures, root / offer.section.folder, root, way)
         lost = ", ".join(f"{picture_counts[name]:,} {name}" for name in picture_lists.COUNTS[2:])
         share = f"{picture_counts['successes']:,} of {picture_counts['count']:,} pictures"
@@ -101,8 +103,8 @@ def _describe_files(counts: Counter[str]) -> str:
     phrases = [f"{counts['fetched']} fetched ({format_size(counts['bytes'])})" if counts["fetched"] else ""]
     phrases.append(f"{counts['there']} there already" if counts["there"] else "")
     if counts["unpacked"]:
-        skipped = f", {counts['left_out']:,} members left out" if counts["left_out"] else ""
-        phrases.append(f"{counts['unpacked']:,} files unpacked{skipped}")
+        skipped = f", {format_count(counts['left_out'], 'member')} left out" if counts["left_out"] else ""
+        phrases.append(f"{format_count(counts['unpacked'], 'file')} unpacked{skipped}")
     return ", ".join(filter(None, phrases)) or "nothing to fetch"
 
 

@@ -22,6 +22,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.safe_names import SafeName
@@ -58,8 +60,10 @@ def send(
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_live_job(run.folder)]
     live = len(todo) - len(to_send)
+    finished = len(runs) - len(todo)
     print(
-        f"{len(runs)} runs: {len(runs) - len(todo)} finished, {live} on their way, {len(to_send)} to send", flush=True
+        f"{format_count(len(runs), 'run')}: {finished} finished, {live} on their way, {len(to_send)} to send",
+        flush=True,
     )
     if dry:
         print("\n".join(list_costs(profile, to_send, root)))
@@ -193,7 +197,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
         except UserError as error:  # while the data's shards are made, runs have no keys
             if not tasks:
                 raise
-            print(f"of shards alone: {error}", file=sys.stderr)
+            messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
     grid_jobs = [job for folder in folders if (job := jobs.find_job(folder))]
     live = [job for job in grid_jobs if job.state() in jobs.LIVE]
     for job in live:
@@ -207,7 +211,8 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
         jobs.forget_job(job.folder)
     for task in tasks:
         task.forget()
-    print(f"{len(live)} jobs stopped, {len(grid_jobs) - len(live)} that were over forgotten; what they saved stays")
+    over = len(grid_jobs) - len(live)
+    print(f"{format_count(len(live), 'job')} stopped, {over} that were over forgotten; what they saved stays")
     return 0
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.runs import inventory, progress, result_files, run_store
 from compclip.runs import run_folder as folders
@@ -103,8 +104,8 @@ def format_costs(
     unestimated = Counter(pair for pair, s in zip(pairs, costs, strict=True) if s is None)
     where = "on GPUs" if on_gpu else "on CPUs"
     return lines + [
-        f"no estimate for {count} runs: no finished run of {method} on {backbone} ({where}, with this batch size and "
-        "precision and these trained parts)"
+        f"no estimate for {format_count(count, 'run')}: no finished run of {method} on {backbone} ({where}, with this "
+        "batch size and precision and these trained parts)"
         for (method, backbone), count in unestimated.items()
     ]
 

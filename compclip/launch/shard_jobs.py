@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base import plugins
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
@@ -91,7 +92,7 @@ class MissingShards:
         """Say in one line how many shards are made, on their way, and to be sent."""
         total, to_send = len({item.key for item in self.work.items}), len(self.unclaimed)
         return (
-            f"{self.work.stage}@{self.name}: {total} shards: {total - len(self.missing)} made, "
+            f"{self.work.stage}@{self.name}: {format_count(total, 'shard')}: {total - len(self.missing)} made, "
             f"{len(self.missing) - to_send} on their way, {to_send} to send"
         )
 
@@ -158,7 +159,7 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
                 task.save()
             submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
             last = f" to {submitted[-1].label()}" if submitted[1:] else ""
-            print(f"{len(tasks)} tasks sent: {submitted[0].label()}{last}")
+            print(f"{format_count(len(tasks), 'task')} sent: {submitted[0].label()}{last}")
             print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
 
 

@@ -29,6 +29,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmJobEnvironment
 
 from compclip.base import thread_waiting
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.shared_folders import open_plain
@@ -177,7 +178,7 @@ class Slurm:
 def recover_jobs(profile: Profile, root: Path) -> None:
     """Record the jobs of a command that died, where the profile is a cluster's, and print how many."""
     if profile.executor == "slurm" and (recovered := Slurm(profile, root).recover()):
-        print(f"{recovered} jobs of an interrupted command found in the queue")
+        print(f"{format_count(recovered, 'job')} of an interrupted command found in the queue")
 
 
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.config import check, grid, read, sections
@@ -90,7 +91,7 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
         "absent": len({cell.name for cell in cells} - reported),
     }
     words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{len(cells)} cells: {words}"
+    return f"{format_count(len(cells), 'cell')}: {words}"
 
 
 def _parser() -> argparse.ArgumentParser:

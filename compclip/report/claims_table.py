@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compclip.base.count_text import format_count
 from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, LEAST_SEEDS, REFUTED, UNDECIDED, Evidence, Finding, count_verdicts
 from compclip.report.escape import to_code, to_latex, to_markdown
@@ -61,7 +62,7 @@ def _describe_shortage(judged: Sequence[Finding]) -> str:
     if most >= LEAST_SEEDS:
         return ""
     return (
-        f"No table: {len(judged)} claims speak of methods of this grid, but these share {most} seed{'s' * (most > 1)}, "
+        f"No table: the methods of {format_count(len(judged), 'claim')} share {format_count(most, 'seed')}, "
         f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run dvc repro; "
         "finished runs are not trained again. claims.csv has the differences so far"
     )

@@ -24,6 +24,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config import read
@@ -44,7 +45,7 @@ def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
     refused = sum(run.refused for run in runs)
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
     size = format_bytes(inventory.count_bytes(runs))
-    total = f"{len(runs)} runs, {size}{hours and f', {hours}'}; {free} used by nobody"
+    total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
     total += f"; {refused} refused" * bool(refused)
     return "\n".join([*lines, "", total])
 
@@ -102,7 +103,7 @@ def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
             folder.keep_mark.unlink(missing_ok=True)
         else:
             write_atomic(folder.keep_mark, "")
-    print(f"{len(keys)} runs {'may be removed again' if undo else 'are kept'}")
+    print(f"{format_count(len(keys), 'run')} {'no longer kept' if undo else 'kept'}")
     return 0
 
 
@@ -129,17 +130,16 @@ def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bo
     for line in (*used.missing, *refused):
         messages.note(line)
     if refused:
-        messages.note(f"{len(refused)} entries of the store refused: not read, not removed")
+        entries = format_count(len(refused), "entry", "entries")
+        messages.note(f"{entries} of the store refused: not read, not removed")
     idle = [run for run in runs if not (run.live or run.is_kept or used.list_users(run.folder))]
     spared = []
     if run_store.is_shared() and not include_shared:
         spared = [run for run in idle if run_store.list_projects(run.folder) != {str(root.resolve())}]
     if spared:
         size = format_bytes(inventory.count_bytes(spared))
-        messages.note(
-            f"{len(spared)} runs, {size}, belong to other projects of this store "
-            "as well and stay; --shared removes them"
-        )
+        runs_of_others = format_count(len(spared), "run")
+        messages.note(f"left: {runs_of_others}, {size}, also of other projects of this store; --shared removes them")
     if not dry:
         inventory.finish_removals(root)
     return _remove_entries([run for run in idle if run not in spared], dry)
@@ -161,7 +161,10 @@ def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
     size, freed = format_bytes(inventory.count_bytes(removed)), format_bytes(inventory.count_freed_bytes(removed))
-    print(f"{len(removed)} runs, {size}, of which {freed} have no other name, as in runs/ or DVC's cache")
+    print(
+        f"{format_count(len(removed), 'run')}, {size}, of which {freed} without another name, "
+        "as in runs/ or DVC's cache"
+    )
     return 2 if faults else 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links, messages, yaml_text
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, read_text
 from compclip.base.shared_folders import check_plain, explain
@@ -213,7 +214,8 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
                 names_by_key[cell.key].append(f"{prefix}{cell.cell.name}")
         if unkeyed := [cell for cell in cells if not cell.key]:
             open_cells |= {cell.parameters: f"{prefix}{cell.cell.name}" for cell in unkeyed}
-            missing.append(f"{path}: {len(unkeyed)} cells not judged ({unkeyed[0].error}); what may be theirs stays")
+            count = format_count(len(unkeyed), "cell")
+            missing.append(f"{path}: {count} not judged ({unkeyed[0].error}); what may be theirs stays")
     for run_key, name in _list_trials(root):
         names_by_key[run_key].append(name)
     published = {f"{p.parent.name}-{p.name}": p for p in run_folder.published_folders(root / run_folder.RUNS)}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.config import grid, read
@@ -65,7 +66,7 @@ def write_keys(root: Path) -> int:
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
     argparse.ArgumentParser(prog="compclip keys", description=__doc__.splitlines()[0]).parse_args(argv)
-    print(f"{write_keys(Path('.'))} cells")
+    print(format_count(write_keys(Path(".")), "cell"))
     return 0
 
 

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared_folders import explain, open_plain, share_with_group
@@ -164,8 +165,7 @@ def _take_lock(file: IO[str]) -> bool | None:
 
 @functools.cache
 def _note_missing_locks(store: Path) -> None:
-    print(f"note: {store}: its file system carries no locks; a killed process's run waits a minute for the next one",
-          file=sys.stderr, flush=True)  # fmt: skip
+    messages.note(f"{store}: its file system carries no locks; a killed process's run waits a minute for the next one")
 
 
 @contextlib.contextmanager

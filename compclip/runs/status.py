@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
@@ -235,7 +236,7 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     if state == STOPPED and not finished:
         return None
     speed, seconds_left = _estimate_speed(finished, working, len(shard_keys) - len(finished))
-    who = f"{working_here} processes" if working_here else ""
+    who = format_count(working_here, "process", "processes") if working_here else ""
     if named := running + pending or failed:
         who = named[0].label() + (f" and {len(named) - 1} more" if named[1:] else "")
     error = one_line(failed[0].reason()) if failed else ""
@@ -307,7 +308,8 @@ def summarize(rows: Sequence[StatusRow]) -> str:
     counts = Counter(row.state for row in rows)
     states = ", ".join(f"{counts[state]} {state}" for state in MEANINGS if counts[state])
     trained, scored = (sum(counts[state] for state in states) for states in (WITH_WEIGHTS, WITH_SCORES))
-    return f"{len(rows)} runs: {states or 'none'}; trained {trained} of {len(rows)}, scored {scored} of {len(rows)}"
+    total = format_count(len(rows), "run")
+    return f"{total}: {states or 'none'}; trained {trained} of {len(rows)}, scored {scored} of {len(rows)}"
 
 
 def format_legend(rows: Sequence[StatusRow]) -> str:

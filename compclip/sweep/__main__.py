@@ -36,6 +36,7 @@ import optuna
 import sqlalchemy
 
 from compclip.base import messages, yaml_text
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.urls import check_url, mask_message, warn_of_password
@@ -108,7 +109,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
-            print(f"{driver.retry_failed()} failed trials are tried again", flush=True)
+            print(f"{format_count(driver.retry_failed(), 'failed trial')} to be tried again", flush=True)
         if args.page:
             driver.write()
         else:
@@ -131,7 +132,8 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
     except UserError:
         out.unlink()
         raise
-    print(f"{out}: {len(trials)} trials of the front; `compclip config use {out}` makes it the current grid")
+    count = format_count(len(trials), "trial")
+    print(f"{out}: {count} of the front; `compclip config use {out}` makes it the current grid")
 
 
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:

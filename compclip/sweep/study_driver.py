@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import messages, urls
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
@@ -166,7 +167,7 @@ class StudyDriver:
         self.write()
         if self._keeps_failing():
             raise UserError(
-                f"study {self.study.name}: {len(self.failures)} trials failed in a row, the last: "
+                f"study {self.study.name}: {format_count(len(self.failures), 'trial')} failed in a row, the last: "
                 f"{self.failures[-1]}; {LATER}"
             )
 

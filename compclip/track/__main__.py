@@ -37,11 +37,11 @@ def main(argv: list[str]) -> int:
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if counts["skipped"]:
-        print(f"{counts['skipped']} values that are not finite numbers were left out")
+        print(f"values left out that are not finite numbers: {counts['skipped']}")
     if large := sum(
         e.tags.get("checkpoint_uploaded") == "false" and bool(e.tags["checkpoint"]) for e in project.entries
     ):
-        print(f"{large} checkpoints above {args.checkpoint_mib:g} MiB are named but not uploaded; see --checkpoint-mib")
+        print(f"checkpoints above {args.checkpoint_mib:g} MiB, named and not uploaded: {large}; see --checkpoint-mib")
     return 0
 
 

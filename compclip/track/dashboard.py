@@ -10,6 +10,8 @@ import socket
 import sys
 from pathlib import Path
 
+from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.base.urls import mask_url, warn_of_password
@@ -30,8 +32,8 @@ def main(argv: list[str]) -> int:
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port, args.allowed_hosts)
-    for line in startup_messages(uri, args.root, args.host, args.port):
-        print(line, flush=True)
+    write_notes(uri, args.root, args.host)
+    print(describe_address(uri, args.host, args.port), flush=True)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
@@ -70,17 +72,22 @@ def check_arguments(uri: str, host: str, port: int, allowed_hosts: str | None = 
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
-def startup_messages(uri: str, root: Path, host: str, port: int) -> list[str]:
-    """Return the lines to print before the server starts: warning, hint, address."""
-    name = f"[{host}]" if ":" in host else host
+def write_notes(uri: str, root: Path, host: str) -> None:
+    """Say who can open the server, and how many runs its store lacks."""
     if is_local(host):
-        out = [f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others"]
+        messages.note(f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
     else:
-        out = [f"warning: listening on {host}: other machines can open it, and the UI has no password"]
+        messages.warn(f"listening on {host}: other machines can open it, and the UI has no password")
     if newer := count_new_runs(uri, root):
-        out.append(f"hint: {newer} runs are not in the store yet; bring it up to date with `compclip track`")
+        runs = format_count(newer, "run")
+        messages.note(f"the store lacks {runs}; bring it up to date with `compclip track`")
+
+
+def describe_address(uri: str, host: str, port: int) -> str:
+    """Return the line with the page's address and its store."""
+    name = f"[{host}]" if ":" in host else host
     address = descriptions.view_address(f"http://{name}:{port}", default_experiment(uri))
-    return [*out, f"{address} over {mask_url(uri)}; Ctrl-C ends it"]
+    return f"{address} over {mask_url(uri)}; Ctrl-C ends it"
 
 
 def default_experiment(uri: str) -> str:

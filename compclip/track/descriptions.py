@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compclip.base.count_text import format_count
 from compclip.config.grid import PRETRAINED
 from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
@@ -98,7 +99,8 @@ def describe_model(experiment: str) -> str:
 def describe_study(study: StudyFile) -> str:
     """Describe a study's objectives, best trials, and all trials."""
     objectives = " and ".join(f"{'highest' if more else 'lowest'} {to_code(n)}" for n, more in study.objectives.items())
-    head = f"Sweep **{to_markdown(study.name)}** of **{to_markdown(study.method)}**: {len(study.trials)} trials"
+    count = format_count(len(study.trials), "trial")
+    head = f"Sweep **{to_markdown(study.name)}** of **{to_markdown(study.method)}**: {count}"
     lines = [f"{head} for {objectives}."]
     for name, trial in best_trials(study).items():
         lines.append(f"Best by {to_markdown(name)}: trial {trial.number} with {_join_params(trial.params)}.")
@@ -107,7 +109,7 @@ def describe_study(study: StudyFile) -> str:
         values = ", ".join(f"{v:.4f}" for v in trial.values) or "–"
         lines.append(f"| {trial.number} | {to_markdown(trial.state)} | {_join_params(trial.params)} | {values} |")
     if len(study.trials) > ROWS:
-        lines.append(f"\n{len(study.trials) - ROWS} more trials are not listed here.")
+        lines.append(f"\nNot listed here: {format_count(len(study.trials) - ROWS, 'more trial')}.")
     return "\n".join(lines)[:LIMIT]
 
 

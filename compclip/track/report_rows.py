@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
 from compclip.config.grid import PRETRAINED
@@ -86,8 +87,9 @@ def _make_row(
     points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time)]
     points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
     seeds = max(int(line["seeds"]) for line in lines)
+    count = format_count(seeds, "seed")
     note = (
-        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {seeds} seeds, whose runs stand "
+        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}, whose runs stand "
         f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided."
         f"\n\n{_format_table(lines, compared, reference)}"

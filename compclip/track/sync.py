@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from compclip.base import messages, progress_line
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.json_text import replace_lone
@@ -127,7 +128,8 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
             writer = StoreWriter(client, project.options.project, _artifact_folder(uri), template)
             if anew and (count := sum(map(len, writer.tracked_runs.values()))):
                 name = project.options.project
-                print(f"{name} has {count} runs there; they are removed as their files are logged again", flush=True)
+                runs = format_count(count, "run")
+                print(f"{name} has {runs} there; each is removed as its files are logged again", flush=True)
             for entry in progress_line.iterate("entries for MLflow", project.entries, len(project.entries)):
                 writer.update_entry(entry, anew)
             if anew:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import safe_names, thread_waiting
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, run_store
@@ -60,8 +61,8 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
     shared = count - len(cells)
     words = {"trained now": len(todo) - len(lost), "failed": len(lost), "finished before": len(cells) - len(todo)}
     counts = ", ".join(f"{number} {word}" for word, number in words.items() if number)
-    same = f" ({shared} cells share another's run)" if shared else ""
-    print(f"{method}: {count} cells, {len(cells)} runs{same}: {counts}", flush=True)
+    same = f" (another's run: {format_count(shared, 'cell')})" if shared else ""
+    print(f"{method}: {format_count(count, 'cell')}, {format_count(len(cells), 'run')}{same}: {counts}", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     run_store.write_trained(method, (run for equal_runs in cells.values() for run in equal_runs), root)

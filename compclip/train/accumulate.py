@@ -83,8 +83,8 @@ class GradientComputer:
         with torch.no_grad(), self.autocast():
             return join(
                 [
-                    encode.encode_features(self.extras.teacher, part, views, text_groups=self.text_groups)
-                    for part in micro_batches
+                    encode.encode_features(self.extras.teacher, micro_batch, views, text_groups=self.text_groups)
+                    for micro_batch in micro_batches
                 ]
             )
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import thread_waiting
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.config import grid, read
 from compclip.interface.method import load_method
@@ -138,7 +139,7 @@ def _compare(run: RecordedRun, cell_run: StoredRun, trial: TrialResult, machine:
     difference = difference or trial_steps.find_rate_difference(cell_run.run, logged, trial.steps)
     if not (comparison.steps or trial.weights_fingerprint):
         reach = f"--steps {logged[0]['step']} reaches the first that was" if logged else "train it again"
-        return Comparison(f"no number of its first {len(trial.rows)} steps was recorded; {reach}")
+        return Comparison(f"no number of its first {format_count(len(trial.rows), 'step')} was recorded; {reach}")
     if not difference and run.folder.kept_state.is_dir():
         late = trial_steps.run_trial(cell_run.run, cell_run.root, 0, run.folder.kept_state)
         difference = trial_steps.find_difference(logged, late.rows, machine.tolerance)
@@ -206,8 +207,8 @@ def carry_grid(methods: Sequence[str], params: str, count: int, tolerance: float
     tried = [outcome.seconds for outcome in outcomes if outcome.kind != NOTHING]
     cost = f"; {sum(tried) / len(tried):.1f} s a trial" if tried else ""
     print(
-        f"{len(cells)} cells: {tally[CARRIED]} carried, {tally[PARTS]} part, {tally[FAILED]} failed, "
-        f"{tally[NOTHING]} have nothing to carry, {len(cells) - len(outcomes)} have a run{cost}"
+        f"{format_count(len(cells), 'cell')}: {tally[CARRIED]} carried, {tally[PARTS]} part, {tally[FAILED]} failed, "
+        f"{tally[NOTHING]} with nothing to carry, {len(cells) - len(outcomes)} with a run{cost}"
     )
     return 1 if tally[PARTS] or tally[FAILED] else 0
 

@@ -16,6 +16,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from compclip.base import messages
 from compclip.base.files import atomic
 from compclip.train import extras
 from compclip.train.extras import Extras
@@ -96,7 +97,7 @@ def read(
                 raise OSError("not a regular file")  # a pipe of somebody else's in a shared store would be waited for
             header, tensors = _read_file(path, clip, extra_parts)
         except Exception as error:  # cut by a full disk, or of another model: nothing of the model is changed yet
-            print(f"warning: {path}: unreadable checkpoint ({error}); trying the one before", flush=True)
+            messages.warn(f"{path}: unreadable checkpoint ({error}); trying the one before")
         else:
             _restore(tensors, clip, optimiser, extra_parts)
             return header

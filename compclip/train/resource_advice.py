@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import torch
 
-from compclip.base import shared_memory
+from compclip.base import messages, shared_memory
 from compclip.runs import gpus
 from compclip.train import loader
 from compclip.train.fitting_batch import GIB
@@ -51,7 +50,7 @@ class Adviser:
     def _say_once(self, name: str, line: str) -> None:
         if name not in self._said:
             self._said.add(name)
-            print(f"note: {name}: {line}", file=sys.stderr, flush=True)
+            messages.note(f"{name}: {line}")
 
 
 def read_memory(device: torch.device) -> tuple[int, int]:

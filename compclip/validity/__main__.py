@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     write_atomic(args.out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
     first = results.headline(results.summaries[0])
     headline = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
-    print(f"{args.out / 'validity.html'}: {len(results.pairs)} pairs; {CHOOSING}: {headline}")
+    print(f"{args.out / 'validity.html'}: {format_count(len(results.pairs), 'pair')}; {CHOOSING}: {headline}")
     return 0
 
 
@@ -85,7 +86,9 @@ def _check_grid(params: Params, declared: Counterparts, path: Path) -> None:
     """Raise UserError unless the grid has one world, `pretrained`, and no two rows for the same published rows."""
     worlds = [(b, d) for b in params.grid.backbones for d in params.grid.data]
     if len(worlds) != 1:
-        raise UserError(f"{path}: grid: has {len(worlds)} pairs of backbone and data; give a grid of one world")
+        raise UserError(
+            f"{path}: grid: has {format_count(len(worlds), 'pair')} of backbone and data; give a grid of one world"
+        )
     if PRETRAINED not in params.grid.methods:
         raise UserError(f"{path}: grid.methods: has no {PRETRAINED}, from which differences are; add it")
     for row, like in declared.aliases.items():

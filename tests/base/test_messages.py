@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +54,12 @@ def test_every_command_takes_the_options(argv, monkeypatch, capsys):
 
     assert entry(command) == 2
     assert capsys.readouterr() == ("", "error: x: wrong; mend it\n")
+
+
+def test_notes_and_warnings_are_written_here_alone():
+    """What a module prints by itself would not follow the level."""
+    sources = Path(messages.__file__).parents[1].rglob("*.py")
+    assert [p.name for p in sources if re.search(r"(print|write)\(\s*f?[\"'](note|warning|hint):", p.read_text())] == []
 
 
 def test_libraries_are_heard_with_v(monkeypatch):

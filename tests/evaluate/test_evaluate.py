@@ -524,10 +524,10 @@ def test_several_checkpoints_as_json(checkpoint, second_checkpoint, params, caps
 
 def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, tmp_path):
     """As a cell's place has it, and as the store has it."""
-    stored = run_store.find_folder("clip-key", root)
-    run_store.adopt_published(published.trained, stored)
+    folder_in_store = run_store.find_folder("clip-key", root)
+    run_store.adopt_published(published.trained, folder_in_store)
     expected = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), _loaded(params))
-    for folder in (published.trained.path, stored.path):
+    for folder in (published.trained.path, folder_in_store.path):
         evaluate_command.main(["--checkpoint", str(folder), "--out", str(tmp_path / "out")], root)
         document = files.read_json(tmp_path / "out" / "plus.json")
         assert document["checkpoint"]["path"] == str(folder)

@@ -169,7 +169,7 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     assert "SHA-256 is" in fetch(catalogue, "x")[2]
     (tmp_path / "data/raw/x/a.zip").write_bytes(raw)
     code, out, _ = fetch(catalogue, "x")
-    assert (code, out) == (0, "x: 1 files unpacked in data/raw/x\n")
+    assert (code, out) == (0, "x: 1 file unpacked in data/raw/x\n")
     assert below(tmp_path / "data/raw/x") == ["a.txt", "a.zip"]
 
 
@@ -210,7 +210,7 @@ def test_a_repository_of_the_hub(fetch, files, tmp_path, zipped):
     catalogue = {"x": hubbed(files=named_files, patterns=["data/part_*.parquet"])}
     code, out, error = fetch(catalogue, "x")
     assert (code, error) == (0, "")
-    assert out.startswith("x: 4 fetched (") and out.endswith("), 1 files unpacked in data/raw/x\n")
+    assert out.startswith("x: 4 fetched (") and out.endswith("), 1 file unpacked in data/raw/x\n")
     places = ["data/part_00.parquet", "data/part_01.parquet", "examples.jsonl", "images/a.png"]
     assert below(tmp_path / "data/raw/x") == places
     assert (tmp_path / "data/raw/x/data/part_01.parquet").read_bytes() == b"PAR1"

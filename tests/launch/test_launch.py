@@ -107,7 +107,7 @@ def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert launch_command.main([LOCAL]) == 0
     output = capsys.readouterr().out
-    assert "1 runs: 0 finished, 1 on their way, 0 to send" in output
+    assert "1 run: 0 finished, 1 on their way, 0 to send" in output
     assert f"{CELLS[1]}: attached to process {pid}\n" in output
     assert [r["step"] for r in steps(stored_run.folder.final.metrics)] == list(range(1, 11))
     assert len(list(stored_run.folder.lives.glob("*.json"))) == 1
@@ -126,7 +126,7 @@ def test_cancel_stops_and_forgets(here, capsys, monkeypatch):
     job = runs_jobs.Local("tests.held_job").submit(stored_run, "params.yaml")
     wait_for(lambda: Path("held").exists())
     assert launch_command.main([LOCAL, "cancel"]) == 0
-    assert "1 jobs stopped, 0 that were over forgotten" in capsys.readouterr().out
+    assert "1 job stopped, 0 that were over forgotten" in capsys.readouterr().out
     wait_for(lambda: job.state() != runs_jobs.RUNNING)  # its parent may hear of the end a moment later
     assert job.state() == runs_jobs.FAILED
     assert runs_jobs.find_job(stored_run.folder) is None

@@ -205,7 +205,10 @@ def test_cancel_without_a_stage_takes_shards_along(project, fake_cluster, capsys
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
     assert launch("cancel") == 0
     out, err = capsys.readouterr()
-    assert "1 jobs stopped" in out and err.startswith("of shards alone: data/d/manifest.json: not there")
+    assert "1 job stopped" in out
+    assert err.startswith(
+        "warning: jobs of shards are cancelled, those of runs are not: data/d/manifest.json: not there"
+    )
     assert not fake_cluster.live and read_tasks() == []
     with pytest.raises(UserError, match="data/d/manifest.json: not there"):
         launch("cancel")

@@ -93,7 +93,7 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     tiny_project.plan()
     assert train_command.main(["--method", "finetune"]) == evaluate_command.main(["--cell", CELL]) == 0
     assert report_command.main([]) == 0
-    assert "reports/index.html: 1 cells: 1 complete" in capsys.readouterr().out
+    assert "reports/index.html: 1 cell: 1 complete" in capsys.readouterr().out
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(alone)
         for stage in ((), ("--rewrite",), ("--annotate",)):

@@ -345,7 +345,7 @@ def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )
-    line = "No table: 3 claims speak of methods of this grid, but these share 2 seeds, and fewer than 3 decide nothing."
+    line = "No table: the methods of 3 claims share 2 seeds, and fewer than 3 decide nothing."
     assert line in html and line in text and "Give grid.seeds 3 or more" in html
     assert '<table class="claims">' not in html and "Intervals are not simultaneous" not in html + text
     assert "| verdict | claim |" not in text and tex.count(r"\begin{tabular}") == 1

@@ -284,7 +284,7 @@ def test_gc_of_a_shared_store_takes_its_own_alone(team, capsys):
     _lived_in(team, Path("/elsewhere"))
     assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
     out, err = capsys.readouterr()
-    assert "0 runs" in out and "1 runs" in err and "--shared removes them" in err
+    assert "0 runs" in out and "1 run," in err and "--shared removes them" in err
     assert f"removed {team.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--shared")
 
 

@@ -195,10 +195,10 @@ def test_sums_add_up(states):
     """Whatever the states: each run counts once, scored ones are trained, and each state is explained."""
     all_rows = [status.StatusRow(str(i), state) for i, state in enumerate(states)]
     head, _, tail = status.summarize(all_rows).partition("; ")
-    total, _, listing = head.partition(" runs: ")
-    counts = dict(reversed(part.split()) for part in listing.split(", ") if listing != "none")
+    total, _, listing = head.replace("1 run: ", "1 runs: ", 1).partition(" runs: ")
+    counts = dict(reversed(words.split()) for words in listing.split(", ") if listing != "none")
     assert sum(map(int, counts.values())) == int(total) == len(states)
-    trained, scored = (tuple(map(int, part.split()[1::2])) for part in tail.split(", "))
+    trained, scored = (tuple(map(int, sums.split()[1::2])) for sums in tail.split(", "))
     assert scored[0] <= trained[0] <= len(states) and trained[1] == scored[1] == len(states)
     assert [line.split(":")[0].strip() for line in status.format_legend(all_rows).splitlines()] == list(counts)
 

@@ -144,11 +144,11 @@ def test_a_trial_bears_its_number_from_its_start(folder):
     class Looking(Here):
         """Looks at the study's files when a job is sent."""
 
-        def submit(self, stored, params):
+        def submit(self, run, params):
             """Note the running trial that is this run."""
-            if stored.run.method_name != "pretrained":
-                states_at_start.extend((t["number"], t["state"]) for t in trials() if t["run_key"] == stored.key)
-            return super().submit(stored, params)
+            if run.run.method_name != "pretrained":
+                states_at_start.extend((t["number"], t["state"]) for t in trials() if t["run_key"] == run.key)
+            return super().submit(run, params)
 
     driver(Looking()).drive(3)
     assert states_at_start == [(0, "running"), (1, "running"), (2, "running")]

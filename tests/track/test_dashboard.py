@@ -30,12 +30,12 @@ def test_it_refuses_a_taken_port():
     ("host", "local"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
 )
-def test_it_says_who_can_open_it(host, local):
-    lines = dashboard.startup_messages(URI, Path("nowhere"), host, 5000)
+def test_it_says_who_can_open_it(host, local, capsys):
+    dashboard.write_notes(URI, Path("nowhere"), host)
+    [line] = capsys.readouterr().err.splitlines()
     assert dashboard.is_local(host) is local
-    assert f"listening on {host}" in lines[0]
-    assert lines[0].startswith("warning:") is not local
-    assert ("this machine alone" in lines[0]) is local
+    assert line.startswith(f"{'note' if local else 'warning'}: listening on {host}")
+    assert ("this machine alone" in line) is local
 
 
 def test_the_default_is_this_machine_alone():
@@ -100,13 +100,13 @@ def test_a_damaged_note_beside_the_store_is_named(tmp_path):
 
 def test_it_opens_the_grid_s_comparison(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert "/#/experiments?workflowType" in dashboard.startup_messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    assert "/#/experiments?workflowType" in dashboard.describe_address(uri, "127.0.0.1", 5000)
     write_json(tmp_path / "view.json", {"experiment": "7"})
-    line = dashboard.startup_messages(uri, tmp_path, "127.0.0.1", 5000)[-1]
+    line = dashboard.describe_address(uri, "127.0.0.1", 5000)
     assert line.startswith("http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=comparison")
 
 
-def test_it_counts_runs_newer_than_the_store(tmp_path):
+def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
     synced = {
         tracked_files.cell_name(run): SummaryCache().content(run, scores)
@@ -118,7 +118,8 @@ def test_it_counts_runs_newer_than_the_store(tmp_path):
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text().replace("\n", " \n"))
     assert dashboard.count_new_runs(uri, root) == 1
-    assert any(line.startswith("hint: 1 runs") for line in dashboard.startup_messages(uri, root, "127.0.0.1", 5000))
+    dashboard.write_notes(uri, root, "127.0.0.1")
+    assert "note: the store lacks 1 run; bring it up to date with `compclip track`" in capsys.readouterr().err
 
 
 def test_a_server_of_its_own_is_named_without_starting_one(capsys):

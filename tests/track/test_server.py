@@ -163,7 +163,7 @@ def test_the_pretrained_model_is_the_best_where_nothing_beats_it(tmp_path, check
 def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys):  # noqa: F811
     words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
     assert track_command.main(words) == 0
-    assert "4 checkpoints above 0.001 MiB are named but not uploaded" in capsys.readouterr().out
+    assert "checkpoints above 0.001 MiB, named and not uploaded: 4;" in capsys.readouterr().out
     client, runs_by_name = tracked(uri)
     run = runs_by_name["clic-vit-scenes-0"]
     assert run.data.tags["checkpoint"] == str(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint)

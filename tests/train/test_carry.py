@@ -93,10 +93,10 @@ def test_equal_numbers_carry(here, capsys, monkeypatch):
     tiny_project.plan()
     monkeypatch.setattr(driver, "train_runs", None)
     assert [train_command.main(["--method", name]) for name in METHODS] == [0, 0, 0]
-    assert "1 cells, 1 runs: 1 finished before" in capsys.readouterr().out
+    assert "1 cell, 1 run: 1 finished before" in capsys.readouterr().out
     assert Trained(tiny_project.trained(here, cell("finetune"))).run_key == stored.key
     assert carry.main([]) == 0
-    assert "3 have a run" in capsys.readouterr().out
+    assert "3 with a run" in capsys.readouterr().out
 
 
 def test_the_list_of_runs_shows_where_one_came_from(here, capsys):
@@ -272,14 +272,14 @@ def test_other_parameters_or_inputs_have_nothing_to_carry(here, capsys):
     manifest = Path("data/scenes/manifest.json")
     manifest.write_text(manifest.read_text() + "\n")
     assert carry.main(["finetune"]) == 0
-    assert "1 have nothing to carry" in capsys.readouterr().out
+    assert "1 with nothing to carry" in capsys.readouterr().out
 
 
 def test_every_seed_is_tried_by_itself(here, capsys):
     """A seed that has no run of its own is not carried by another one's."""
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seeds: [0]", "seeds: [0, 1]"))
     assert carry.main(["finetune"]) == 0
-    assert "2 cells: 1 carried, 0 part, 0 failed, 1 have nothing to carry" in capsys.readouterr().out
+    assert "2 cells: 1 carried, 0 part, 0 failed, 1 with nothing to carry" in capsys.readouterr().out
 
 
 def test_a_gpu_s_numbers_agree_within_a_tolerance(here, capsys, monkeypatch):

@@ -77,8 +77,8 @@ def test_what_is_finished_is_published_without_torch(here_finished, finished):
     for folder in ("runs", "results"):
         shutil.rmtree(folder)
     done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "fsc_clip: 1 cells, 1 runs: 1 finished before"
-    assert "fsc_clip: 1 cells, 0 runs scored" in done.stdout
+    assert done.stdout.splitlines()[0] == "fsc_clip: 1 cell, 1 run: 1 finished before"
+    assert "fsc_clip: 1 cell, 0 runs scored" in done.stdout
     assert done.stdout.splitlines()[-1] == "heavy:"
     name = cell("fsc_clip")
     assert outcome(here_finished, name) == outcome(finished, name)
@@ -323,7 +323,7 @@ def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch
     shutil.rmtree("results")
     capsys.readouterr()
     assert evaluate_command.main(["--method", "pretrained"]) == 0
-    assert "pretrained: 2 cells, 1 runs scored" in capsys.readouterr().out
+    assert "pretrained: 2 cells, 1 run scored" in capsys.readouterr().out
     assert outcome(here_finished, cell("pretrained")) == outcome(finished, cell("pretrained"))
     weights = planned(cell("finetune")).folder.final.weights
     weights.unlink()

@@ -38,11 +38,11 @@ def compute(case: tuple, groups: int, micro: int, frozen: frozenset = frozenset(
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
     clip, batch = distributed_check.model(method.needs_bias(cfg)), with_lengths(distributed_check.batch(views))
-    parts = distributed_check.kept_beside(method, cfg, clip)
+    extra_parts = distributed_check.kept_beside(method, cfg, clip)
     distributed_check.adapt(clip) if LORA in frozen else distributed_check.freeze(clip, frozen)
-    computer = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, parts, groups)
+    computer = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, extra_parts, groups)
     terms = computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=number))
-    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *parts.parameters()]}
+    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *extra_parts.parameters()]}
 
 
 def assert_equal(case: tuple, micro: int, frozen: frozenset = frozenset()) -> None:

@@ -133,7 +133,7 @@ def test_torn_checkpoint_falls_back(tmp_path, capsys):
     last = tmp_path / "step_00000002.safetensors"
     last.write_bytes(last.read_bytes()[:100])
     assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
-    assert "unreadable checkpoint" in capsys.readouterr().out
+    assert "unreadable checkpoint" in capsys.readouterr().err
     (tmp_path / "step_00000001.safetensors").write_bytes(b"")
     assert checkpoint.read(tmp_path, clip, adamw) is None
 
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, chang
     _rewritten(tmp_path / "step_00000002.safetensors", change)
     other, adamw = _pair(7)
     assert checkpoint.read(tmp_path, other, adamw) == {"step": 1, "dropped": {}}
-    assert "unreadable checkpoint" in capsys.readouterr().out
+    assert "unreadable checkpoint" in capsys.readouterr().err
     first, adamw = _pair(0)
     _steps(first, adamw, 1)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
