@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import training_code
-from compclip.interface.method import load_method
 from compclip.runs import __main__ as runs_command
 from compclip.runs import inventory, key_parts, lock, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 from compclip.train import __main__ as train_command
-from compclip.train import carry, driver, fine_tuning, loader, losses, optimiser, view_maker
+from compclip.train import carry, driver
+from perf import older_commit
 from tests import tiny_project
 from tests.tiny_project import at, cell
+from tests.train import seeded_edits
+from tests.train.seeded_edits import STEPS
 
-STEPS = 8
 GRID = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune, negclip]").replace(
     "fsc_clip: {}}", "negclip: {}}"
 )
@@ -126,102 +124,29 @@ def test_a_kept_checkpoint_lets_the_end_be_compared(here):
     assert compared.endswith(f"steps {STEPS - 1}, {STEPS}, the finished weights: equal bits")
 
 
-def edit_function(place, name: str, change) -> Callable[[pytest.MonkeyPatch], None]:
-    """Return an edit of a function's result: `change` is called with it and the arguments."""
-
-    def edit(monkeypatch) -> None:
-        original = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *args: change(original(*args), *args))
-
-    return edit
-
-
-def edit_schedule_of(**values: float) -> Callable[[pytest.MonkeyPatch], None]:
-    """Return an edit of the optimiser: it takes another number than the one that it is given."""
-
-    def edit(monkeypatch) -> None:
-        original = optimiser.adamw
-        monkeypatch.setattr(optimiser, "adamw", lambda clip, cfg, *rest: original(clip, replace(cfg, **values), *rest))
-
-    return edit
-
-
-def edit_rule(monkeypatch) -> None:
-    """Another negative: the caption from its end."""
-    method = load_method("negclip").module
-    other_rules = dict.fromkeys(method.RULES, lambda annotation, _rng: annotation.text[::-1])
-    monkeypatch.setattr(method, "RULES", other_rules)
-
-
-def edit_clipping(monkeypatch) -> None:
-    """A smaller norm."""
-    original = torch.nn.utils.clip_grad_norm_
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, _: original(parameters, 0.01))
-
-
-EDITS = {  # name: method, edit, where the runs part
-    "loss": ("finetune", edit_function(losses, "clip", lambda x, *_: x * (1 + 1e-6)), "step 1, clip"),
-    "method's loss": ("negclip", edit_function(losses, "negclip", lambda x, *_: x + 1e-5), "step 1, negclip"),
-    "rule": ("negclip", edit_rule, "step 1, negclip"),
-    "caption": (
-        "finetune",
-        edit_function(load_method("finetune").module, "views", lambda x, *_: replace(x, caption="first")),
-        "step 1, clip",
-    ),
-    "view": (
-        "finetune",
-        edit_function(view_maker.ViewMaker, "view", lambda x, self, *_: replace(x, caption=x.caption + " too")),
-        "step 1, clip",
-    ),
-    "order": ("finetune", edit_function(loader, "full_order", lambda x, *_: x[::-1]), "step 1, clip"),
-    "epsilon": ("finetune", edit_schedule_of(eps=1.01e-6), "step 1, weights"),
-    "beta": ("finetune", edit_schedule_of(beta2=0.97), "step 1, weights"),
-    "decay": ("finetune", edit_schedule_of(weight_decay=0.11), "step 1, weights"),
-    "clipping": ("finetune", edit_clipping, "step 1, logit_scale"),
-    "scale": (
-        "finetune",
-        edit_function(optimiser, "clamp_scale", lambda _, clip, __: clip.logit_scale.data.add_(1e-6)),
-        "step 1, logit_scale",
-    ),
-    "warm-up": (
-        "finetune",
-        edit_function(optimiser, "learning_rate", lambda x, step, *_: x * (1 + (step == 1))),
-        "step 2, lr",
-    ),
-    "schedule": (
-        "finetune",
-        edit_function(optimiser, "learning_rate", lambda x, step, *_: x * (1 + (step == 6))),
-        "step 7, lr",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", seeded_edits.OTHER_NUMBERS)
 def test_other_numbers_are_refused(here, capsys, monkeypatch, name):
     """With the step and the term at which they part; the run is not entered."""
-    method, edit, where = EDITS[name]
+    method, edit, where = seeded_edits.OTHER_NUMBERS[name]
     edit(monkeypatch)
     line = refusal(capsys, method)
     assert f"{cell(method)} from {old_folder(here, cell(method)).key}: {where}: recorded" in line, line
     assert not at(cell(method)).folder.path.exists()
 
 
-def later_loss(monkeypatch, name: str) -> None:
-    """Edit a method's loss from its seventh step on."""
-    module = load_method(name).module
-    original = module.loss
-    monkeypatch.setattr(
-        module,
-        "loss",
-        lambda f, cfg, step: {k: v * (1.5 if int(step) >= STEPS - 2 else 1) for k, v in original(f, cfg, step).items()},
-    )
+@pytest.mark.parametrize("name", seeded_edits.EQUAL_NUMBERS)
+def test_other_code_with_equal_numbers_is_carried(here, monkeypatch, name):
+    """Steps with weights and moments."""
+    seeded_edits.EQUAL_NUMBERS[name](monkeypatch)
+    assert carry.main(["negclip"]) == 0
+    assert at(cell("negclip")).finished
 
 
 def test_what_comes_later_is_seen_from_a_kept_checkpoint_alone(here, capsys, monkeypatch):
     """An edit of the seventh step's loss: refused where a checkpoint was kept; else the certificate says what was not run."""
-    later_loss(monkeypatch, "negclip")
+    seeded_edits.edit_later_loss(monkeypatch, "negclip")
     assert f"step {STEPS - 1}, negclip: recorded" in refusal(capsys, "negclip")
-    later_loss(monkeypatch, "finetune")
+    seeded_edits.edit_later_loss(monkeypatch, "finetune")
     assert carry.main(["finetune"]) == 0
     assert "no later step but its learning rate (8 logged ones)" in capsys.readouterr().out
     assert carry.main(["finetune", "--steps", "8"]) == 0, "it has a run now"
@@ -229,15 +154,9 @@ def test_what_comes_later_is_seen_from_a_kept_checkpoint_alone(here, capsys, mon
 
 def test_the_whole_run_can_be_tried(here, capsys, monkeypatch):
     """With as many steps as it has, to the finished weights: what comes after the last step is compared too."""
-    original = fine_tuning.finish_weights
-
-    def finish(run, root, model, adapter) -> None:
-        original(run, root, model, adapter)
-        model.clip.logit_scale.data += 1e-3
-
-    monkeypatch.setattr(fine_tuning, "finish_weights", finish)
-    assert "the finished weights differ" in refusal(capsys, "finetune", "--steps", str(STEPS))
-    monkeypatch.setattr(fine_tuning, "finish_weights", original)
+    with monkeypatch.context() as patch:
+        seeded_edits.edit_finished_weights(patch)
+        assert "the finished weights differ" in refusal(capsys, "finetune", "--steps", str(STEPS))
     assert carry.main(["finetune", "--steps", str(STEPS)]) == 0
     assert "the finished weights: equal bits" in capsys.readouterr().out
 
@@ -284,7 +203,7 @@ def test_every_seed_is_tried_by_itself(here, capsys):
 
 def test_a_gpu_s_numbers_agree_within_a_tolerance(here, capsys, monkeypatch):
     """Hashes are not compared then; numbers farther apart are refused."""
-    EDITS["loss"][1](monkeypatch)
+    seeded_edits.OTHER_NUMBERS["loss"][1](monkeypatch)
     monkeypatch.setattr(carry, "_describe_machine", lambda tolerance: carry.Machine(facts, tolerance))
     facts = old_folder(here, cell("finetune")).final.facts()
     assert "step 1, clip" in refusal(capsys, "finetune", "--tolerance", "1e-8")
@@ -336,3 +255,8 @@ def test_entries_are_written_into_the_own_key_alone(here):
     stamps = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     assert carry.main(["negclip"]) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == stamps
+
+
+def test_older_commits_projects_can_be_cut_to_some_methods():
+    """perf/carried_commits.py replaces these words in tests/tiny_project.py, of this commit too."""
+    assert all(tiny_project.PARAMS.count(words) == 1 for words in older_commit.OF_ALL_COMMITS)
