@@ -22,6 +22,7 @@ DAILY = {
     "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
     "compare": ("compclip.evaluate.compare", "compare results with somebody else's numbers, metric by metric"),
     "vqascore": ("compclip.evaluate.vqascore", "score a generative model, or an endpoint, by VQAScore"),
+    "blind": ("compclip.evaluate.blind_rows", "score benchmarks without their pictures: length, frequency, word pairs"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),

@@ -90,6 +90,13 @@ def _write(path: Path, cell: Cell) -> None:
         _result(path, name, items, extra, means, n)
 
 
+def write_sugarcrepe(path: Path, bits: dict[str, str]) -> None:
+    """Write SugarCrepe's results alone, of outcomes by subset."""
+    subsets = _items(bits, {name: name for name in bits})
+    swap = sum(map(_mean, bits.values())) / len(bits)
+    _result(path, "sugarcrepe", subsets, {"swap": swap}, {"swap": list(bits)}, 15)
+
+
 def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int) -> None:
     metrics = {m: sum(i["outcomes"]) / len(i["outcomes"]) for m, i in items.items()} | extra
     counts = {"records": n, "scored": n, "missing_image": 0}

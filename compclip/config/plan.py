@@ -35,6 +35,7 @@ ENTRIES = {
     "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",
     "wise_ft": "compclip.evaluate.score",
+    "blind": "compclip.evaluate.blind_rows",
     "report": "compclip.report.__main__",
     "track": "compclip.track.sync",
 }
@@ -92,6 +93,8 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
                 "code": hash_stage_code("wise_ft", _benchmark_modules(params, names)),
             },
         )
+    for name in params.data:
+        yield "blind", name, _describe_blind(params)
     compared = {
         "grid": asdict(params.grid),
         "report": asdict(params.report),
@@ -146,6 +149,18 @@ def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str
         "cells": {_cell_folder(cell): {"cell": cell.plain} for cell in cells},
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
         "how": asdict(params.evaluate.scoring),
+    }
+
+
+def _describe_blind(params: Params) -> dict[str, Any]:
+    """Return what the blind rows of a data set are made of besides its captions."""
+    evaluate = params.evaluate
+    return {
+        "rows": list(evaluate.blind),
+        "language_model": evaluate.language_model,
+        "benchmarks": {name: asdict(params.benchmarks[name]) for name in evaluate.benchmarks},
+        "ties": evaluate.ties,
+        "code": hash_stage_code("blind", _benchmark_modules(params, evaluate.benchmarks)),
     }
 
 

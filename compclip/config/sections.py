@@ -189,6 +189,11 @@ class Evaluate(Scoring):
     """What every checkpoint is scored on, and how."""
 
     benchmarks: Distinct[str] = field(default_factory=list)
+    # what is had without pictures: rows of their own in the report, once a data set
+    blind: Distinct[Literal["length", "frequency", "bigram"]] = field(
+        default_factory=lambda: ["length", "frequency", "bigram"]
+    )
+    language_model: str = ""  # a folder of transformers', a further blind row
 
     @property
     def scoring(self) -> Scoring:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compclip.publish.source_run import SourceRun
-from compclip.report import statistics, table_rows, tables
+from compclip.report import blind_rows, statistics, table_rows, tables
 from compclip.report.escape import to_markdown
 from compclip.report.statistics import Interval, ItemDifferences
 from compclip.report.table_heads import column_coverage
@@ -25,6 +25,7 @@ TASKS = {
     RETRIEVAL: ("image-text-retrieval", "Image-text retrieval"),
     COMPOSITION: ("image-text-matching", "Compositional image-text matching"),
 }
+BLIND_HEAD = " above the best blind row, 95 % | on sighted items, 95 % |"
 HEAD = "| benchmark | metric | this checkpoint | 95 % | seeds | mean ± std | difference to the start, 95 % |"
 
 
@@ -37,18 +38,25 @@ class CardNumber:
     interval: Interval | None
     statistic: Statistic
     is_partial: bool = False  # whether less than nine tenths of the records were scored
+    above: Statistic | None = None  # the difference to the best row that looks at no picture
+    sighted: Statistic | None = None  # the number on items that all those rows get wrong
 
 
 def collect_numbers(source: SourceRun) -> list[CardNumber]:
     """Collect the headline of each benchmark that has one of several metrics, and its metrics without details."""
-    numbers = []
+    numbers, blind = [], source.blind
+    by_seed = {run.cell.seed: run for run in source.seeds}
+    on_sighted = {seed: blind_rows.select_sighted(run, blind) for seed, run in by_seed.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
         statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
             interval, coverage = compute_item_interval(source.run, column), column_coverage(column, [source.run])
             is_partial = coverage is not None and coverage.is_partial
-            numbers.append(CardNumber(column, value, interval, statistic, is_partial))
+            compared = blind_rows.is_compared(column, blind)
+            above = blind_rows.compute_above(column, by_seed, blind) if compared else None
+            sighted = blind_rows.compute_score(column, on_sighted) if compared else None
+            numbers.append(CardNumber(column, value, interval, statistic, is_partial, above, sighted))
     return numbers
 
 
@@ -92,13 +100,14 @@ def _collect_items(run: FinishedRun, column: Column, weight: float) -> list[Item
 
 def format_table(numbers: list[CardNumber]) -> str:
     """Format the numbers as a table of Markdown."""
-    lines = [HEAD, "|---|---|---|---|---|---|---|"]
+    has_blind = any(number.above for number in numbers)
+    lines = [HEAD + BLIND_HEAD * has_blind, "|---|---|---|---|---|---|---|" + "---|---|" * has_blind]
     for number in numbers:
         column, statistic = number.column, number.statistic
         spread = "" if statistic.std is None else f" ± {_show(column, statistic.std)}"
         mean = "" if statistic.seeds < 2 else f"{_show(column, statistic.mean)}{spread}"
         name = " ".join(filter(None, (column.metric, column.arrow, PARTIAL * number.is_partial)))
-        cells = (
+        cells: tuple[str, ...] = (
             column.benchmark,
             name,
             _show(column, number.value),
@@ -107,6 +116,12 @@ def format_table(numbers: list[CardNumber]) -> str:
             mean,
             _show_difference(column, statistic),
         )
+        if has_blind:
+            above, sighted = number.above, number.sighted
+            of_sighted = (
+                f"{_show(column, sighted.mean)} ({_show_interval(column, sighted.difference)})" if sighted else ""
+            )
+            cells += (_show_difference(column, above) if above else "", of_sighted)
         lines.append(f"| {' | '.join(map(to_markdown, cells))} |")
     return "\n".join(lines)
 

@@ -124,7 +124,18 @@ def _describe_numbers(source: SourceRun, numbers: list[card_numbers.CardNumber])
     return (
         f"## Numbers\n\n{card_numbers.format_table(numbers)}\n\nShares are in percent; ↑ more is better, ↓ less. The "
         f"interval of a number is over the benchmark's items. Seeds: {seeds}. Differences are to {start}, over seeds "
-        f"and items together unless they say otherwise.{_describe_marks(source, numbers)}"
+        f"and items together unless they say otherwise.{_describe_blind(source)}{_describe_marks(source, numbers)}"
+    )
+
+
+def _describe_blind(source: SourceRun) -> str:
+    """Describe what the rows without the picture are, where there are any."""
+    names = ", ".join(run.cell.method for run in source.blind)
+    return (
+        f" Blind rows ({names}) prefer texts without looking at the picture; sighted items are those that all of them "
+        f"get wrong. Both numbers are over the seeds."
+        if names
+        else ""
     )
 
 

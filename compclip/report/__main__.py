@@ -3,8 +3,8 @@
 `compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-reference.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it, unless
---partial shows what there is.
+reference.csv, blind.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it,
+unless --partial shows what there is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from compclip.config import check, grid, read, sections
 from compclip.config.grid import Cell
 from compclip.interface.method import load_method
 from compclip.report import (
+    blind_rows,
     claims,
     published_coverage,
     published_models,
@@ -74,6 +75,7 @@ def main(argv: list[str]) -> int:
         published_models.read_models(folder / published_models.FOLDER),
         params.report.reference,
         published_numbers.read_official_benchmarks(folder),
+        blind_rows.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks),
     )
     report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

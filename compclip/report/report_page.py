@@ -18,6 +18,7 @@ from markupsafe import Markup
 from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.config.grid import PRETRAINED
 from compclip.report import (
+    blind_rows,
     claims_table,
     composition_verdicts,
     published_models,
@@ -33,9 +34,9 @@ from compclip.report import (
 from compclip.report.claims import Claim, Finding, judge_claims
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_collection import MissingResult
-from compclip.report.table_formats import layout_differences, layout_means
+from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
-from compclip.report.tables import SUMMARY, ResultTable
+from compclip.report.tables import SUMMARY, MethodRow, ResultTable
 from compclip.runs.result_files import FinishedRun
 
 MANIFEST = ".written.json"
@@ -61,10 +62,16 @@ class ReportPage:
     reference: str = ""  # the method that all others are compared with, beside the pretrained model
     contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
+    blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
+    blind_tables: Mapping[str, blind_rows.BlindTable] = field(default_factory=dict)  # of the main tables, by name
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
         return table_heads.select_overlaps(group, self.overlaps, self.benchmarks)
+
+    def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
+        """Return a table's rows of what is had without the picture."""
+        return blind_rows.make_blind_rows(group, self.blind.get(group.data, ()))
 
     @property
     def notes(self) -> dict[str, list[str]]:
@@ -86,18 +93,21 @@ def build_page(
     models: Sequence[published_models.PublishedModel] = (),
     reference: str = "",
     official: OfficialBenchmarks | None = None,
+    blind: Mapping[str, Sequence[FinishedRun]] | None = None,
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none.
     """
-    tables.check_same_files(runs)
+    blind = blind or {}
+    tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
     selected = tables.select_columns(runs, column_names, benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
     main_tables, subsets, other_metrics = (tuple(table_rows.build_tables(runs, s)) if s else () for s in sections)
     columns = {c.name: c for c in (*main, *remaining)}
+    compared = {g.name: blind_rows.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published))
     return ReportPage(
         runs=tuple(runs),
@@ -115,6 +125,8 @@ def build_page(
         reference=reference,
         contrasts=tuple(table_rows.build_contrasts(main_tables, reference)),
         official=official or OfficialBenchmarks(),
+        blind=blind,
+        blind_tables={name: table for name, table in compared.items() if table},
     )
 
 
@@ -130,9 +142,12 @@ def render_page(page: ReportPage) -> str:
         missing=page.missing,
         missing_cells=len({m.cell for m in page.missing}),
         formulas=describe_summaries(page),
-        main=[layout_means(g, page.shared(g)) for g in page.main],
-        subsets=[layout_means(g) for g in page.subsets],
-        other_metrics=[layout_means(g) for g in page.other_metrics],
+        main=[layout_means(g, page.shared(g), page.blind_rows(g)) for g in page.main],
+        subsets=[layout_means(g, blind=page.blind_rows(g)) for g in page.subsets],
+        other_metrics=[layout_means(g, blind=page.blind_rows(g)) for g in page.other_metrics],
+        above_blind=[layout_differences(table.above) for table in page.blind_tables.values()],
+        sighted=[layout_scores(table.sighted) for table in page.blind_tables.values()],
+        sighted_gains=[layout_differences(table.gains) for table in page.blind_tables.values()],
         intervals=[layout_differences(g) for g in page.main],
         reference=page.reference,
         contrasts=[layout_differences(g) for g in page.contrasts],
@@ -297,7 +312,9 @@ def write_report(page: ReportPage, out: Path) -> None:
             if losses := report_figures.format_loss_csv(row.runs):
                 plots[f"loss/{row.method}-{group.backbone}-{group.data}.csv"] = losses
     files = {
-        "report.md": table_formats.format_markdown(groups, page.missing, page.notes)
+        "report.md": table_formats.format_markdown(
+            groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups}
+        )
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + claims_table.format_markdown(page.findings),
@@ -307,6 +324,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         + claims_table.format_latex(page.findings),
         "claims.csv": claims_table.format_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
+        "blind.csv": blind_rows.format_blind_csv(groups, page.blind_tables),
         **{f"plots/{name}": text for name, text in plots.items()},
         "index.html": render_page(page),
     }

@@ -84,12 +84,23 @@ class TableCell(NamedTuple):
 EMPTY = TableCell("–", "", "none", "", "no result", "")
 
 
-def layout_means(group: ResultTable, shared: SharedPictures | None = None) -> dict[str, Any]:
-    """Lay out a table of means: header spans, columns, and rows of shown numbers; `shared` marks its benchmarks."""
+def layout_means(
+    group: ResultTable, shared: SharedPictures | None = None, blind: Sequence[MethodRow] = ()
+) -> dict[str, Any]:
+    """Lay out a table of means: header spans, columns, and rows of shown numbers; `shared` marks its benchmarks.
+
+    `blind` are rows of what is had without the picture, which no other is compared with.
+    """
     notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
     seen = dict.fromkeys(shared or {}, SHARED)
     table = _layout_table(group, group.rows, _make_mean_cell)
-    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group)}
+    blind_lines = _layout_table(group, blind, _make_mean_cell)["rows"]
+    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group), "blind": blind_lines}
+
+
+def layout_scores(group: ResultTable) -> dict[str, Any]:
+    """Lay out a table of scores with their own intervals, of which `difference` holds the ends."""
+    return _layout_table(group, group.rows, _make_score_cell)
 
 
 def layout_differences(group: ResultTable) -> dict[str, Any]:
@@ -111,6 +122,7 @@ def _layout_table(
         "rows": lines,
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
+        "blind": [],
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
@@ -130,6 +142,15 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
     text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
     return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")
+
+
+def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
+    if statistic is None:
+        return EMPTY
+    gap, text = statistic.difference, format_number(statistic.mean, column)
+    small = f"[{format_number(gap.low, column)}, {format_number(gap.high, column)}]" if gap else ""
+    title = f"{column.name}: {gap.items if gap else 'few'} items"
+    return TableCell(text, small, "", "", title, f"{statistic.mean:.6f}", basis=describe_basis(statistic))
 
 
 def _make_difference_cell(statistic: Statistic | None, column: Column, limit: float) -> TableCell:
@@ -156,16 +177,21 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def format_markdown(
-    groups: Sequence[ResultTable], missing: Sequence[MissingResult], notes: Mapping[str, Sequence[str]] | None = None
+    groups: Sequence[ResultTable],
+    missing: Sequence[MissingResult],
+    notes: Mapping[str, Sequence[str]] | None = None,
+    blind: Mapping[str, Sequence[MethodRow]] | None = None,
 ) -> str:
     """Format all tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0.
 
-    `notes` below them.
+    `notes` below them; `blind` rows, by table, are their last.
     """
     sections = ["# Report", LEGEND]
     for group in groups:
         head = "".join(f"{name}: {to_markdown(text)}.\n\n" for name, text in describe_head(group).items())
         sections.append(f"## {to_markdown(group.name)}\n\n{head}{_markdown_table(group, _markdown_cell)}")
+        blind_rows = (blind or {}).get(group.name, ())
+        sections[-1] += "".join(f"\n{_markdown_row(row, row.method, group, _markdown_cell)}" for row in blind_rows)
         sections += [f"{SHARED} {to_markdown(note)}." for note in (notes or {}).get(group.name, ())]
         sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(group)]
     if missing:
@@ -189,10 +215,13 @@ def _markdown_table(group: ResultTable, cell: FormatCell) -> str:
     marks = table_heads.partial_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
     lines = [["method", "seeds", *names], ["---", *["---:"] * (len(names) + 1)]]
-    for row in group.rows:
-        cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
-        lines.append([to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    rows = [_markdown_row(row, table_heads.row_label(row, group), group, cell) for row in group.rows]
+    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), *rows])
+
+
+def _markdown_row(row: MethodRow, label: str, group: ResultTable, cell: FormatCell) -> str:
+    cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+    return "| " + " | ".join([to_markdown(label), str(row.seeds), *cells]) + " |"
 
 
 def _markdown_cell(statistic: Statistic | None, column: Column) -> str:

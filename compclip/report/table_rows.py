@@ -33,11 +33,11 @@ def build_tables(runs: Sequence[FinishedRun], columns: Sequence[Column]) -> list
             MethodRow(method, tuple(of_method), tuple(compute_statistic(column, of_method, base) for column in columns))
             for method, of_method in methods.items()
         ]
-        built.append(_unmark_random(ResultTable(backbone, data, tuple(columns), _rank_rows(rows, columns))))
+        built.append(unmark_random(ResultTable(backbone, data, tuple(columns), _rank_rows(rows, columns))))
     return built
 
 
-def _unmark_random(group: ResultTable) -> ResultTable:
+def unmark_random(group: ResultTable) -> ResultTable:
     """Drop ranks and verdicts where the backbone's weights are random: none is better than a pretrained model."""
     if not table_heads.has_random_weights(group):
         return group
@@ -161,5 +161,5 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
                 shared = tuple(run for seed, run in left.items() if seed in right)
                 differences = tuple(compute_difference(column, left, right) for column in group.columns)
                 rows.append(MethodRow(row.method, shared, differences))
-        contrasts.append(_unmark_random(ResultTable(group.backbone, group.data, group.columns, tuple(rows))))
+        contrasts.append(unmark_random(ResultTable(group.backbone, group.data, group.columns, tuple(rows))))
     return contrasts

@@ -15,7 +15,7 @@ In the store, store/<run key>/:
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
 
 Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
-links to the store, and results/_wise_ft/<method>/<backbone-data-seed>.json.
+links to the store, results/_wise_ft/<method>/<backbone-data-seed>.json and results/_blind/<data>/<row>/*.json.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from compclip.config.grid import Cell
 
 RUNS, RESULTS = "runs", "results"
-LINES = "_wise_ft"  # below results; no method has a name that begins with _
+LINES, BLIND = "_wise_ft", "_blind"  # below results; no method has a name that begins with _
 SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
@@ -196,6 +196,11 @@ def read_neighbours_record(root: Path) -> dict[str, dict[str, Any]]:
     """Read what the neighbours of each pair of data and backbone were made of; empty where there is no record."""
     path = root / NEIGHBOURS_RECORD
     return read_mapping(path) if path.is_file() else {}
+
+
+def blind_folder(root: Path, data: SafeName) -> Path:
+    """Return the folder of a data set's blind rows, a folder of results each."""
+    return root / RESULTS / BLIND / data
 
 
 def result_path(folder: Path, benchmark: SafeName) -> Path:

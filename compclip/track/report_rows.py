@@ -22,9 +22,11 @@ from compclip.track import descriptions
 from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
-FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv")
+FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv")
 NUMBERS = ("mean", "std")  # of a row of report.csv
 CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
+BLIND = ("above", "above_low", "above_high", "sighted", "sighted_low", "sighted_high")  # of a row of blind.csv
+BLIND_NOTE = " `above/…` is above the best row without the picture, `sighted/…` on items that all of those get wrong."
 VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
 REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
 RowName = tuple[str, str, str]  # method, backbone, data
@@ -43,7 +45,12 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
     means = _group_lines(files["report.csv"])
     contrasts = _group_lines(files["reference.csv"]) if "reference.csv" in files else {}
-    rows = [_make_row(name, lines, contrasts.get(name, ()), runs, options, time) for name, lines in means.items()]
+    blind = _group_lines(files["blind.csv"]) if "blind.csv" in files else {}
+    rows = [
+        _make_row(name, lines, contrasts.get(name, ()), blind.get(name, ()), runs, options, time)
+        for name, lines in means.items()
+    ]
+    rows += [_make_blind_row(name, lines, options, time) for name, lines in blind.items() if name not in means]
     page = _make_entry("report", "report", options, time, {"kind": "report"}, "The page of `compclip report`.")
     return [replace(page, files=files, content_of_files=fingerprint(*files.values())), *rows]
 
@@ -75,8 +82,8 @@ def _group_lines(file: Path) -> dict[RowName, list[CsvLine]]:
 
 
 def _make_row(
-    name: RowName, lines: Sequence[CsvLine], contrasts: Sequence[CsvLine], runs: Iterable[FinishedRun],
-    options: EntryOptions, time: float,
+    name: RowName, lines: Sequence[CsvLine], contrasts: Sequence[CsvLine], blind: Sequence[CsvLine],
+    runs: Iterable[FinishedRun], options: EntryOptions, time: float,
 ) -> MlflowEntry:  # fmt: skip
     method, backbone, data = name
     of_row = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
@@ -84,7 +91,7 @@ def _make_row(
     compared = contrasts or [line for line in lines if line["difference"]]
     tags = {"kind": "row", "method": method, "backbone": backbone, "data": data, "reference": reference}
     tags |= {f"verdict/{_metric(line)}": line["verdict"] for line in compared if line["verdict"]}
-    points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time)]
+    points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time), *_points(blind, BLIND, time)]
     points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
     seeds = max(int(line["seeds"]) for line in lines)
     count = format_count(seeds, "seed")
@@ -92,10 +99,19 @@ def _make_row(
         f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}, whose runs stand "
         f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided."
-        f"\n\n{_format_table(lines, compared, reference)}"
+        f"{BLIND_NOTE if blind else ''}\n\n{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
     return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
+
+
+def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptions, time: float) -> MlflowEntry:
+    """Make the entry of a row of what is had without the picture."""
+    method, backbone, data = name
+    tags = {"kind": "blind", "method": method, "backbone": backbone, "data": data}
+    note = f"**{to_markdown(method)}**: what is had of each benchmark without its pictures (captions of {data})."
+    entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
+    return replace(entry, numbers=tuple(_points(lines, ("mean",), time)))
 
 
 def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:

@@ -115,6 +115,7 @@ def test_the_plan_has_the_digest_of_its_entries(original_documents):
 
 METHODS = [f"train/{m}" for m in ("pretrained", "finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")]
 EVALUATE = [f"evaluate/{name.partition('/')[2]}" for name in METHODS]
+BLIND = ["blind/scenes", "blind/other"]
 EDITS = [
     ("train.lr=1e-4", [m for m in METHODS if m != "train/clic"]),  # which has a rate of its own
     ("methods.clic.lambda_uni=0.5", ["train/clic"]),
@@ -126,7 +127,8 @@ EDITS = [
     ("data.other.rewriter.model=n", ["rewrite/other", *METHODS]),
     ("data.scenes.rewriter={url: 'http://x', model: m}", ["rewrite/scenes", "annotate/scenes", *METHODS]),
     ("benchmarks.valse.split=plurals", ["benchmark/valse", "wise_ft/fsc_clip"]),
-    ("benchmarks.retrieval.split=train", ["benchmark/retrieval", *EVALUATE]),
+    ("benchmarks.retrieval.split=train", ["benchmark/retrieval", *EVALUATE, *BLIND]),
+    ("evaluate.blind=[length]", BLIND),
     ("evaluate.batch_size=7", [*EVALUATE, "wise_ft/fsc_clip"]),
     ("wise_ft.alphas=[0,0.5,1]", ["wise_ft/fsc_clip"]),
     ("report.reference=negclip", ["report/report", "track/track"]),

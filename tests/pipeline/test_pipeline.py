@@ -62,7 +62,7 @@ def test_all_stages_run_once_then_the_plan_alone(checkout):
     assert first == {
         *ALWAYS,
         *("scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "neighbours", "keys"),
-        *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "report", "track"),
+        *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "blind@scenes", "report", "track"),
         *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),
     }
     page = (root / "reports" / "index.html").read_text()

@@ -14,9 +14,11 @@ import yaml
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, write_json
+from compclip.base.safe_names import SafeName
 from compclip.model import backbone
 from compclip.publish import card_numbers, model_card, source_run
 from compclip.publish.__main__ import main
+from compclip.runs import run_folder
 from compclip.runs.run_folder import RunFolder, Trained
 from tests import fake_runs
 from tests.model.test_towers import TINY
@@ -131,6 +133,19 @@ def test_numbers_have_seeds_and_intervals(project):
     assert swap.statistic.change == pytest.approx(0.8 - 0.45)
     table = card_numbers.format_table([swap]).splitlines()[-1]
     assert table.startswith("| sugarcrepe | swap ↑ | 70.0 | ") and "| 2 | 80.0 ± 14.1 | +35.0 (" in table
+
+
+def test_what_is_had_without_the_picture_stands_beside(project):
+    """Lengths get 5 of ten and 4 of five; negclip has 8 and 10, 3 and 4, and of the others 3 and 5, and none."""
+    assert "blind" not in model_card.write_card(source_run.find_source_run(CELL, project), "", [], False)
+    folder = run_folder.blind_folder(project, SafeName("scenes", "data")) / "length"
+    fake_runs.write_sugarcrepe(folder, {"swap_att": "1111100000", "swap_obj": "11110"})
+    source = source_run.find_source_run(CELL, project)
+    swap = next(n for n in card_numbers.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
+    assert swap.above.change == pytest.approx(0.15) and swap.sighted.mean == pytest.approx(0.4)
+    head, _, line = card_numbers.format_table([swap]).splitlines()
+    assert head.count("|") == line.count("|") and "| +15.0 (" in line and "| 40.0 (" in line
+    assert "Blind rows (blind.length) prefer texts" in model_card.write_card(source, "", [], False)
 
 
 def test_a_part_of_a_benchmark_is_marked(project):

@@ -264,7 +264,7 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert report_command.main([]) == 0
     first = files(project / "reports")
     assert sorted(first) == [
-        "claims.csv", "index.html", "metrics.json", "plots/.written.json", "plots/loss/clic-vit-scenes.csv",
+        "blind.csv", "claims.csv", "index.html", "metrics.json", "plots/.written.json", "plots/loss/clic-vit-scenes.csv",
         "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
         "report.tex",
     ]  # fmt: skip

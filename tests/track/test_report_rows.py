@@ -111,3 +111,20 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     assert rows["negclip-vit-scenes"].data.metrics["mean/sugarcrepe/swap"] == pytest.approx(0.8)
     assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
     assert rows["clic-vit-scenes"].data.metrics["difference/sugarcrepe/swap"] == pytest.approx(-0.05)
+
+
+def test_blind_rows_are_runs_and_numbers_of_the_rows(reported, uri):
+    head = "backbone,data,method,benchmark,metric,mean,above,above_low,above_high,sighted,sighted_low,sighted_high\n"
+    (reported / "reports" / "blind.csv").write_text(
+        head + "vit,scenes,blind.length,sugarcrepe,swap,0.600000,,,,,,\n"
+        "vit,scenes,clic,sugarcrepe,swap,0.750000,0.150000,0.050000,0.250000,0.500000,0.300000,0.700000\n"
+    )
+    update(reported, uri, methods=METHODS)
+    runs = tracked(uri)[1]
+    assert runs["blind.length-vit-scenes"].data.metrics == {"mean/sugarcrepe/swap": 0.6}
+    assert runs["blind.length-vit-scenes"].data.tags["kind"] == "blind"
+    numbers = runs["clic-vit-scenes"].data.metrics
+    assert (numbers["above/sugarcrepe/swap"], numbers["above_low/sugarcrepe/swap"]) == (0.15, 0.05)
+    assert (numbers["sighted/sugarcrepe/swap"], numbers["sighted_high/sugarcrepe/swap"]) == (0.5, 0.7)
+    assert "above the best row without the picture" in runs["clic-vit-scenes"].data.tags["mlflow.note.content"]
+    assert "without the picture" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]

@@ -1,0 +1,216 @@
+"""Score benchmarks without their pictures: what length, word frequency or a language model of the captions gets right.
+
+compclip blind --data NAME                                 the blind rows of a data set's captions: its stage
+compclip blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
+
+F is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. A blind score
+stands in the place of the score of picture and text in each benchmark's own code: its metrics and ties apply as they
+are, ties wrong. Only benchmarks of composition are scored; metrics of texts alone and mean scores are left out.
+Rows are results/_blind/<data>/<row>/<benchmark>.json, with items as any results have. Parameters follow as key=value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from compclip.base import links, safe_names
+from compclip.base.errors import UserError, entry
+from compclip.base.files import read_json, read_mapping, read_text
+from compclip.base.safe_names import SafeName
+from compclip.config.plan import reading
+from compclip.config.sections import BenchmarkSection as Section
+from compclip.config.sections import Scoring
+from compclip.data import shard_files
+from compclip.evaluate import metrics, scoring_options
+from compclip.evaluate.embeddings import Embeddings
+from compclip.runs import run_folder
+from compclip.runs.item_outcomes import COMPOSITION
+from compclip.text import blind_language
+from compclip.text.annotation_rows import StringColumn
+
+if TYPE_CHECKING:
+    from compclip.evaluate.score import LoadedBenchmarks
+
+PLAN = Path("plan/blind")
+AT_MOST = 100_000  # captions that are counted, evenly spaced over all; a minute's work would be ten times as many
+STAGE = "annotate"
+
+
+@dataclass(frozen=True)
+class TextScores(Embeddings):
+    """Scores of texts in the place of cosines, whatever picture stands beside them."""
+
+    score_of: Mapping[str, float] = field(kw_only=True)
+
+    def has(self, refs: Iterable[str]) -> bool:
+        """Return True: no picture is looked at."""
+        return True
+
+    def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Return the score of text n, shape N."""
+        return np.array([self.score_of[text] for text in texts])
+
+    def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
+        """Return no numbers: what compares texts with texts is blind already, and left out."""
+        return np.full(len(texts), np.nan)
+
+    def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Return the score of every text beside every image [len(refs), len(texts)]."""
+        return np.tile(self.matches((), texts), (len(refs), 1))
+
+    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count as those of vectors, from the whole table."""
+        return metrics.ranks_from_table(self.table(refs, texts), owner_T)
+
+
+def score_blind(
+    loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequence[str], language_model: str = ""
+) -> dict[str, dict[str, dict]]:
+    """Return result documents by row and benchmark; `language_model` is a folder of transformers', or none.
+
+    Raises UserError where there is no caption to count.
+    """
+    from compclip.evaluate import score
+
+    if not captions:
+        raise UserError("captions: are none; give a file or a data set that has some")
+    counts = blind_language.count_captions(captions)
+    benchmarks = {name: b for name, b in loaded.benchmarks.items() if b.kind == COMPOSITION}
+    compared = replace(loaded, benchmarks=benchmarks)
+    texts = sorted({text for benchmark in benchmarks.values() for text in benchmark.texts})
+    rows = {}
+    for name in [*names, *([blind_language.LANGUAGE_MODEL] if language_model else [])]:
+        start = time.perf_counter()
+        scores = score_texts(name, texts, counts, language_model)
+        nothing = np.zeros((0, 0), np.float32)
+        targets = TextScores(nothing, nothing, {}, {}, {}, score_of=dict(zip(texts, scores, strict=True)))
+        scored = {b: found.score(targets, (*found.texts_alone, *found.scores)) for b, found in benchmarks.items()}
+        made_with = {"blind": name, "captions": str(counts.captions)}
+        made_with |= {"language_model": Path(language_model).name} if name == blind_language.LANGUAGE_MODEL else {}
+        seconds = round(time.perf_counter() - start, 3)
+        rows[name] = score.result_documents(scored, compared, made_with, seconds)
+    return rows
+
+
+def score_texts(
+    name: str, texts: Sequence[str], counts: blind_language.CaptionCounts, language_model: str = ""
+) -> list[float]:
+    """Return the blind score of every text by the row of that name."""
+    if name == blind_language.LANGUAGE_MODEL:
+        from compclip.evaluate import causal_likelihood
+
+        return causal_likelihood.score_texts(language_model, texts)
+    return list(map(blind_language.make_score(name, counts), texts))
+
+
+# --- captions -------------------------------------------------------------------------------------------------
+
+
+def read_prepared_captions(folder: Path, at_most: int = AT_MOST) -> list[str]:
+    """Read captions of an annotated data set, evenly spaced where it has more than `at_most`."""
+    manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
+    step, number, captions = max(1, -(-manifest.captions // at_most)), 0, []
+    for shard in manifest.shards:
+        batch = shard_files.read_batch(folder / shard_files.SHARDS / f"{shard.name}.arrow", STAGE, mapped=True)
+        texts = StringColumn(batch["captions"].values.field("text"))
+        captions += [texts[row].decode() for row in range(-number % step, shard.captions, step)]
+        number += shard.captions
+    return captions
+
+
+def read_captions(path: Path) -> list[str]:
+    """Read captions of a file or of a folder of data/. Raises UserError for a file without any."""
+    if path.is_dir():
+        return read_prepared_captions(path)
+    captions = [caption for caption in _captions_of_file(path) if caption.strip()]
+    if not captions:
+        raise UserError(f"--captions {path}: has no caption; give one a line, a CSV with `caption`, or COCO's JSON")
+    return captions[:: max(1, -(-len(captions) // AT_MOST))]
+
+
+def _captions_of_file(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        raise UserError(f"--captions {path}: no such file or folder; give one with captions")
+    if path.suffix == ".json":
+        content = read_json(path)
+        rows = content.get("annotations", []) if isinstance(content, dict) else content
+        yield from (str(row["caption"]) for row in rows if isinstance(row, dict) and "caption" in row)
+        return
+    text = read_text(path)
+    if "caption" in text.partition("\n")[0].split(","):  # the head of a CSV, whatever the file is called
+        yield from (line["caption"] or "" for line in csv.DictReader(io.StringIO(text)))
+    else:
+        yield from text.splitlines()
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
+    """Write the blind rows of a data set as its plan asks, in the place of those before."""
+    from compclip.evaluate import result_store, score
+
+    path, out = root / PLAN / f"{data}.json", run_folder.blind_folder(root, data)
+    if not path.is_file():
+        raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro blind@{data}`")
+    with reading(path):
+        document = read_mapping(path)
+        sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
+        rows, model, how = document["rows"], document["language_model"], Scoring(ties=document["ties"])
+    links.remove(out)
+    out.mkdir(parents=True)
+    documents: dict[str, dict[str, dict]] = {}
+    if rows or model:
+        captions = read_prepared_captions(root / "data" / data)
+        documents = score_blind(score.load_benchmarks(sections, list(sections), how), rows, captions, model)
+    for row, of_row in documents.items():
+        result_store.write_documents(of_row, out / row)
+    return documents
+
+
+def main(argv: Sequence[str], root: Path = Path(".")) -> int:
+    """Write the blind rows of a data set, or print those of any captions."""
+    args, overrides = scoring_options.parse(_parser(), argv)
+    if args.data:
+        if args.captions or args.benchmarks or args.out or overrides:
+            raise UserError(f"--data {args.data}: is scored as plan/ has it; leave out the other options")
+        documents = write_rows(safe_names.parse_name(args.data, "--data"), root)
+        print(f"{args.data}: {len(documents)} blind rows", flush=True)
+        return 0
+    params = scoring_options.load_params(args, overrides)
+    from compclip.evaluate import result_store
+
+    out = scoring_options.check_output(args)
+    loaded = scoring_options.load_benchmarks(params, args)
+    captions, model = read_captions(Path(args.captions)), args.language_model or params.evaluate.language_model
+    documents = score_blind(loaded, params.evaluate.blind, captions, model)
+    scoring_options.print_several(documents, args.json)
+    for row, of_row in documents.items() if out else ():
+        result_store.write_documents(of_row, Path(args.out) / row)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compclip blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--data", default="", help="a data set of params.yaml: its stage")
+    which.add_argument("--captions", default="", help="a file with captions, or a folder of data/")
+    parser.add_argument("--language-model", default="", help="folder of a causal language model of transformers")
+    scoring_options.add_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

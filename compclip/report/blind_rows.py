@@ -1,0 +1,266 @@
+"""What of a score is had without the picture: blind rows, the part above them, and the score on sighted items.
+
+A blind row scores texts alone (`results/_blind/<data>/<row>/`, the stage `blind`). Above is a method's score minus that
+of the column's best blind row. Sighted items are those that every blind row gets wrong or ties on; the score there is a
+mean as the column's own. Both have the interval over seeds and items of all differences. Only shares of which more is
+better are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from compclip.base.safe_names import SafeName
+from compclip.config.grid import PRETRAINED, Cell
+from compclip.report import table_rows, tables
+from compclip.report.escape import format_csv
+from compclip.report.table_formats import csv_value
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.runs import result_files, run_folder
+from compclip.runs.item_outcomes import Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
+
+PREFIX = "blind."  # before a row's name, where methods stand
+FIELDS = (
+    "backbone", "data", "method", "benchmark", "metric", "seeds", "mean", "blind", "blind_mean",
+    "above", "above_low", "above_high", "above_over",
+    "sighted", "sighted_low", "sighted_high", "sighted_over", "sighted_items",
+    "gain", "gain_low", "gain_high", "gain_over",
+)  # fmt: skip
+LISTS = 4096
+ChooseIds = Callable[[str, str], frozenset[str] | None]  # of benchmark and metric; None: the metric is left out
+BlindRuns = Mapping[str, Sequence[FinishedRun]]  # by data set
+
+
+@dataclass(frozen=True)
+class BlindTable:
+    """The blind rows of a table, and its methods beside them.
+
+    `rows` have the table's own columns; `best` names each compared column's best row. `above` are differences to that.
+    `sighted` are scores on sighted items, whose `difference` is the score's own interval; `gains` are the differences
+    there to the pretrained model.
+    """
+
+    rows: tuple[MethodRow, ...]
+    best: Mapping[Column, str]
+    above: ResultTable
+    sighted: ResultTable
+    gains: ResultTable
+
+
+def read_blind_runs(root: Path, data: Iterable[str], benchmarks: Sequence[str]) -> dict[str, list[FinishedRun]]:
+    """Read the blind rows of each data set; a benchmark that was not scored blind is absent, as are all rows of none.
+
+    Raises UserError for a damaged file.
+    """
+    runs: dict[str, list[FinishedRun]] = {}
+    for name in dict.fromkeys(data):
+        folder = run_folder.blind_folder(root, SafeName(name, "data"))
+        for path in sorted(folder.glob("*/")) if folder.is_dir() else ():
+            results = {r.benchmark: r for r in map(result_files.read_result, run_folder.result_paths(path))}
+            chosen = {benchmark: results[benchmark] for benchmark in benchmarks if benchmark in results}
+            cell = Cell(f"{PREFIX}{path.name}", "none", name, 0)
+            if chosen:
+                runs.setdefault(name, []).append(FinishedRun(Trained(path), path, cell, {}, [], {}, chosen))
+    return runs
+
+
+def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> BlindTable | None:
+    """Compare a table's methods with blind rows; None without any, or without a column to compare."""
+    columns = tuple(c for c in group.columns if is_compared(c, blind))
+    if not columns:
+        return None
+    base = next((row.runs for row in group.rows if row.method == PRETRAINED), ())
+    sighted_base = [select_sighted(run, blind) for run in base]
+    compared = replace(group, columns=columns)
+    above, sighted, gains = [], [], []
+    for row in group.rows:
+        by_seed = {run.cell.seed: run for run in row.runs}
+        on_sighted = {seed: select_sighted(run, blind) for seed, run in by_seed.items()}
+        above.append(replace(row, statistics=tuple(compute_above(c, by_seed, blind) for c in columns)))
+        sighted.append(replace(row, statistics=tuple(compute_score(c, on_sighted) for c in columns)))
+        of_row = (table_rows.compute_statistic(c, list(on_sighted.values()), sighted_base) for c in columns)
+        gains.append(replace(row, statistics=tuple(of_row)))
+    above_table, sighted_table, gain_table = (replace(compared, rows=tuple(p)) for p in (above, sighted, gains))
+    matched = [match_items(run, group.rows[0].runs[0]) for run in blind]
+    best = {c: find_best(c, matched).cell.method for c in columns}
+    rows = make_blind_rows(group, blind)
+    return BlindTable(rows, best, above_table, sighted_table, table_rows.unmark_random(gain_table))
+
+
+def make_blind_rows(group: ResultTable, blind: Sequence[FinishedRun]) -> tuple[MethodRow, ...]:
+    """Make a row of a table's columns for each blind row; a cosine has no number there."""
+    return tuple(
+        MethodRow(run.cell.method, (run,), tuple(_make_blind_statistic(column, run) for column in group.columns))
+        for run in blind
+    )
+
+
+def is_compared(column: Column, blind: Sequence[FinishedRun]) -> bool:
+    """Return whether a column is a share of which more is better, and some blind row has it."""
+    return not (column.score or column.lower) and any(tables.column_value(run, column) is not None for run in blind)
+
+
+def _make_blind_statistic(column: Column, run: FinishedRun) -> Statistic | None:
+    value = None if column.score else tables.column_value(run, column)
+    return None if value is None else Statistic(value, None, 1)
+
+
+def find_best(column: Column, blind: Sequence[FinishedRun]) -> FinishedRun:
+    """Return the blind row with the highest number in a column that one of them has."""
+    return max(blind, key=lambda run: -1.0 if (v := tables.column_value(run, column)) is None else v)
+
+
+def compute_above(column: Column, by_seed: Mapping[int, FinishedRun], blind: Sequence[FinishedRun]) -> Statistic | None:
+    """Compute the difference of a method's runs to the best blind row, on the items that each run has."""
+    if not by_seed:
+        return None
+    matched = [match_items(run, next(iter(by_seed.values()))) for run in blind]
+    if not is_compared(column, matched):
+        return None
+    best = blind[matched.index(find_best(column, matched))]
+    return table_rows.compute_difference(column, by_seed, {s: match_items(best, run) for s, run in by_seed.items()})
+
+
+def compute_score(column: Column, by_seed: Mapping[int, FinishedRun]) -> Statistic | None:
+    """Compute a method's own number with its interval: its difference to a row that gets nothing right."""
+    score = table_rows.compute_difference(column, by_seed, {seed: _get_nothing(run) for seed, run in by_seed.items()})
+    if score is None or score.difference is None:
+        return score
+    interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))
+    return replace(score, difference=interval, verdict=0)
+
+
+# --- runs of chosen items -------------------------------------------------------------------------------------
+
+
+def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRun:
+    """Return a run with the items alone that every blind row gets wrong or ties on; without what no row was scored on.
+
+    Where an item is missing in a blind row it is not sighted.
+    """
+
+    def choose(benchmark: str, metric: str) -> frozenset[str] | None:
+        of_rows = [items for row in blind if (items := _find_items(row, benchmark, metric)) is not None]
+        return frozenset.intersection(*map(_wrong_ids, of_rows)) if of_rows else None
+
+    return select_items(run, choose)
+
+
+def match_items(blind_run: FinishedRun, run: FinishedRun) -> FinishedRun:
+    """Return a blind row with the items alone that a run has; pictures that are missing are missing for both."""
+
+    def choose(benchmark: str, metric: str) -> frozenset[str] | None:
+        items = _find_items(run, benchmark, metric)
+        return None if items is None else frozenset(items.ids)
+
+    same = all(
+        (theirs := _find_items(run, name, metric)) is not None and theirs.ids == items.ids
+        for name, result in blind_run.results.items()
+        for metric, items in result.items.items()
+    )
+    return blind_run if same else select_items(blind_run, choose)
+
+
+def _find_items(run: FinishedRun, benchmark: str, metric: str) -> Items | None:
+    result = run.results.get(benchmark)
+    return result.items.get(metric) if result else None
+
+
+def _wrong_ids(items: Items) -> frozenset[str]:
+    return frozenset(items.ids[index] for index in np.flatnonzero(items.values == 0))
+
+
+def select_items(run: FinishedRun, choose: ChooseIds) -> FinishedRun:
+    """Return a run with chosen items alone, its numbers computed anew; metrics without an item are absent."""
+    results = {name: _select_of_result(result, choose) for name, result in run.results.items()}
+    return replace(run, results={name: result for name, result in results.items() if result.items})
+
+
+def _select_of_result(result: Result, choose: ChooseIds) -> Result:
+    items = {}
+    for metric, all_items in result.items.items():
+        ids = choose(result.benchmark, metric)
+        if ids is not None and len(positions := _positions(all_items.ids, ids)):
+            items[metric] = _take(all_items, positions)
+    metrics = {metric: float(chosen.values.mean()) for metric, chosen in items.items()}
+    means = {}
+    for name, members in result.means.items():
+        if metrics.keys() >= set(members):
+            means[name] = members
+            metrics[name] = float(np.mean([metrics[member] for member in members]))
+    headline = result.headline if metrics.keys() >= set(result.headline) else ()
+    return replace(result, metrics=metrics, items=items, means=means, headline=headline)
+
+
+@lru_cache(maxsize=LISTS)
+def _positions(ids: tuple[str, ...], chosen: frozenset[str]) -> tuple[int, ...]:
+    """Return where the chosen ids stand; remembered, since every run has the ids of the same benchmarks."""
+    return tuple(index for index, key in enumerate(ids) if key in chosen)
+
+
+def _take(items: Items, positions: tuple[int, ...]) -> Items:
+    return items if len(positions) == len(items.ids) else items.at(positions)
+
+
+def _get_nothing(run: FinishedRun) -> FinishedRun:
+    """Return the same items, all wrong."""
+    results = {
+        name: replace(
+            result,
+            metrics=dict.fromkeys(result.metrics, 0.0),
+            items={metric: replace(items, values=np.zeros(len(items.ids))) for metric, items in result.items.items()},
+        )
+        for name, result in run.results.items()
+    }
+    return replace(run, results=results)
+
+
+# --- as text --------------------------------------------------------------------------------------------------
+
+
+def format_blind_csv(groups: Sequence[ResultTable], blind: Mapping[str, BlindTable]) -> str:
+    """Format one line for each row and column, in the metrics' own unit; the head alone without blind rows."""
+    lines = []
+    for group in groups:
+        if table := blind.get(group.name):
+            for row in table.rows:
+                for column, statistic in zip(group.columns, row.statistics, strict=True):
+                    if statistic:
+                        head = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1)
+                        lines.append([*head, csv_value(statistic.mean), *[""] * (len(FIELDS) - len(head) - 1)])
+            lines += _method_lines(group, table)
+    return format_csv([FIELDS, *lines])
+
+
+def _method_lines(group: ResultTable, table: BlindTable) -> list[list[object]]:
+    lines = []
+    for above_row, sighted_row, gain_row in zip(table.above.rows, table.sighted.rows, table.gains.rows, strict=True):
+        for i, column in enumerate(table.above.columns):
+            above, sighted, gain = (row.statistics[i] for row in (above_row, sighted_row, gain_row))
+            if above is None:
+                continue
+            values = [
+                group.backbone, group.data, above_row.method, column.benchmark, column.metric, above.seeds,
+                above.mean, table.best[column], above.mean - (above.change or 0.0),
+                above.change, *_interval_values(above),
+                sighted and sighted.mean, *_interval_values(sighted), sighted and _count_items(sighted),
+                gain and gain.change, *_interval_values(gain),
+            ]  # fmt: skip
+            lines.append([csv_value(value) for value in values])
+    return lines
+
+
+def _interval_values(statistic: Statistic | None) -> tuple[object, ...]:
+    gap = statistic.difference if statistic else None
+    return (gap.low, gap.high, statistic.basis) if gap and statistic else (None, None, None)
+
+
+def _count_items(statistic: Statistic) -> int | None:
+    return statistic.difference.items if statistic.difference else None

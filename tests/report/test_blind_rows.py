@@ -1,0 +1,111 @@
+"""Blind rows in the report: above them, on sighted items, in every file; numbers that a person can check."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.report import blind_rows, report_page
+from compclip.report.run_collection import collect_runs
+from compclip.runs import run_folder
+from tests import fake_runs
+
+# What two blind rows get right of swap_att and swap_obj: items 5 to 9, and 4, of the first; item 2 of the second.
+ROWS = {
+    "length": {"swap_att": "1111100000", "swap_obj": "11110"},
+    "bigram": {"swap_att": "0000000000", "swap_obj": "00000"},
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """The fake grid with blind rows beside its results."""
+    for name, bits in ROWS.items():
+        folder = run_folder.blind_folder(tmp_path, fake_runs.cell("clic").data) / name
+        fake_runs.write_sugarcrepe(folder, bits)
+    return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+
+
+@pytest.fixture
+def page(tmp_path, runs):
+    blind = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    return report_page.build_page(
+        runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
+        "hard_positives/brittleness"], [], [], lambda run: {}, blind=blind,
+    )  # fmt: skip
+
+
+def numbers(table):
+    """method -> column name -> statistic."""
+    return {r.method: {c.name: e for c, e in zip(table.columns, r.statistics, strict=True)} for r in table.rows}
+
+
+def test_above_is_the_difference_to_the_best_row(page):
+    """negclip has 8 and 10 of ten, the row of lengths 5; 3 and 4 of five, it 4."""
+    (table,) = page.blind_tables.values()
+    above = numbers(table.above)["negclip"]
+    assert set(table.best.values()) == {"blind.length"}
+    assert above["sugarcrepe/swap_att"].change == pytest.approx(0.4) and above["sugarcrepe/swap_att"].seeds == 2
+    assert above["sugarcrepe/swap_obj"].change == pytest.approx(-0.1)
+    assert above["sugarcrepe/swap"].change == pytest.approx(0.15)
+    assert above["sugarcrepe/swap_att"].difference.low < 0.4 < above["sugarcrepe/swap_att"].difference.high
+    assert "hard_positives/brittleness" not in above  # of which less is better
+
+
+def test_the_pretrained_model_is_no_better_than_lengths(page):
+    (table,) = page.blind_tables.values()
+    assert numbers(table.above)["pretrained"]["sugarcrepe/swap_att"].change == 0
+
+
+def test_sighted_items_are_those_that_every_row_gets_wrong(page):
+    """negclip has 3 and 5 of the last five of swap_att, and of the last of swap_obj none."""
+    (table,) = page.blind_tables.values()
+    sighted, gains = numbers(table.sighted), numbers(table.gains)
+    number = sighted["negclip"]["sugarcrepe/swap_att"]
+    assert number.mean == pytest.approx(0.8) and number.difference.items == 5
+    assert number.difference.low < 0.8 <= number.difference.high <= 1
+    assert sighted["pretrained"]["sugarcrepe/swap_att"].mean == 0
+    assert gains["negclip"]["sugarcrepe/swap_att"].change == pytest.approx(0.8)
+    assert sighted["negclip"]["sugarcrepe/swap_obj"].mean == 0
+    assert sighted["negclip"]["sugarcrepe/swap"].mean == pytest.approx(0.4)
+
+
+def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
+    """Pictures that are missing are missing for both: of the first two items lengths get all."""
+    (_, length) = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)["scenes"]
+    few = blind_rows.select_items(runs[0], lambda b, metric: frozenset({"swap_att:0", "swap_att:1"}))
+    assert blind_rows.match_items(length, few).results["sugarcrepe"].metrics == {"swap_att": 1.0}
+    assert blind_rows.match_items(length, runs[0]) is length
+
+
+def test_every_file_has_them(page, tmp_path):
+    report_page.write_report(page, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
+    assert (
+        "| blind.length | 1 | 65.0 | – | – | 50.0 | 80.0 | 65.0 | – |" in (tmp_path / "out" / "report.md").read_text()
+    )
+    lines = list(csv.DictReader((tmp_path / "out" / "blind.csv").read_text().splitlines()))
+    by_row = {(line["method"], line["metric"]): line for line in lines}
+    ours = by_row["negclip", "swap_att"]
+    assert (ours["blind"], ours["blind_mean"], ours["above"]) == ("blind.length", "0.500000", "0.400000")
+    assert (ours["sighted"], ours["sighted_items"], ours["gain"]) == ("0.800000", "5", "0.800000")
+    assert by_row["blind.length", "swap_att"]["mean"] == "0.500000"
+    marks = [s for row in page.main[0].rows for s in row.statistics if s]
+    assert {s.rank for s in marks} >= {1} and not any(row.method.startswith("blind.") for row in page.main[0].rows)
+
+
+def test_a_page_without_blind_rows_says_nothing_of_them(runs):
+    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {})
+    html = report_page.render_page(page)
+    assert 'id="blind"' not in html and '<tbody class="blind">' not in html
+
+
+def test_rows_of_other_files_are_refused(runs, tmp_path):
+    path = run_folder.blind_folder(tmp_path, fake_runs.cell("clic").data) / "length" / "sugarcrepe.json"
+    path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
+    blind = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
+        report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)
