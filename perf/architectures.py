@@ -30,7 +30,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.runs import run_folder
 from compclip.runs.run_folder import Published

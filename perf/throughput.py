@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 from compclip.base import plugins  # noqa: E402
 from compclip.base.errors import UserError, entry  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
-from compclip.config.grid import Cell  # noqa: E402
+from compclip.config.cell import Cell  # noqa: E402
 from compclip.doctor import drawn_samples  # noqa: E402
 from compclip.interface.method import load_method  # noqa: E402
 from compclip.runs.run_folder import Published  # noqa: E402

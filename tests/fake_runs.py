@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.report.published_numbers import OfficialBenchmarks
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL

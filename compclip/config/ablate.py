@@ -17,7 +17,8 @@ from compclip.base import ablation_parts, yaml_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.config import read
-from compclip.config.grid import PRETRAINED, method_config
+from compclip.config.cell import PRETRAINED
+from compclip.config.grid import method_config
 from compclip.config.sections import Params, Train
 from compclip.config.validation import mapping
 from compclip.interface.method import load_method

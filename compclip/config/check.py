@@ -11,9 +11,9 @@ from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import columns, released_lists
+from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
-    PRETRAINED,
     benchmark_config,
     captioner_config,
     first_views,

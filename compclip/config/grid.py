@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
+from compclip.config.cell import Cell
 from compclip.config.released_lists import ReleasedRewrites, rewrites_config
 from compclip.config.sections import Backbone, BenchmarkSection, Data, Params, Train
 from compclip.config.servers import Rewriter, check_key
@@ -18,45 +19,7 @@ from compclip.config.validation import RequiredText, Seed, load_section, mapping
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 
-PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
-LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
 PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
-
-
-class _Names(NamedTuple):
-    method: SafeName
-    backbone: SafeName
-    data: SafeName
-    seed: int
-
-
-class Cell(_Names):
-    """One place of the grid. Raises UserError for what cannot name one, or is too long together."""
-
-    __slots__ = ()
-
-    def __new__(cls, method: str, backbone: str, data: str, seed: int) -> Self:
-        cell = super().__new__(
-            cls, SafeName(method, "method"), SafeName(backbone, "backbone"), SafeName(data, "data"), seed
-        )
-        if len(cell.name.encode()) > LONGEST:
-            raise UserError(f"cell {cell.name}: has more than {LONGEST} bytes; shorten the names of the grid")
-        return cell
-
-    @property
-    def name(self) -> str:
-        """The cell's name: method-backbone-data-seed."""
-        return f"{self.method}-{self.backbone}-{self.data}-{self.seed}"
-
-    @property
-    def folder(self) -> str:
-        """The cell's folder below runs/ and results/: method/backbone-data-seed."""
-        return f"{self.method}/{self.backbone}-{self.data}-{self.seed}"
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The cell as plain values, for files."""
-        return {name: str(value) if isinstance(value, SafeName) else value for name, value in self._asdict().items()}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import update_json
 from compclip.config import columns, training_code
-from compclip.config.grid import Cell, Run, first_views, list_line_cells, resolve_all
+from compclip.config.cell import Cell
+from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Data, Params
 from compclip.interface.method import load_method
 

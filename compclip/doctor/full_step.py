@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import entry
-from compclip.config.grid import Cell, Run
+from compclip.config.cell import Cell
+from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.doctor.check_rows import MEASURED, SKIPPED, CheckRow, TimeBudget, judge
 from compclip.interface.method import load_method

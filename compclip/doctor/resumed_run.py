@@ -13,7 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from compclip.config.grid import Cell, Run
+from compclip.config.cell import Cell
+from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.doctor import drawn_samples
 from compclip.doctor.check_rows import FAILED, CheckRow, TimeBudget, catch_errors, judge

@@ -28,7 +28,7 @@ from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
 from compclip.base.safe_names import SafeName
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.evaluate import result_store, scoring_options
 from compclip.runs import run_folder as folders

@@ -20,7 +20,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, temporary_path, write_json
 from compclip.base.safe_names import SafeName
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.runs import run_folder as folders

@@ -25,7 +25,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
 from compclip.report import blind_rows, run_collection, tables
 from compclip.report.run_details import flatten_keys

@@ -21,7 +21,7 @@ from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.config import check, grid, read, sections
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.report import (
     blind_rows,

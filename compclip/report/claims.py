@@ -25,7 +25,7 @@ from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import published_numbers, table_rows, tables
 from compclip.report.statistics import NEITHER, Interval, mean_std

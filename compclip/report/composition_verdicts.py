@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_markdown
 from compclip.report.table_formats import MARK, VERDICT, describe_basis, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic

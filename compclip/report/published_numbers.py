@@ -16,7 +16,7 @@ from pathlib import Path
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
 from compclip.report.table_formats import format_number

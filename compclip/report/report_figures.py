@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
 from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
 from compclip.report.tables import ResultTable

@@ -14,7 +14,7 @@ from compclip.base import progress_line
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, sections
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.run_details import SECTIONS, flatten_keys
 from compclip.runs import result_files, run_folder
@@ -23,7 +23,7 @@ from compclip.runs.run_folder import Published
 from compclip.runs.run_store import RESOURCES
 
 if TYPE_CHECKING:
-    from compclip.config.grid import Cell
+    from compclip.config.cell import Cell
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.tables import ResultTable
 from compclip.runs import device_hours
 from compclip.runs.result_files import FinishedRun

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.files import read_mapping
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
 from compclip.report import tables
 from compclip.report.tables import Column, MethodRow, ResultTable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import statistics, table_heads, tables
 from compclip.report.statistics import Interval, ItemDifferences, mean_std
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic

@@ -13,8 +13,8 @@ import numpy as np
 
 from compclip.base import messages
 from compclip.base.errors import UserError, unknown
+from compclip.config.cell import PRETRAINED
 from compclip.config.columns import MEAN_OF_WAYS
-from compclip.config.grid import PRETRAINED
 from compclip.report.statistics import Interval
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.result_files import FinishedRun, Result

@@ -10,7 +10,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.report import escape
 from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_collection import MissingResult

@@ -17,7 +17,7 @@ from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.config import grid, read
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.runs import run_store
 

@@ -16,7 +16,8 @@ import numpy as np
 from compclip.base import json_text, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, read_text
-from compclip.config.grid import PRETRAINED, Cell, parse_cell
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.grid import parse_cell
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.run_folder import Trained

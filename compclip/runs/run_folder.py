@@ -31,7 +31,7 @@ from compclip.base.safe_names import SafeName
 from compclip.base.shared_folders import check_plain, make_folder, share_with_group
 
 if TYPE_CHECKING:
-    from compclip.config.grid import Cell
+    from compclip.config.cell import Cell
 
 RUNS, RESULTS = "runs", "results"
 LINES, BLIND = "_wise_ft", "_blind"  # below results; no method has a name that begins with _

@@ -22,7 +22,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
 from compclip.base.safe_names import SafeName
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
-from compclip.config.grid import PRETRAINED, Cell, Run
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.grid import Run
 from compclip.config.sections import Params
 from compclip.config.validation import RequiredText, Seed, load_section, mapping
 from compclip.report.tables import SUMMARIES, SUMMARY

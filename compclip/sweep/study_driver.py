@@ -20,7 +20,7 @@ from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.config import read
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compclip.base.count_text import format_count
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
 from compclip.report.run_details import format_duration

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base.files import fingerprint
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.report import tables
 from compclip.report.run_details import flatten_keys
 from compclip.report.tables import SUMMARY, Column

@@ -15,7 +15,7 @@ from pathlib import Path
 from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
 from compclip.track import descriptions

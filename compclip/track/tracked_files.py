@@ -18,7 +18,7 @@ from typing import Any
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, read_text, write_atomic
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import RunFolder, Trained

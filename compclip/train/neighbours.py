@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.safe_names import SafeName
 from compclip.config import plan
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.runs import run_store
 from compclip.runs.run_folder import NEIGHBOURS_RECORD, Inputs, read_neighbours_record
 

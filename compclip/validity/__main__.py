@@ -19,7 +19,7 @@ from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, read_json, write_atomic, write_json
 from compclip.config import grid, read
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.report import published_coverage, published_numbers, run_collection, tables
 from compclip.report.run_collection import MissingResult, collect_runs

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report.published_numbers import PublishedNumber
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from compclip.config.grid import PRETRAINED
+from compclip.config.cell import PRETRAINED
 from compclip.report import tables
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.statistics import mean_std

@@ -19,6 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config import __main__ as config_command
 from compclip.config import grid, read
+from compclip.config.cell import Cell
 from compclip.config.grid import parse_cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import wise_ft
@@ -185,17 +186,17 @@ def test_a_cell_has_names_or_there_is_none(bad):
 def test_a_cell_s_name_fits_a_file_s():
     """Three names of 64 letters of two bytes do not."""
     with pytest.raises(UserError, match="has more than 200 bytes; shorten the names of the grid"):
-        grid.Cell(*(SafeName("é" * 64, "x") for _ in range(3)), 0)
+        Cell(*(SafeName("é" * 64, "x") for _ in range(3)), 0)
 
 
 def test_a_cell_is_a_value():
     """Copied, sent to another process and written as a mapping; its names are checked each time."""
-    original = grid.Cell("clic", "tiny", "scenes", 3)
+    original = Cell("clic", "tiny", "scenes", 3)
     assert (
         pickle.loads(pickle.dumps(original)) == copy.deepcopy(original) == original
         and original.folder == "clic/tiny-scenes-3"
     )
-    assert grid.Cell(**original.plain) == original and type(original.data) is SafeName
+    assert Cell(**original.plain) == original and type(original.data) is SafeName
 
 
 def test_a_cell_s_file_holds_plain_texts(params):

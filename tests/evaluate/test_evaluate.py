@@ -21,7 +21,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_json
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config import grid, read, sections
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command

@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import __main__ as config_command
 from compclip.config import read
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Lora, Scoring, Train
 from compclip.evaluate import score, wise_ft

@@ -12,7 +12,8 @@ from compclip import __main__ as compclip_command
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import __main__ as config_command
-from compclip.config.grid import Cell, Run
+from compclip.config.cell import Cell
+from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.interface.method import load_method
 from compclip.launch import __main__ as launch_command

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from compclip.base import plugins
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Lora, Train
 from compclip.interface.method import Method, load_method
 from compclip.train import checkpoint, checkpoint_writer, fake_device, optimiser, simulated_step

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Train
 from compclip.interface.method import load_method
 from compclip.train import checkpoint, fake_device, fine_tuning, loader, recorder, simulated_step

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from omegaconf import OmegaConf
 
 from compclip.base.files import write_json
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import __main__ as model_command
 from compclip.prepare import shard_stages

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import grid, read
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.report import tables
 from compclip.report.statistics import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items

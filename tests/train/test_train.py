@@ -18,7 +18,7 @@ from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.interface.method import load_method
