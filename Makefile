@@ -1,4 +1,5 @@
-# make repro: environment + `dvc repro`; make test: environment + the test suite; make lint: environment + form and
+# make repro: environment + `dvc repro`; make test: environment + the test suite; make test-all: and
+# the tests that are marked long; make lint: environment + form and
 # types of the code. All work on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
@@ -8,12 +9,15 @@ BIN := $(abspath $(VENV))/bin
 # Set in some containers, it makes every one of hundreds of processes compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: repro test lint setup
+.PHONY: repro test test-all lint setup
 repro: setup
 	PATH="$(BIN):$$PATH" dvc repro
 
 test: setup
 	PATH="$(BIN):$$PATH" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-all: setup
+	PATH="$(BIN):$$PATH" PYTEST_ADDOPTS="$$PYTEST_ADDOPTS -m 'long or not long'" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	PATH="$(BIN):$$PATH" ruff check

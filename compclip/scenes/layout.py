@@ -152,11 +152,11 @@ def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False)
     symbols, colours = list(EVERY_SYMBOL if rare else SYMBOLS), list(EVERY_COLOUR if rare else COLOURS)
     while True:
         cells = CELLS[count][rng.integers(len(CELLS[count]))]
-        scene_symbols = rng.choice(symbols, count, replace=False)
-        scene_colours = rng.choice(colours, count, replace=False)
+        symbol_numbers = rng.choice(len(symbols), count, replace=False)  # as of the names, without an array of them
+        colour_numbers = rng.choice(len(colours), count, replace=False)
         things = tuple(
-            Thing(str(s), str(c), _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
-            for s, c, cell in zip(scene_symbols, scene_colours, cells, strict=True)
+            Thing(symbols[s], colours[c], _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
+            for s, c, cell in zip(symbol_numbers, colour_numbers, cells, strict=True)
         )
         scene = Scene(things, int(rng.integers(225, 256)))
         if is_test(scene) if test else may_train(scene):

@@ -84,6 +84,7 @@ def test_rates_are_those_of_the_precision():
     assert v100.matrix_rate(Train(precision="bf16")) == 15.7e12  # it has no units for bfloat16
 
 
+@pytest.mark.long
 def test_the_largest_micro_batch_that_fits(model):
     """The one that is named fits, and the next larger one does not; what is equal is simulated once."""
     run = make_run(model, batch_size=256)

@@ -6,6 +6,7 @@ A fault of each kind, put into a step, is noticed.
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from types import SimpleNamespace
 
@@ -39,6 +40,8 @@ KINDS = {
 LAUNCHES = {
     "finetune": (700, 140),
 }
+WHOLE_AND_PARTS = ("bf16", "cached")  # kinds that every run of the tests tries with every method
+TOKENS_AND_COMPOSITES = ("fsc_clip", "clic")  # methods that it tries in every kind
 TRAINED = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
 
 
@@ -51,8 +54,17 @@ def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1
     return simulate_step(run, method, shape, turns)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(
+            name,
+            kind,
+            marks=[pytest.mark.long] if kind not in WHOLE_AND_PARTS and name not in TOKENS_AND_COMPOSITES else [],
+        )
+        for name, kind in itertools.product(TRAINED, KINDS)
+    ],
+)
 def test_no_step_waits_or_blocks(name, kind):
     """The host runs ahead of the device: no value is read from it, nothing is copied to it from pageable memory."""
     cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)

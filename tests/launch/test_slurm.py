@@ -110,7 +110,7 @@ def test_the_code_of_a_job_is_that_of_its_submission(here):
     assert str((Path(".work") / "code").resolve()) in stored_run.folder.log.read_text()
 
 
-@pytest.mark.parametrize("how", ["requeue", "warning"])
+@pytest.mark.parametrize("how", ["requeue", pytest.param("warning", marks=pytest.mark.long)])
 def test_preempted_jobs_go_on(here, serial, how):
     """SLURM's requeue, and its warning signal before one: the same job id, the same folder, the same bits."""
     stored_run = at(NAME)
@@ -123,6 +123,7 @@ def test_preempted_jobs_go_on(here, serial, how):
     assert outcome(here, NAME) == serial[NAME]
 
 
+@pytest.mark.long
 def test_a_higher_partition_preempts(here, serial):
     """An urgent job takes the cores; ours is put back by SLURM and goes on."""
     stored_run = at(NAME)
@@ -171,6 +172,7 @@ def test_a_time_limit(here, serial, monkeypatch):
     assert outcome(here, NAME) == serial[NAME]
 
 
+@pytest.mark.long
 def test_the_node_s_daemon_is_killed(here, serial):
     """The job runs on without it and counts as live; with the daemon back it ends, with the same bits."""
     noted = re.search(r"SlurmdPidFile\s*=\s*(\S+)", cluster.run_command("scontrol", "show", "config").stdout)

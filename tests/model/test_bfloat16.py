@@ -66,8 +66,18 @@ def test_scoring_meanwhile_takes_them(models):
         )
 
 
-@pytest.mark.parametrize("family", ["CLIP", "own_text_tower", "SigLIP"])
-@pytest.mark.parametrize("adapted", [False, True])
+@pytest.mark.parametrize(
+    ("family", "adapted"),
+    [
+        ("CLIP", False),
+        ("own_text_tower", False),
+        ("SigLIP", True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [("CLIP", True), ("own_text_tower", True), ("SigLIP", False)]
+        ),
+    ],
+)
 def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapted):
     """Forward with tokens, backward, clipped gradients and a fused step, in two types side by side."""
     path = tmp_path / f"step_{family}.json"

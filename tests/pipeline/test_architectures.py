@@ -11,6 +11,7 @@ import pytest
 from perf import architectures
 
 
+@pytest.mark.long
 def test_c2lip_on_vit_s_32(shared_data, tmp_path):
     """Of the methods, the one with all losses: two steps, finite, and the records whose photographs are there scored."""
     model, method = "ViT-S-32", "c2lip"

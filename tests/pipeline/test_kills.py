@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from compclip.runs import lock
 from compclip.runs.run_folder import RunFolder
 from tests import tiny_project
 from tests.conftest import ROOT
 
 
+@pytest.mark.long
 def test_a_kill_of_each_way_changes_nothing(tmp_path):
     """Bits, logged steps, outcomes and MLflow's runs are those of undisturbed runs; nothing half-written stays, nothing
     is trained twice, and a stage that is left behind says what trains on."""

@@ -82,7 +82,7 @@ class Stopped(Exception):
     """What ends a training from outside."""
 
 
-@pytest.mark.parametrize(("last", "start"), [(15, 10), (24, 20)])
+@pytest.mark.parametrize(("last", "start"), [(15, 10), pytest.param(24, 20, marks=pytest.mark.long)])
 def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, start):
     """Stopped and started again, it goes on from its last save; weights and losses are those of one in a piece."""
     whole, halves = tiny(), tiny()

@@ -23,7 +23,13 @@ from tests.driven_sweep import Here, drawn, driver, forget, project, states, stu
 IMPORTANCE = sweep_driver.compute_importance
 
 
-@pytest.mark.parametrize("sampler", plugins.list_plugins(plugins.SAMPLERS))
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name == "gp" else [])
+        for name in plugins.list_plugins(plugins.SAMPLERS)
+    ],
+)
 def test_a_restart_gives_the_same_trials(folder, sampler):
     """10 trials in one go equal 10 trials of four drivers; the first are the paper's."""
     driver(sampler=sampler, startup_trials=4).drive(10)
@@ -47,7 +53,7 @@ def test_another_seed_gives_other_trials(folder):
     assert drawn_params[0][0] == drawn_params[1][0] and not any(p in drawn_params[1] for p in drawn_params[0][1:])
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.long)])
 def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
     """The trial is finished with the values it would have had; nothing was submitted without its key in the storage."""
     driver(sampler=sampler, startup_trials=2).drive(6)

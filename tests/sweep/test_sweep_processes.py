@@ -59,6 +59,7 @@ def finished(cwd: Path) -> int:
     return len(list(cwd.glob("store/*/scored.json")))
 
 
+@pytest.mark.long
 def test_a_driver_killed_three_times(folder):
     """24 trials on two workers: 24 finished, none repeated, none lost; each run started once."""
     for enough in (4, 10, 18):
@@ -114,6 +115,7 @@ def postgres(tmp_path_factory):
         shutil.rmtree(home)
 
 
+@pytest.mark.long
 def test_postgresql(folder, postgres):
     """A killed driver goes on there as well, with the trials that SQLite has; the password is shown nowhere."""
     driver().drive(8)

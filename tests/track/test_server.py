@@ -369,6 +369,7 @@ def postgres():
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = [subprocess.Popen(command_line(tmp_path, "--uri", postgres), cwd=tmp_path) for _ in range(2)]

@@ -15,7 +15,7 @@ from compclip.train import recorder
 from tests import distributed_check, small_training
 from tests.distributed_check import difference, run
 
-METHODS = ("fsc_clip", "c2lip", "hard_positives")  # with patches and tokens, with concepts, with texts alone
+OTHER_CASES = [("c2lip", 0), ("hard_positives", 0), ("fsc_clip", 2)]  # with concepts, with texts alone, in parts
 BUILD = distributed_check.model
 
 
@@ -46,7 +46,10 @@ def build_compiled(bias: bool) -> torch.nn.Module:
     return clip
 
 
-@pytest.mark.parametrize(("name", "micro"), [*((name, 0) for name in METHODS), ("fsc_clip", 2)])
+@pytest.mark.parametrize(
+    ("name", "micro"),
+    [("fsc_clip", 0), *(pytest.param(*case, marks=pytest.mark.long) for case in OTHER_CASES)],
+)
 def test_terms_and_gradients_are_those_of_eager_towers(monkeypatch, compile_eagerly, name, micro):
     """To 1e-10 in float64, the batch whole and in parts."""
     case = (name, {}, 0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+import pytest
+
 from compclip.base.errors import UserError
 from perf import throughput
 from tests import tiny_project
 
 
+@pytest.mark.long
 def test_throughput_of_methods_that_read_lists(tmp_path):
     """`perf/throughput.py` has what each of all methods asks of its data; one that reads every list trains."""
     tiny_project.write_json(tmp_path / "tiny.json", tiny_project.TINY)
