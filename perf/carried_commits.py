@@ -49,13 +49,17 @@ def hash_code(tree: Path, commit: str, methods: Sequence[str]) -> dict[str, str]
     return dict(zip(methods, run_python(tree, tree, OLDER, "hashes", *methods).stdout.split(), strict=False))
 
 
+def hash_current(methods: Sequence[str]) -> dict[str, str]:
+    """Return the hash of each method's training code here."""
+    return dict(zip(methods, run_python(ROOT, ROOT, OLDER, "hashes", *methods).stdout.split(), strict=True))
+
+
 def list_commits(methods: Sequence[str], tree: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield commits whose code differs from all newer ones', newest first, each with its hashes.
 
     It ends with the first commit that cannot say what its training code is.
     """
-    current = run_python(ROOT, ROOT, OLDER, "hashes", *methods).stdout.split()
-    seen = [dict(zip(methods, current, strict=True))]
+    seen = [hash_current(methods)]
     for commit in git("rev-list", "--first-parent", "HEAD", "--", "compclip"):
         hashes = hash_code(tree, commit, methods)
         if hashes and hashes not in seen:
@@ -99,13 +103,15 @@ def try_commits(args: argparse.Namespace, tree: Path, folder: Path) -> None:
     """Try the commits that the log lacks, one after the other."""
     named = ((commit, hash_code(tree, commit, args.methods)) for commit in map(full_name, args.names))
     tried, commits = read_log(args.log), named if args.names else list_commits(args.methods, tree)
+    current = hash_current(args.methods)
     for commit, hashes in itertools.islice(commits, args.commits):
         if commit not in tried:
             started, project = time.perf_counter(), folder / commit
             project.mkdir()
             outcomes = carry_commit(tree, project, args.methods)
             seconds = round(time.perf_counter() - started, 1)
-            write_line(args.log, {"commit": commit, "code": hashes, "outcomes": outcomes, "seconds": seconds})
+            row = {"commit": commit, "code": hashes, "carried_by": current, "outcomes": outcomes, "seconds": seconds}
+            write_line(args.log, row)
 
 
 def full_name(commit: str) -> str:

@@ -34,7 +34,7 @@ from compclip.evaluate import result_store
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import follower, gpus, jobs, local_runs, notify, run_folder, run_store, shard_tasks
+from compclip.runs import follower, gpus, jobs, local_runs, notify, release_proof, run_folder, run_store, shard_tasks
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -57,6 +57,8 @@ def send(
         run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
+    if not dry:
+        release_proof.report_taken_over((run for run in runs if not run.finished), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_live_job(run.folder)]
     live = len(todo) - len(to_send)

@@ -10,10 +10,13 @@ from typing import Any
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
+from compclip.config import grid
 from compclip.config.grid import Run
 from compclip.config.training_code import hash_training_modules
+from compclip.interface.method import load_method
 from compclip.runs import inventory, run_store
 from compclip.runs.run_folder import Inputs, RunFolder
+from compclip.runs.run_store import StoredRun
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,13 @@ class RecordedRun:
     def device_seconds(self) -> float:
         """Seconds times devices that its training took."""
         return float(self.facts.get("device_seconds") or 0.0)
+
+    def complete_config(self) -> Mapping[str, Any]:
+        """Return its parameters with options that are new since then at their defaults.
+
+        Raises UserError for a parameter that is gone.
+        """
+        return grid.parse_run(self.config, str(self.folder.final.config)).plain
 
     @property
     def finished_at(self) -> float:
@@ -101,6 +111,25 @@ def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
             yield RecordedRun(folder, config, folder.final.facts(), read_parts(folder))
         except UserError:  # somebody else's, or damaged: `compclip runs` says so
             continue
+
+
+def differs_in_code_alone(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> bool:
+    """Return whether parameters, options that are new since then at their defaults, and inputs are equal.
+
+    Older runs recorded the fingerprint of their data alone: a trial sees another backbone.
+    """
+    if run.folder.key == cell_run.key:
+        return False
+    try:
+        old = run.complete_config()
+    except UserError:
+        return False
+    trains = load_method(cell_run.run.method_name).TRAINS
+    if run_store.hash_parameters(old, trains) != run_store.hash_parameters(cell_run.run.plain, trains):
+        return False
+    if run.key_parts:
+        return run.key_parts.inputs == current.inputs
+    return run.facts.get("data_fingerprint") == current.data
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ ABSENT = "not there"
 class Cause:
     """How a finished run differs from what a cell's key is made of now; None: not recorded.
 
-    `parameters`: old and new value by dotted name. `other_inputs`: files beside data and backbone that are read.
+    `parameters`: old and new value by dotted name. `new_options`: those that did not exist then, now at their defaults;
+    the key has them, and numbers need not differ. `other_inputs`: files beside data and backbone that are read.
     """
 
     run: RecordedRun
     parameters: Mapping[str, tuple[Any, Any]]
+    new_options: Sequence[str]
     data: tuple[str, str] | None
     backbone: tuple[str, str] | None
     other_inputs: bool
@@ -74,22 +76,32 @@ def _cell_name(run: RecordedRun) -> str:
 
 def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
     trains = load_method(cell_run.run.method_name).TRAINS
-    old = key_parts.flatten(run_store.select_parameters(run.config, trains))
+    recorded_values = key_parts.flatten(run_store.select_parameters(run.config, trains))
+    old = recorded_values | _complete(run, trains)
     new = key_parts.flatten(run_store.select_parameters(cell_run.resolved, trains))
     names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
-    parameters = {name: (old.get(name, ABSENT), new.get(name, ABSENT)) for name in names}
+    parameters = {name: (recorded_values.get(name, ABSENT), new.get(name, ABSENT)) for name in names}
+    new_options = [name for name in new if name not in recorded_values and name not in parameters]
     recorded, data = run.key_parts, str(run.facts.get("data_fingerprint") or "")
     if recorded is None:
-        return Cause(run, parameters, (data, current.data) if data else None, None, False, None)
+        return Cause(run, parameters, new_options, (data, current.data) if data else None, None, False, None)
     same_named = (recorded.data, recorded.backbone) == (current.data, current.backbone)
     return Cause(
         run,
         parameters,
+        new_options,
         (recorded.data, current.data),
         (recorded.backbone, current.backbone),
         same_named and recorded.inputs != current.inputs,
         key_parts.compare_modules(recorded.modules, current.modules),
     )
+
+
+def _complete(run: RecordedRun, trains: bool) -> dict[str, Any]:
+    try:
+        return key_parts.flatten(run_store.select_parameters(run.complete_config(), trains))
+    except UserError:  # a parameter that is gone: every difference is named
+        return {}
 
 
 def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
@@ -101,10 +113,11 @@ def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
     return answer | {
         "nearest": cause.run.folder.key,
         "parameters": {name: list(values) for name, values in cause.parameters.items()},
+        "new_options": list(cause.new_options),
         "data": cause.data and list(cause.data),
         "backbone": cause.backbone and list(cause.backbone),
         "other_inputs": cause.other_inputs,
-        "modules": changes and {"changed": changes.changed, "added": changes.added, "removed": changes.removed},
+        "modules": None if changes is None else asdict(changes),
         "device_seconds": cause.run.device_seconds,
     }
 
@@ -120,6 +133,7 @@ def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     cell = cell_run.cell
     lines = [head, f"nearest: {cause.run.folder.key}, made for {_cell_name(cause.run) or 'a cell of another layout'}"]
     lines += [f"  parameter  {name}: {old} -> {new}" for name, (old, new) in cause.parameters.items()]
+    lines += [f"  option     {name}: new since then, at its default" for name in cause.new_options]
     lines += _format_input("data", cell.data, cause.data) + _format_input("backbone", cell.backbone, cause.backbone)
     lines += ["  input      a file that the method reads beside them (neighbours, or its own)"] * cause.other_inputs
     lines += _format_modules(cause.modules)

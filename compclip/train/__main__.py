@@ -44,6 +44,11 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
             except UserError as error:
                 failed[equal_run.cell.name] = str(error)
 
+    unfinished = [runs[0] for runs in cells.values() if not any(run.finished for run in runs)]
+    if unfinished:
+        from compclip.runs import release_proof
+
+        release_proof.report_taken_over(unfinished, root)
     todo = []
     for equal_runs in cells.values():
         if any(run.finished for run in equal_runs):
@@ -74,15 +79,19 @@ def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
     import json
 
     from compclip.config import grid, read
+    from compclip.runs import release_proof
     from compclip.train import driver
 
     run = run_store.locate_run(grid.resolve(read.load_params(params, overrides), name))
+    is_first = not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
+    if is_first and not run.finished:
+        release_proof.report_taken_over([run], run.root)
     try:
         driver.run_cell(run)
     except KeyboardInterrupt:
         print(f"{name}: no longer waiting; its job goes on, and the same command waits again", file=sys.stderr)
         return 130
-    if not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))):
+    if is_first:
         print(json.dumps({"cell": name, "run_key": run.key}))
     return 0
 

@@ -9,6 +9,8 @@ when it was trained: terms, gradient norm and learning rate, and hashes of the w
 `train.keep_checkpoint` left a state, the last steps are trained anew too, and the finished weights compared. A CPU must
 give equal bits; on a GPU, numbers must agree within --tolerance, and hashes are not compared. An equal run is entered
 under its new key with a certificate, store/<run key>/final/carried.json; the certificate says what was not compared.
+Runs at default options whose code the release itself has found equal are entered without a trial, unless --steps asks
+for one.
 """
 
 from __future__ import annotations
@@ -26,8 +28,7 @@ from compclip.base import thread_waiting
 from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.config import grid, read
-from compclip.interface.method import load_method
-from compclip.runs import carried_runs, key_parts, result_files, run_store
+from compclip.runs import carried_runs, key_parts, release_proof, result_files, run_store
 from compclip.runs.key_parts import KeyParts, RecordedRun
 from compclip.runs.run_store import StoredRun
 
@@ -83,7 +84,7 @@ def carry_cell(cell_run: StoredRun, runs: Sequence[RecordedRun], count: int, mac
     from compclip.train import trial_steps
 
     started, current = time.perf_counter(), key_parts.describe_key(cell_run.run, cell_run.root)
-    candidates = [run for run in runs if _differs_in_code_alone(run, cell_run, current)]
+    candidates = [run for run in runs if key_parts.differs_in_code_alone(run, cell_run, current)]
     if not candidates:
         return Outcome(NOTHING, f"{cell_run.name}: no finished run with equal parameters, data and backbone")
     candidates.sort(key=lambda run: -run.finished_at)
@@ -104,25 +105,6 @@ def carry_cell(cell_run: StoredRun, runs: Sequence[RecordedRun], count: int, mac
         return Outcome(FAILED, f"{cell_run.name}: {error}", time.perf_counter() - started)
     line = f"{cell_run.name} from {equal.folder.key} to {cell_run.key}: {certificate['compared']}"
     return Outcome(CARRIED, line, time.perf_counter() - started)
-
-
-def _differs_in_code_alone(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> bool:
-    """Return whether parameters, options that are new since then at their defaults, and inputs are equal.
-
-    Older runs recorded the fingerprint of their data alone: a trial sees another backbone.
-    """
-    if run.folder.key == cell_run.key:
-        return False
-    try:
-        old = grid.parse_run(run.config, str(run.folder.final.config)).plain
-    except UserError:  # a parameter that is gone
-        return False
-    trains = load_method(cell_run.run.method_name).TRAINS
-    if run_store.hash_parameters(old, trains) != run_store.hash_parameters(cell_run.run.plain, trains):
-        return False
-    if run.key_parts:
-        return run.key_parts.inputs == current.inputs
-    return run.facts.get("data_fingerprint") == current.data
 
 
 def _compare(run: RecordedRun, cell_run: StoredRun, trial: TrialResult, machine: Machine) -> Comparison:
@@ -187,8 +169,21 @@ def _format_steps(steps: Sequence[int]) -> str:
     return f"{steps[0]} to {steps[-1]}" if is_range else ", ".join(map(str, steps))
 
 
-def carry_grid(methods: Sequence[str], params: str, count: int, tolerance: float, root: Path = Path(".")) -> int:
-    """Carry what can be carried of a grid; return 1 where a run parts or cannot be entered, else 0."""
+def carry_by_release(cell_run: StoredRun, runs: Sequence[RecordedRun]) -> Outcome | None:
+    """Enter a run that the release has proven equal; None where it has none, and a trial must tell."""
+    codes = release_proof.read_equal_code(cell_run.run.method_name)
+    try:
+        line = release_proof.take_over_cell(cell_run, runs, codes)
+    except UserError as error:
+        return Outcome(FAILED, f"{cell_run.name}: {error}")
+    return Outcome(CARRIED, line) if line else None
+
+
+def carry_grid(methods: Sequence[str], params: str, count: int | None, tolerance: float, root: Path = Path(".")) -> int:
+    """Carry what can be carried of a grid; return 1 where a run parts or cannot be entered, else 0.
+
+    With a count of steps every run is tried; None tries three of those that the release's proof does not cover.
+    """
     loaded = read.load_params(params)
     for name in methods:
         if name not in loaded.grid.methods:
@@ -200,11 +195,13 @@ def carry_grid(methods: Sequence[str], params: str, count: int, tolerance: float
     runs = {name: list(key_parts.list_recorded(root, name)) for name in {s.run.method_name for s in missing}}
     outcomes = []
     for cell_run in missing:
-        outcomes.append(carry_cell(cell_run, runs[cell_run.run.method_name], count, machine))
+        recorded = runs[cell_run.run.method_name]
+        proven = carry_by_release(cell_run, recorded) if count is None else None
+        outcomes.append(proven or carry_cell(cell_run, recorded, count or STEPS, machine))
         stream = sys.stderr if outcomes[-1].kind in (PARTS, FAILED) else sys.stdout
         print(f"{outcomes[-1].kind:<7}  {outcomes[-1].line}", file=stream, flush=True)
     tally = {kind: sum(outcome.kind == kind for outcome in outcomes) for kind in (CARRIED, PARTS, FAILED, NOTHING)}
-    tried = [outcome.seconds for outcome in outcomes if outcome.kind != NOTHING]
+    tried = [outcome.seconds for outcome in outcomes if outcome.seconds]
     cost = f"; {sum(tried) / len(tried):.1f} s a trial" if tried else ""
     print(
         f"{format_count(len(cells), 'cell')}: {tally[CARRIED]} carried, {tally[PARTS]} part, {tally[FAILED]} failed, "
@@ -227,13 +224,13 @@ def main(argv: Sequence[str]) -> int:
         prog="compclip carry", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="name or name.variant of the grid; default: all")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"how many are trained from the start ({STEPS})")
+    parser.add_argument("--steps", type=int, help=f"try every run with so many first steps (default: {STEPS})")
     parser.add_argument(
         "--tolerance", type=float, default=TOLERANCE, help=f"relative, on a GPU alone ({TOLERANCE:g}; not measured)"
     )
     parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)
-    if args.steps < 1:
+    if args.steps is not None and args.steps < 1:
         raise UserError(f"--steps {args.steps}: must be at least 1")
     return carry_grid(args.methods, args.params, args.steps, args.tolerance)
 

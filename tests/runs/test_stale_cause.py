@@ -56,6 +56,8 @@ def test_a_parameter(finished, capsys):
     assert "took 65 s" in text
     assert "code" not in text and "carry" not in text
     assert ask(capsys, "train.lr=0.5", "train.workers=2").count("parameter") == 1, "resources are no part of a key"
+    answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
+    assert answer["modules"] == {"changed": [], "added": [], "removed": []}, "code was compared, and is equal"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,20 @@ def test_code(finished, capsys, monkeypatch):
     answer = json.loads(ask(capsys, "--json"))
     assert answer["modules"] == {"changed": ["compclip.train.losses"], "added": [], "removed": []}
     assert (answer["parameters"], answer["device_seconds"]) == ({}, 65)
+
+
+def test_an_option_that_is_newer_than_the_run(finished, capsys):
+    """At its default it is no parameter that differs, so that carry is offered; at another value it is."""
+    config = finished.folder.final.config
+    config.chmod(0o644)
+    config.write_text("".join(line for line in config.read_text().splitlines(True) if "text_groups" not in line))
+    finished.folder.path.rename(finished.folder.path.with_name("0" * 16))
+    text = ask(capsys)
+    assert "  option     train.text_groups: new since then, at its default\n" in text
+    assert "parameter" not in text and "`compclip carry fsc_clip.v0` takes it over" in text
+    answer = json.loads(ask(capsys, "--json"))
+    assert (answer["parameters"], answer["new_options"]) == ({}, ["train.text_groups"])
+    assert "  parameter  train.text_groups: not there -> 2\n" in ask(capsys, "train.text_groups=2")
 
 
 def test_code_of_an_older_run(finished, capsys, monkeypatch):

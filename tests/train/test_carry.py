@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,14 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import training_code
+from compclip.interface.method import load_method
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, key_parts, lock, run_store
+from compclip.runs import inventory, key_parts, lock, release_proof, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 from compclip.train import __main__ as train_command
-from compclip.train import carry, driver
+from compclip.train import carry, driver, trial_steps
 from perf import older_commit
+from perf import release_proof as write_proof
 from tests import tiny_project
 from tests.tiny_project import at, cell
 from tests.train import seeded_edits
@@ -26,6 +30,7 @@ GRID = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[pretrai
     "fsc_clip: {}}", "negclip: {}}"
 )
 METHODS = ("pretrained", "finetune", "negclip")
+TRAINED_BY = {name: training_code.hash_training_code(name) for name in METHODS}
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +260,100 @@ def test_entries_are_written_into_the_own_key_alone(here):
     stamps = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     assert carry.main(["negclip"]) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == stamps
+
+
+@pytest.fixture
+def proof(here, tmp_path, monkeypatch) -> Path:
+    """A release's proof that the code which trained the grid equals the edited code."""
+    path = tmp_path / "equal_code.json"
+    log = {"commit": "c", "code": TRAINED_BY, "carried_by": {name: f"edited {name}" for name in METHODS}}
+    rows = [log | {"outcomes": dict.fromkeys(METHODS, ["carried", "the finished weights: equal bits"])}]
+    monkeypatch.setattr(release_proof, "PROOF", path)
+    (tmp_path / "log").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert write_proof.main([str(tmp_path / "log")]) == 0
+    return path
+
+
+def test_what_a_release_has_proven_is_taken_over_without_a_trial(here, proof, capsys, monkeypatch):
+    """An upgrade trains nothing and tries nothing; code.json is not needed. The certificate names the release."""
+    monkeypatch.setattr(trial_steps, "run_trial", None)
+    monkeypatch.setattr(driver, "train_runs", None)
+    old = old_folder(here, cell("finetune"))
+    old.code.unlink()
+    tiny_project.plan()
+    assert train_command.main(["--method", "finetune"]) == 0
+    assert f"taken over: {cell('finetune')} from {old.key}" in capsys.readouterr().err
+    final = at(cell("finetune")).folder.final
+    certificate = read_json(final.certificate)
+    assert certificate["release"] == f"compclip {metadata.version('compclip')}"
+    assert certificate["code"] == {"from": TRAINED_BY["finetune"], "to": "edited finetune"}
+    assert certificate["compared"].startswith(
+        f"nothing here; {certificate['release']} found the code equal on all steps"
+    )
+    assert carry.main([]) == 0
+    assert "3 cells: 2 carried, 0 part, 0 failed, 0 with nothing to carry, 1 with a run\n" in capsys.readouterr().out
+
+
+def test_steps_asks_for_a_trial_all_the_same(here, proof):
+    """The certificate says what was compared here."""
+    assert carry.main(["finetune", "--steps", "2"]) == 0
+    assert read_json(at(cell("finetune")).folder.final.certificate)["compared"].startswith("steps 1, 2 of 8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("warmup_steps: 2", "warmup_steps: 2, text_groups: 2"), ("negclip: {", "negclip: {caption: first, ")],
+)
+def test_a_release_s_proof_ends_where_options_begin(trained, proof, old, new):
+    """Options that it was not tried with, of training or of the method, whatever the key says."""
+    text = Path("params.yaml").read_text()
+    assert release_proof.is_covered(at(cell("negclip")))
+    Path("params.yaml").write_text(text.replace(old, new))
+    assert not release_proof.is_covered(at(cell("negclip")))
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        ("text_cfg", {"hf_model_name": "xlm"}),
+        ("vision_cfg", {"layers": [1, 1]}),
+        ("vision_cfg", {"timm_model_name": "vit"}),
+    ],
+)
+def test_a_release_s_proof_covers_plain_transformers_alone(here, proof, section, values):
+    """Towers that the tiny project does not have are tried."""
+    path = Path("models/tiny/open_clip_config.json")
+    config = read_json(path)
+    config["model_cfg"][section] |= values
+    path.write_text(json.dumps(config))
+    assert not release_proof.is_covered(at(cell("negclip")))
+
+
+def test_other_code_than_a_release_s_is_not_covered(here, proof, monkeypatch):
+    """Neither that of now, nor that which trained the run."""
+    codes = release_proof.read_equal_code("finetune")
+    assert codes == {TRAINED_BY["finetune"]}
+    run = next(key_parts.list_recorded(here, "finetune"))
+    current = key_parts.describe_key(at(cell("finetune")).run, here)
+    assert release_proof.find_code(run, current, codes) == TRAINED_BY["finetune"]
+    assert not release_proof.find_code(run, current, {"another"})
+    edit_code(monkeypatch, "edited twice")
+    assert not release_proof.read_equal_code("finetune")
+
+
+def test_the_file_that_is_shipped():
+    """Hashes, each in one class of its method; methods that exist."""
+    for method, classes in read_json(release_proof.PROOF)["methods"].items():
+        hashes = [code for members in classes for code in members]
+        assert load_method(method).TRAINS and len(set(hashes)) == len(hashes)
+        assert all(len(code) == 64 and int(code, 16) for code in hashes)
+
+
+def test_classes_that_share_code_become_one():
+    """A release adds to what earlier ones had proven."""
+    assert write_proof.join_classes([["a", "b"], ["c", "d"], ["b", "c"], ["e", "f"]]) == [list("abcd"), ["e", "f"]]
+    rows = [{"outcomes": {"m": ["carried", "steps 1 to 3: equal bits; no later step"]}, "code": {"m": "a"}}]
+    assert not write_proof.list_pairs(rows), "three steps are no proof of the rest"
 
 
 def test_older_commits_projects_can_be_cut_to_some_methods():
