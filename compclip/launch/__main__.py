@@ -58,7 +58,7 @@ def send(
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
-        release_proof.report_taken_over((run for run in runs if not run.finished), root)
+        release_proof.take_over((run for run in runs if not run.finished), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_live_job(run.folder)]
     live = len(todo) - len(to_send)

@@ -56,26 +56,34 @@ def _read_classes() -> Mapping[str, Sequence[Collection[str]]]:
     return read_mapping(PROOF)["methods"] if PROOF.is_file() else {}
 
 
-def take_over(cell_runs: Iterable[StoredRun], root: Path) -> list[str]:
-    """Enter what is proven equal under the keys of unfinished runs; return a line for each.
+def list_equal_codes(cell_run: StoredRun) -> frozenset[str]:
+    """Return the hashes of other code that is proven to give a cell's numbers; none where it is not covered."""
+    codes = read_equal_code(cell_run.run.method_name)
+    return codes if codes and is_covered(cell_run) else frozenset()
 
-    Raises UserError where the store cannot be written, or somebody works on such a key.
+
+def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
+    """Enter what is proven equal under the keys of unfinished runs, and note it line by line.
+
+    What cannot be entered is noted too: it is trained, or somebody trains it already.
     """
     load = functools.cache(lambda method: list(key_parts.list_recorded(root, method)))
-    lines = []
     for cell_run in cell_runs:
-        if codes := read_equal_code(cell_run.run.method_name):
-            lines += [take_over_cell(cell_run, load(cell_run.run.method_name), codes)]
-    return [line for line in lines if line]
+        if codes := list_equal_codes(cell_run):
+            try:
+                line = take_over_cell(cell_run, load(cell_run.run.method_name), codes)
+            except UserError as error:
+                messages.note(str(error))
+            else:
+                if line:
+                    messages.note(f"taken over: {line}")
 
 
 def take_over_cell(cell_run: StoredRun, runs: Iterable[RecordedRun], codes: Collection[str]) -> str:
-    """Enter the newest of `runs` that has equal parameters, inputs and code; return a line, empty where none has.
+    """Enter the newest of `runs` with equal parameters and inputs and one of `codes`; return a line, else "".
 
     Raises UserError as `carried_runs.enter_run`.
     """
-    if not codes or not is_covered(cell_run):
-        return ""
     current = key_parts.describe_key(cell_run.run, cell_run.root)
     for run in sorted(runs, key=lambda run: -run.finished_at):
         code = find_code(run, current, codes)
@@ -128,12 +136,3 @@ def _certify(run: RecordedRun, cell_run: StoredRun, code: str) -> dict[str, Any]
         "recorded": {name: run.facts.get(name) for name in ("packages", "device", "git_commit")},
         "carried_before": run.facts.get("carried"),
     }
-
-
-def report_taken_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
-    """Take over what is proven equal, and note it line by line; what cannot be entered is noted too, and trained."""
-    try:
-        for line in take_over(cell_runs, root):
-            messages.note(f"taken over: {line}")
-    except UserError as error:
-        messages.note(str(error))

@@ -48,7 +48,7 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
     if unfinished:
         from compclip.runs import release_proof
 
-        release_proof.report_taken_over(unfinished, root)
+        release_proof.take_over(unfinished, root)
     todo = []
     for equal_runs in cells.values():
         if any(run.finished for run in equal_runs):
@@ -85,7 +85,7 @@ def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
     run = run_store.locate_run(grid.resolve(read.load_params(params, overrides), name))
     is_first = not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
     if is_first and not run.finished:
-        release_proof.report_taken_over([run], run.root)
+        release_proof.take_over([run], run.root)
     try:
         driver.run_cell(run)
     except KeyboardInterrupt:

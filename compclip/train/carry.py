@@ -171,9 +171,9 @@ def _format_steps(steps: Sequence[int]) -> str:
 
 def carry_by_release(cell_run: StoredRun, runs: Sequence[RecordedRun]) -> Outcome | None:
     """Enter a run that the release has proven equal; None where it has none, and a trial must tell."""
-    codes = release_proof.read_equal_code(cell_run.run.method_name)
+    codes = release_proof.list_equal_codes(cell_run)
     try:
-        line = release_proof.take_over_cell(cell_run, runs, codes)
+        line = release_proof.take_over_cell(cell_run, runs, codes) if codes else ""
     except UserError as error:
         return Outcome(FAILED, f"{cell_run.name}: {error}")
     return Outcome(CARRIED, line) if line else None

@@ -294,6 +294,14 @@ def test_what_a_release_has_proven_is_taken_over_without_a_trial(here, proof, ca
     assert "3 cells: 2 carried, 0 part, 0 failed, 0 with nothing to carry, 1 with a run\n" in capsys.readouterr().out
 
 
+def test_a_run_under_way_does_not_hold_the_proven_ones_up(here, proof, capsys):
+    """Its worker is noted, and the next run is entered."""
+    with lock.hold(at(cell("finetune")).folder):
+        release_proof.take_over([at(cell("finetune")), at(cell("negclip"))], here)
+    assert "wait for it, or stop it first" in capsys.readouterr().err
+    assert at(cell("negclip")).finished and not at(cell("finetune")).finished
+
+
 def test_steps_asks_for_a_trial_all_the_same(here, proof):
     """The certificate says what was compared here."""
     assert carry.main(["finetune", "--steps", "2"]) == 0
