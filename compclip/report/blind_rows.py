@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from compclip.base.safe_names import SafeName
-from compclip.config.grid import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.report import table_rows, tables
 from compclip.report.escape import format_csv
 from compclip.report.table_formats import csv_value

@@ -25,7 +25,7 @@ from compclip.report import published_coverage, published_numbers, run_collectio
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity import counterparts, difference_pairs, pair_summary, validity_page
+from compclip.validity import counterparts, difference_pairs, pair_summary, trivial_predictors, validity_page
 from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
 from compclip.validity.validity_page import ValidityResults
@@ -57,9 +57,12 @@ def main(argv: Sequence[str]) -> int:
     our_numbers = sorted((p.row, p.column.name, p.seeds, p.ours) for p in pairs)
     results_hash = hashlib.sha256(json.dumps(our_numbers).encode()).hexdigest()[:16]
     looks = _list_looks(args.out, results_hash, args.held_out)
+    sets = _split_sets(pairs, declared, args.held_out)
     results = ValidityResults(
-        str(args.params), declared, tuple(pairs), tuple(_summarize_sets(pairs, declared, args.held_out)), not_paired,
-        tuple(missing), args.held_out, tuple(looks),
+        str(args.params), declared, tuple(pairs),
+        tuple(pair_summary.summarize_pairs(name, pairs_of_set) for name, pairs_of_set in sets.items()),
+        {name: trivial_predictors.summarize_predictors(sets[name]) for name in (CHOOSING, HELD_OUT) if name in sets},
+        not_paired, tuple(missing), args.held_out, tuple(looks),
     )  # fmt: skip
     write_json(args.out / "validity.json", validity_page.make_json(results, results_hash))
     write_atomic(args.out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
@@ -128,10 +131,10 @@ def _check_units(
                 raise UserError(f"{path}: {pair.column.name}: {name}: one is a score, the other a share; part them")
 
 
-def _summarize_sets(
+def _split_sets(
     pairs: Sequence[DifferencePair], declared: Counterparts, held_out: bool
-) -> list[pair_summary.PairSummary]:
-    """Summarise the choosing half; with `held_out` also the other one, whole and by what is new in it."""
+) -> dict[str, list[DifferencePair]]:
+    """Return the choosing half; with `held_out` also the other one, whole and by what is new in it."""
     sets = {CHOOSING: [p for p in pairs if p.is_choosing]}
     if held_out:
         aside = [p for p in pairs if not p.is_choosing]
@@ -143,11 +146,7 @@ def _summarize_sets(
             "held out: new methods, known columns": [p for p in aside if column[id(p)]],
             "held out: new methods and columns": [p for p in aside if not row[id(p)] and not column[id(p)]],
         }
-    return [
-        pair_summary.summarize_pairs(name, pairs_of_set)
-        for name, pairs_of_set in sets.items()
-        if pairs_of_set or name == CHOOSING
-    ]
+    return {name: pairs_of_set for name, pairs_of_set in sets.items() if pairs_of_set or name == CHOOSING}
 
 
 def _list_looks(out: Path, results_hash: str, held_out: bool) -> list[str]:

@@ -74,7 +74,7 @@ class DifferencePair:
     @property
     def published(self) -> float:
         """The published difference."""
-        return _higher_is_better(average_printed(self.printed), self.unit)
+        return higher_is_better(average_printed(self.printed), self.unit)
 
 
 FindPrinted = Callable[[str, str], tuple[PrintedDifference, ...]]  # of a row of ours, in a published column
@@ -160,10 +160,10 @@ def _our_differences(
     if not pretrained_values:
         return {}
     start = mean_std(pretrained_values)[0]
-    return {seed: _higher_is_better((v - start) * unit.scale, unit) for seed, v in values.items()}
+    return {seed: higher_is_better((v - start) * unit.scale, unit) for seed, v in values.items()}
 
 
-def _higher_is_better(difference: float, unit: Column) -> float:
+def higher_is_better(difference: float, unit: Column) -> float:
     """Turn the sign where less is better, and round."""
     return round(-difference if unit.lower else difference, DIGITS) + 0.0
 

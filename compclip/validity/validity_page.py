@@ -29,12 +29,16 @@ HEADLINES = {
 
 @dataclass(frozen=True)
 class ValidityResults:
-    """All that the page shows. `summaries` starts with the choosing half; `looks` are those of validity.json."""
+    """All that the page shows. `summaries` starts with the choosing half; `looks` are those of validity.json.
+
+    `predictors` are summaries of what published numbers alone predict, by the name of the half.
+    """
 
     grid: str
     declared: Counterparts
     pairs: tuple[DifferencePair, ...]
     summaries: tuple[PairSummary, ...]
+    predictors: Mapping[str, Sequence[PairSummary]]
     unpaired: Unpaired
     missing: tuple[MissingResult, ...]
     held_out: bool
@@ -136,6 +140,9 @@ def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
         "results": results_hash,
         "draws": DRAWS,
         "summaries": {s.name: _make_summary_json(results, s) for s in results.summaries},
+        "predictors": {
+            half: {s.name: _make_pooled_json(s) for s in summaries} for half, summaries in results.predictors.items()
+        },
         "pairs": [dict(zip(FIELDS, line, strict=True)) for line in _make_pair_rows(results.pairs)],
         "unpaired": asdict(results.unpaired),
         "missing": [asdict(m) for m in results.missing],
@@ -144,10 +151,16 @@ def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
 
 def _make_summary_json(results: ValidityResults, summary: PairSummary) -> dict[str, Any]:
     return {
-        "headline": asdict(results.headline(summary)), "pairs": summary.pairs, "methods": summary.methods,
-        "within_columns": asdict(summary.within), "raw": asdict(summary.raw), "signs": asdict(summary.signs),
+        "headline": asdict(results.headline(summary)), **_make_pooled_json(summary),
         "columns": {row.name: _make_row_json(row) for row in summary.columns},
         "rows": {row.name: _make_row_json(row) for row in summary.rows},
+    }  # fmt: skip
+
+
+def _make_pooled_json(summary: PairSummary) -> dict[str, Any]:
+    return {
+        "pairs": summary.pairs, "methods": summary.methods,
+        "within_columns": asdict(summary.within), "raw": asdict(summary.raw), "signs": asdict(summary.signs),
     }  # fmt: skip
 
 

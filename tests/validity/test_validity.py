@@ -224,7 +224,7 @@ def test_details_and_scores_have_lines_and_no_part_in_what_they_would_distort():
 def test_less_is_better_is_turned_on_both_sides():
     lower_pair = pair("m", "a/gap", 4.0, -2.0, lower=True)
     assert (lower_pair.published, lower_pair.mean) == (-4.0, -2.0)  # ours is turned where it is measured
-    assert difference_pairs._higher_is_better(3.0, Column("a", "gap", lower=True)) == -3.0
+    assert difference_pairs.higher_is_better(3.0, Column("a", "gap", lower=True)) == -3.0
 
 
 def test_by_method_is_over_columns_of_like_size():

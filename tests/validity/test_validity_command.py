@@ -175,10 +175,11 @@ def test_the_numbers_are_those_of_the_results(run, tmp_path):
 def test_the_page_shows_the_same_and_stands_alone(run, tmp_path):
     document = run()
     html = (tmp_path / "out" / "validity.html").read_text()
-    first, columns, rows, *_ = Reader(html).tables
+    first, predictors, columns, rows, *_ = Reader(html).tables
     assert first[1][:3] == ["choosing", str(document["summaries"][CHOOSING]["pairs"]), str(len(rows) - 1)]
     assert {line[0] for line in columns[1:]} == set(document["summaries"][CHOOSING]["columns"])
     assert {line[0] for line in rows[1:]} == set(document["summaries"][CHOOSING]["rows"])
+    assert [line[0] for line in predictors[1:]] == [f"choosing: {name}" for name in document["predictors"][CHOOSING]]
     assert not re.search(r"<script|src=|href=\"(?!#)|url\(|@import", html)
     main_pairs = [p for p in document["pairs"] if not p["detail"]]
     assert len(re.findall(r"<title>[^<]+: published ", html)) >= len(main_pairs)
