@@ -13,6 +13,7 @@ from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
+HOLM, BENJAMINI_HOCHBERG = "holm", "benjamini_hochberg"  # corrections for the number of comparisons
 COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 
 
@@ -222,6 +223,8 @@ class Report:
 
     columns: list[str] = field(default_factory=list)
     reference: str = ""  # a method of the grid that all others are compared with as well, beside the pretrained model
+    # over all comparisons of a table: holm holds the chance of one false mark, benjamini_hochberg the share of them
+    correction: Literal["none", "holm", "benjamini_hochberg"] = "none"
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ def main(argv: list[str]) -> int:
         params.report.reference,
         published_numbers.read_official_benchmarks(folder),
         blind_rows.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks),
+        params.report.correction,
     )
     report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

@@ -10,7 +10,7 @@ side, and is undecided else, always so with fewer than 3 shared seeds. A claim d
 is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
 do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
 its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
-grids. No correction for the number of claims is made.
+grids. `report.correction` corrects for the number of inequalities of a table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
-from compclip.report import published_numbers, table_rows, tables
+from compclip.report import decisions, published_numbers, table_rows, tables
 from compclip.report.statistics import NEITHER, Interval, mean_std
 from compclip.report.table_rows import RunsBySeed
 from compclip.report.tables import Column, ResultTable
@@ -155,14 +155,13 @@ def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns
 
 def judge_claims(
     claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[ResultTable], columns: Mapping[str, Column],
-    numbers: Sequence[published_numbers.PublishedNumber] = (),
+    numbers: Sequence[published_numbers.PublishedNumber] = (), correction: str = "",
 ) -> list[Finding]:  # fmt: skip
-    """Judge every claim on every group, group by group."""
+    """Judge every claim on every group, group by group; `correction` is over all inequalities of a group."""
     findings = []
     for group in groups:
-        runs_by_method = _runs_by_method(runs, group)
+        runs_by_method, evidence = _runs_by_method(runs, group), list[Evidence]()
         for claim in claims:
-            evidence = []
             for inequality in claim.inequalities:
                 name = inequality.column
                 printed = published_numbers.list_printed_differences(
@@ -170,9 +169,28 @@ def judge_claims(
                 )
                 column = columns.get(name) or published_numbers.make_printed_column(numbers, name)
                 evidence.append(judge_inequality(inequality, runs_by_method, column, tuple(printed), name in columns))
-            verdict = combine_verdicts([e.verdict for e in evidence])
-            findings.append(Finding(claim, group.name, verdict, tuple(evidence)))
+        corrected = iter(correct_evidence(evidence, correction))
+        for claim in claims:
+            final = tuple(next(corrected) for _ in claim.inequalities)
+            findings.append(Finding(claim, group.name, combine_verdicts([e.verdict for e in final]), final))
     return findings
+
+
+def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evidence]:
+    """Leave open what is not decided any more after a correction over all inequalities that seeds enough judge."""
+    p_values = {
+        index: decisions.p_value(e.interval, e.inequality.margin / e.column.scale)
+        for index, e in enumerate(evidence)
+        if e.interval and e.seeds >= LEAST_SEEDS
+    }
+    adjusted = dict(zip(p_values, decisions.adjust(list(p_values.values()), correction), strict=True))
+    why = f"not after {decisions.NAMES.get(correction)}'s correction"
+    return [
+        replace(e, verdict=UNDECIDED, why=why)
+        if e.verdict in (HOLDS, REFUTED) and correction in decisions.NAMES and not adjusted[index] <= decisions.LEVEL
+        else e
+        for index, e in enumerate(evidence)
+    ]
 
 
 def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
@@ -202,6 +220,8 @@ def judge_inequality(
     enough = len(both) >= LEAST_SEEDS
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
+    if enough and verdict == UNDECIDED and interval:
+        why = decisions.describe_seeds(interval, inequality.margin / column.scale, column)
     return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
 
 

@@ -17,9 +17,9 @@ RULE = (
     "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
     "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
     "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
-    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, and nothing "
-    "corrects for that. Differences are the first method minus the second, ± their standard deviation over seeds, in "
-    "points; the paper's are those of its own table, their range where it has several rows."
+    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, unless "
+    "report.correction names a correction. Differences are the first method minus the second, ± their standard "
+    "deviation over seeds, in points; the paper's are those of its own table, their range where it has several rows."
 )
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 FIELDS = (

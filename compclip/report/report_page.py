@@ -21,6 +21,7 @@ from compclip.report import (
     blind_rows,
     claims_table,
     composition_verdicts,
+    decisions,
     published_models,
     published_numbers,
     report_figures,
@@ -64,6 +65,7 @@ class ReportPage:
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
     blind_tables: Mapping[str, blind_rows.BlindTable] = field(default_factory=dict)  # of the main tables, by name
+    correction: str = ""  # over the comparisons of each table
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -94,10 +96,12 @@ def build_page(
     reference: str = "",
     official: OfficialBenchmarks | None = None,
     blind: Mapping[str, Sequence[FinishedRun]] | None = None,
+    correction: str = "",
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
-    `reference` is a method that all others are compared with, beside the pretrained model; "" for none.
+    `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
+    made over all comparisons of a table (`report.correction`).
     """
     blind = blind or {}
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -108,13 +112,14 @@ def build_page(
     main_tables, subsets, other_metrics = (tuple(table_rows.build_tables(runs, s)) if s else () for s in sections)
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_rows.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
-    findings = tuple(judge_claims(claims, runs, main_tables, columns, published))
+    findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
+    contrasts = table_rows.build_contrasts(main_tables, reference)
     return ReportPage(
         runs=tuple(runs),
         benchmarks=tuple(benchmarks),
-        main=main_tables,
-        subsets=subsets,
-        other_metrics=other_metrics,
+        main=_correct_tables(main_tables, correction),
+        subsets=_correct_tables(subsets, correction),
+        other_metrics=_correct_tables(other_metrics, correction),
         missing=tuple(missing),
         published=tuple(published),
         defaults=defaults,
@@ -123,11 +128,17 @@ def build_page(
         overlaps=shared or {},
         models=tuple(models),
         reference=reference,
-        contrasts=tuple(table_rows.build_contrasts(main_tables, reference)),
+        contrasts=_correct_tables(contrasts, correction),
         official=official or OfficialBenchmarks(),
         blind=blind,
         blind_tables={name: table for name, table in compared.items() if table},
+        correction=correction,
     )
+
+
+def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
+    """Return tables whose marks remain after the correction, each table by itself."""
+    return tuple(decisions.correct_table(table, correction) for table in group_tables)
 
 
 def render_page(page: ReportPage) -> str:
@@ -163,6 +174,7 @@ def render_page(page: ReportPage) -> str:
         not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
         claims=claims_table.build_sections(page.findings),
         claims_rule=claims_table.RULE,
+        correction=decisions.NAMES.get(page.correction, ""),
         claims_css=claims_table.CSS,
         describe_evidence=claims_table.describe_evidence,
         count_names=names,

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import sqrt
+from math import erfc, exp, lgamma, pi, sqrt
 
 import numpy as np
 
@@ -29,17 +29,19 @@ STUDENT = {1: 12.7062, 1.2: 8.6488, 1.5: 6.0167, 2: 4.3027, 2.5: 3.5747, 3: 3.18
            7: 2.3646, 8: 2.3060, 9: 2.2622, 10: 2.2281, 12: 2.1788, 15: 2.1314, 20: 2.0860, 30: 2.0423, 60: 2.0003,
            np.inf: 1.95996}  # fmt: skip
 Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
+TAIL_STEPS = 4001  # of the integral over Student's density
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference with its 95 % interval; `items` is how many pairs it rests on."""
+    """A difference with its 95 % interval; `items` is how many pairs it rests on, `spread` what it varies by."""
 
     estimate: float
     low: float
     high: float
     items: int
+    spread: Spread | None = field(default=None, compare=False, repr=False)
 
     @property
     def sign(self) -> int:
@@ -125,6 +127,49 @@ class Variance:
     freedom: int
 
 
+@dataclass(frozen=True)
+class Spread:
+    """What the variance of a mean difference over `seeds` is made of; `seed` is None where there is one.
+
+    `noise`, of one seed on one unit, is in the seeds' variance and in that of the units.
+    """
+
+    seeds: int
+    seed: Variance | None
+    by_unit: tuple[Variance, ...]
+    noise: float = 0.0
+
+    @property
+    def shift(self) -> float:
+        """The variance of one seed's difference that is no noise of units; 0 where one seed tells nothing of it."""
+        return max(self.seed.value - self.noise, 0.0) * self.seeds if self.seed else 0.0
+
+    def error(self) -> tuple[float, float]:
+        """Return the mean's standard error, and Satterthwaite's degrees of freedom."""
+        total = sum(variance.value for variance in self.by_unit) + self.shift / self.seeds
+        terms = [*self.by_unit, *([self.seed] if self.seed else [])]
+        if total == 0 or not terms:
+            return 0.0, np.inf
+        freedom = total**2 / sum(term.value**2 / term.freedom for term in terms)
+        return sqrt(total), max(freedom, min(term.freedom for term in terms))
+
+    def with_seeds(self, seeds: int) -> Spread:
+        """Return what the spread of so many seeds would be, by the variances of these; two or more."""
+        noise = self.noise * self.seeds / seeds
+        total = sum(variance.value for variance in self.by_unit)
+        scale = max(total - self.noise + noise, 0.0) / total if total else 1.0
+        by_unit = tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
+        return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), by_unit, noise)
+
+
+def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None) -> Spread:
+    """Estimate what the mean of the seeds' differences varies by."""
+    _, std = mean_std(gap_S)
+    size = len(gap_S)
+    by_unit, noise = _estimate_unit_variances(differences or ())
+    return Spread(size, None if std is None else Variance(std**2 / size, size - 1), tuple(by_unit), noise)
+
+
 def compute_interval(
     gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None
 ) -> tuple[Interval | None, str]:
@@ -133,15 +178,14 @@ def compute_interval(
     Without items it is over the seeds alone. With one seed it is over the items alone, and then of these two models,
     not of their methods; with one seed and no items there is none.
     """
-    mean, std = mean_std(gap_S)
-    size = len(gap_S)
-    seed = Variance(std**2 / size, size - 1) if std is not None else None
-    by_unit, noise = _estimate_unit_variances(differences or ())
-    if seed is None and not by_unit:
+    mean, spread = mean_std(gap_S)[0], estimate_spread(gap_S, differences)
+    if spread.seed is None and not spread.by_unit:
         return None, NEITHER
-    half = half_width(seed, by_unit, noise)
-    basis = ITEMS_ALONE if seed is None else BOTH if by_unit else SEEDS_ALONE
-    return Interval(mean, mean - half, mean + half, sum(len(difference.ids) for difference in differences or ())), basis
+    error, freedom = spread.error()
+    half = student_quantile(freedom) * error
+    basis = ITEMS_ALONE if spread.seed is None else BOTH if spread.by_unit else SEEDS_ALONE
+    items = sum(len(difference.ids) for difference in differences or ())
+    return Interval(mean, mean - half, mean + half, items, spread), basis
 
 
 def describe_basis(basis: str) -> str:
@@ -149,20 +193,22 @@ def describe_basis(basis: str) -> str:
     return "" if basis == BOTH else basis
 
 
-def half_width(seed: Variance | None, by_unit: Sequence[Variance], noise: float) -> float:
-    """Return half of the interval from the variances of the mean: over seeds, over units, and their noise."""
-    total = sum(variance.value for variance in by_unit) + (max(seed.value - noise, 0.0) if seed else 0.0)
-    if total == 0:
-        return 0.0
-    terms = [*by_unit, *([seed] if seed else [])]
-    freedom = total**2 / sum(term.value**2 / term.freedom for term in terms)
-    return student_quantile(max(freedom, min(term.freedom for term in terms))) * sqrt(total)
-
-
 def student_quantile(freedom: float) -> float:
     """Return the 97.5 % point of Student's t, linear in 1 / freedom between the points of the table."""
     table = sorted(STUDENT.items(), reverse=True)
     return float(np.interp(1 / freedom, [1 / f for f, _ in table], [t for _, t in table]))
+
+
+def student_tail(value: float, freedom: float) -> float:
+    """Return how often Student's t is further from 0 than `value`: I_x(v / 2, 1 / 2) with x = v / (v + t^2)."""
+    if value == 0 or freedom == np.inf:
+        return erfc(abs(value) / sqrt(2))
+    if not np.isfinite(value):
+        return 0.0
+    angle_N = np.linspace(0, np.arctan(sqrt(freedom) / abs(value)), TAIL_STEPS)  # t = sqrt(v) / tan(angle)
+    density_N = np.sin(angle_N) ** (freedom - 1)
+    scale = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(pi)
+    return min(1.0, float(2 * scale * np.trapezoid(density_N, angle_N)))
 
 
 def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:

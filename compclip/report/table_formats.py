@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from compclip.report import escape, report_figures, table_heads
+from compclip.report import decisions, escape, report_figures, table_heads
 from compclip.report.escape import to_latex, to_markdown
 from compclip.report.run_collection import MissingResult
 from compclip.report.statistics import BOTH, Interval
@@ -36,6 +36,7 @@ CONTRAST_LEGEND = (
     "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
     "where a metric keeps no items."
 )
+LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
 RANK = {0: "", 1: "best", 2: "second"}
@@ -110,7 +111,15 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
     for i, column in enumerate(group.columns):
         intervals = [e.difference for row in rows if (e := row.statistics[i]) and e.difference]
         limits[column] = max((abs(end) for d in intervals for end in (d.low, d.high)), default=0.0) or 1.0
-    return _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
+    table = _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
+    return table | {"least": list_least_differences(group) if rows else []}
+
+
+def list_least_differences(group: ResultTable) -> list[str]:
+    """List the least difference that each column decides in about 8 of 10 repeats; empty without any."""
+    least = [decisions.least_of_column(group.rows, place) for place in range(len(group.columns))]
+    texts = ["" if v is None else f"±{format_number(v, c)}" for v, c in zip(least, group.columns, strict=True)]
+    return texts if any(texts) else []
 
 
 def _layout_table(
@@ -205,10 +214,16 @@ def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str
     name = to_markdown(method)
     return "".join(
         f"\n## Difference to {name}: {to_markdown(group.name)}\n\n{CONTRAST_LEGEND.format(name)}\n\n"
-        f"{_markdown_table(group, _markdown_contrast)}\n"
+        f"{_markdown_table(group, _markdown_contrast)}\n{_least_line(group)}"
         for group in groups
         if group.rows
     )
+
+
+def _least_line(group: ResultTable) -> str:
+    """Return the table's last line: the least difference that each column decides."""
+    least = list_least_differences(group)
+    return f"| {LEAST} | | {' | '.join(text or '–' for text in least)} |\n" if least else ""
 
 
 def _markdown_table(group: ResultTable, cell: FormatCell) -> str:

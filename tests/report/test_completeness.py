@@ -120,7 +120,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
     project(tmp_path, RANDOM, swap_att=[15, 15], swap_obj=[5, 15])
     params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)),
-        report=SimpleNamespace(columns=[], reference=""),
+        report=SimpleNamespace(columns=[], reference="", correction="none"),
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
     )

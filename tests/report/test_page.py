@@ -241,7 +241,7 @@ def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
     fake_runs.make(tmp_path)
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
-    settings = SimpleNamespace(columns=[], reference="")
+    settings = SimpleNamespace(columns=[], reference="", correction="none")
     params = SimpleNamespace(
         evaluate=evaluate,
         report=settings,

@@ -1,0 +1,112 @@
+"""What can be decided: corrections by hand, p values against the intervals, least differences, and seeds that lack."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
+from compclip.report import claims, decisions, statistics, tables
+from compclip.report.statistics import Spread, Variance
+from tests.report.test_claims import claim
+from tests.report.test_crossed import make_differences
+
+P = [0.01, 0.04, 0.03, 0.005]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [(HOLM, [0.03, 0.06, 0.06, 0.02]), (BENJAMINI_HOCHBERG, [0.02, 0.04, 0.04, 0.02]), ("none", P), (HOLM, [])],
+)
+def test_corrections_by_hand(method, expected):
+    assert decisions.adjust(P[: len(expected)], method).tolist() == pytest.approx(expected)
+
+
+def test_no_adjusted_p_value_is_above_one():
+    assert decisions.adjust([0.9, 0.8], HOLM).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 60, np.inf])
+def test_five_percent_are_beyond_the_quantile(freedom):
+    quantile = statistics.STUDENT[freedom]
+    assert statistics.student_tail(quantile, freedom) == pytest.approx(0.05, abs=1e-4)
+    assert decisions.tail_quantile(0.05, freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+def make_interval(rng, gap, seeds=5, items=400, seed_sd=0.02):
+    gap_SI = gap + rng.normal(size=(seeds, items)) * 0.4 + seed_sd * rng.normal(size=(seeds, 1))
+    return statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])[0]
+
+
+def test_a_p_value_is_below_five_percent_where_the_interval_excludes_zero(rng):
+    intervals = [make_interval(rng, gap) for gap in np.linspace(0, 0.15, 40)]
+    decided = [decisions.p_value(interval) <= 0.05 for interval in intervals]
+    assert decided == [interval.sign != 0 for interval in intervals] and {True, False} == set(decided)
+    moved = [decisions.p_value(interval, interval.estimate) for interval in intervals]
+    assert moved == pytest.approx([1.0] * len(moved))
+
+
+def test_a_least_difference_is_decided_in_about_eight_of_ten_repeats(rng):
+    least = np.median([decisions.least_difference(make_interval(rng, 0.0).spread) for _ in range(100)])
+    assert 0.6 < np.mean([make_interval(rng, least).sign > 0 for _ in range(300)]) < 0.9
+
+
+def test_a_spread_of_more_seeds_is_that_of_more_seeds(rng):
+    """By variances: noise and shift of three seeds, at thirty."""
+    three = Spread(3, Variance(4.0 / 3 + 1.0 / 3, 2), (Variance(2.0 + 1.0 / 3, 99),), 1.0 / 3)
+    thirty = three.with_seeds(30)
+    assert (thirty.shift, thirty.noise, thirty.seed.freedom) == pytest.approx((4.0, 1.0 / 30, 29))
+    assert thirty.by_unit[0].value == pytest.approx(2.0 + 1.0 / 30)
+
+
+def make_open_interval(gap, shift, units):
+    spread = Spread(3, Variance(shift / 3, 2), (Variance(units, 999),))
+    return statistics.Interval(gap, gap - 1, gap + 1, 1000, spread)
+
+
+def test_seeds_that_a_claim_would_need():
+    """With 9 degrees of freedom t is 2.26: ten seeds leave 0.72 of a deviation of 1."""
+    column = tables.Column("b", "a")
+    assert decisions.seeds_needed(make_open_interval(0.75, 1.0, 0.0)) == 10
+    assert decisions.seeds_needed(make_open_interval(1.75, 1.0, 0.0), margin=1.0) == 10
+    few_items = make_open_interval(0.02, 0.0001, 0.0004)
+    assert decisions.seeds_needed(few_items) is None
+    assert decisions.describe_seeds(few_items, 0.0, column).endswith("its items leave ±3.9")
+    assert decisions.describe_seeds(make_open_interval(0.75, 1.0, 0.0), 0.0, column).startswith("10 seeds would decide")
+
+
+# in tables
+
+
+def make_table(p_values):
+    """A table of one row, whose columns have these p values over very many units."""
+    cells = []
+    for p in p_values:
+        spread = Spread(1, None, (Variance(1.0, 10**6),))
+        gap = decisions.tail_quantile(p, np.inf)
+        interval = statistics.Interval(gap, gap - 1.96, gap + 1.96, 10, spread)
+        cells.append(tables.Statistic(0.5, None, 1, 0, interval, gap, interval.sign))
+    columns = tuple(tables.Column("b", str(i)) for i in range(len(cells)))
+    return tables.ResultTable("vit", "scenes", columns, (tables.MethodRow("clic", (), tuple(cells)),))
+
+
+@pytest.mark.parametrize(
+    ("correction", "verdicts"), [("none", [1, 1, 1, 1]), (HOLM, [1, 0, 0, 1]), (BENJAMINI_HOCHBERG, [1, 1, 1, 1])]
+)
+def test_marks_are_corrected_over_the_table(correction, verdicts):
+    (row,) = decisions.correct_table(make_table(P), correction).rows
+    assert [cell.verdict for cell in row.statistics] == verdicts
+
+
+def test_claims_are_corrected_over_their_inequalities():
+    evidence = [
+        claims.Evidence(
+            claim("a > b on b/a").inequalities[0], claims.HOLDS, tables.Column("b", "a"), seeds=3,
+            interval=cell.difference,
+        )
+        for cell in make_table(P).rows[0].statistics
+    ]  # fmt: skip
+    corrected = claims.correct_evidence(evidence, HOLM)
+    assert [e.verdict == claims.HOLDS for e in corrected] == [True, False, False, True]
+    assert corrected[1].why == "not after Holm's correction"
+    assert claims.correct_evidence(evidence, "none") == evidence
