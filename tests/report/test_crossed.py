@@ -67,7 +67,10 @@ def test_the_variance_is_that_of_the_two_way_layout(seeds, items, number):
     of_seeds, of_items, noise = (m / (seeds * items) for m in squares(gap_SI.tolist()))
     total = of_items + max(of_seeds - noise, 0)
     freedom = total**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
-    half = statistics.student_quantile(max(freedom, min(seeds, items) - 1)) * sqrt(total)
+    shift = max(of_seeds - noise, 0)
+    t_items, t_seeds = (statistics.student_quantile(n - 1) for n in (items, seeds))
+    cochran = (of_items * t_items + shift * t_seeds) / total
+    half = max(statistics.student_quantile(max(freedom, min(seeds, items) - 1)), cochran) * sqrt(total)
     interval, over = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
     assert over == statistics.BOTH and interval.items == items
     assert (interval.low, interval.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
