@@ -14,7 +14,7 @@ DAILY = {
     "init": ("compclip.config.project_files", "begin a project in a folder, or bring one up to an upgraded package"),
     "config": (
         "compclip.config.__main__",
-        "check params.yaml, show a cell, what a grid costs, switch to another, write an ablation",
+        "check params.yaml, show a cell, what a grid costs and decides, switch to another, write an ablation",
     ),
     "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners … and their parameters"),
     "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
@@ -61,7 +61,10 @@ STAGES = {
 }
 COMMANDS = DAILY | STAGES
 # Words of a command whose module stands further to the right than the command's own.
-FURTHER = {("config", "cost"): "compclip.launch.cost_table"}
+FURTHER = {
+    ("config", "cost"): "compclip.launch.cost_table",
+    ("config", "power"): "compclip.evaluate.power_table",
+}
 
 
 def listing() -> str:

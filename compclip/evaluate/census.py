@@ -17,7 +17,7 @@ import numpy as np
 from compclip.base.errors import unknown
 from compclip.base.files import write_json
 from compclip.evaluate import result_store
-from compclip.evaluate.benchmark import Benchmark, metric_by_scorer
+from compclip.evaluate.benchmark import Benchmark, Outcomes, metric_by_scorer
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import file_of, parse_reference
 
@@ -41,7 +41,12 @@ def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def metric_names(benchmark: Benchmark) -> list[str]:
-    """Return the names of all metrics that the records have: those of made-up vectors, no picture is opened."""
+    """Return the names of all metrics that the records have."""
+    return list(score_made_vectors(benchmark).metrics)
+
+
+def score_made_vectors(benchmark: Benchmark) -> Outcomes:
+    """Return the outcomes of made-up vectors, which have every metric's items: no picture is opened."""
 
     class Unranked(Embeddings):
         """Vectors whose ranks nobody counts: all pairs of a large retrieval take minutes, and the names need none."""
@@ -52,7 +57,7 @@ def metric_names(benchmark: Benchmark) -> list[str]:
     keys, generator = (benchmark.images, benchmark.texts), np.random.default_rng(0)
     image_ID, text_TD = (generator.standard_normal((len(names), 2), dtype=np.float32) for names in keys)
     image_row, text_row = ({key: row for row, key in enumerate(names)} for names in keys)
-    return list(benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {})).metrics)
+    return benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {}))
 
 
 def write_census(

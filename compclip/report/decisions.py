@@ -90,7 +90,9 @@ def least_of_column(rows: Sequence[MethodRow], place: int) -> float | None:
 def seeds_needed(interval: Interval, margin: float = 0.0) -> int | None:
     """Return how many seeds would decide a difference as large as this one; None where the items never do."""
     gap, spread = abs(interval.estimate - margin), interval.spread
-    for seeds in range(2, MOST_SEEDS + 1) if spread and spread.seed and gap else ():
+    if spread is None or spread.seed is None or not gap:
+        return None
+    for seeds in range(2, MOST_SEEDS + 1):
         error, freedom = spread.with_seeds(seeds).error()
         if statistics.student_quantile(freedom) * error < gap:
             return seeds

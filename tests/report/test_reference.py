@@ -34,8 +34,8 @@ def page(tmp_path):
     return built(tmp_path, fake_runs.cells())
 
 
-# Student's t with 3 and 1 degrees of freedom, and of 1.8886 between 1.5 and 2 in the table of `crossed.py`.
-T3, T1, BETWEEN = 3.1824, 12.7062, 4.606
+# Student's t with 3 and 1 degrees of freedom, and that of 4 and 1 weighted by the variances 0.035 and 0.04 - 0.015.
+T3, T1, BETWEEN = 3.1824, 12.7062, (0.035 * 2.7764 + 0.025 * 12.7062) / 0.06
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+"""Which difference of two methods each column of a grid decides, before anything is trained: `compclip config power`.
+
+    compclip config power                          with the grid's seeds, by assumptions that are printed
+    compclip config power --seeds 3 5 10           with other numbers of seeds
+    compclip config power --runs PROJECT           by what the finished runs of a project vary by
+
+A difference as large as the printed one has a 95 % interval that excludes 0 in about 8 of 10 repeats. Items and their
+pictures are those of the benchmarks' files; no model is needed. By assumption two models disagree on a share of items
+(--discordance), disagreements on one picture correlate (--correlation), and a method's mean varies from seed to seed
+(--seed-std, in points). With --runs all of that is measured, over the methods' differences to `report.reference`, or to
+the pretrained model. Where `report.correction` is set, the level is that of the smallest p value of a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.base import messages
+from compclip.base.errors import UserError, entry
+from compclip.config import grid, read
+from compclip.config.sections import Params
+from compclip.evaluate import benchmark_module, census
+from compclip.report import decisions, run_collection, statistics, table_rows, tables
+from compclip.report.statistics import ItemDifferences, Spread, Variance
+from compclip.report.tables import Column
+from compclip.runs.item_outcomes import Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
+
+POINTS = 100.0
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What differences vary by: shares of 1, and a method's deviation over seeds as a share."""
+
+    discordance: float = 0.2
+    correlation: float = 0.1
+    seed_std: float = 0.005
+
+    def describe(self) -> str:
+        """Describe them in a line."""
+        return (
+            f"Assumed, not measured: two models disagree on {self.discordance:.0%} of items, disagreements on one "
+            f"picture correlate by {self.correlation:g}, seeds of a method differ by {POINTS * self.seed_std:g} points"
+        )
+
+
+@dataclass(frozen=True)
+class ColumnPower:
+    """A column, its items and pictures, and the least difference by number of seeds, in the column's own unit."""
+
+    column: Column
+    items: int
+    units: int
+    least: dict[int, float]
+    is_measured: bool = False
+
+
+def plan_run(params: Params) -> FinishedRun:
+    """Make a run that has all items of the grid's benchmarks, by made-up vectors.
+
+    Raises UserError for missing files.
+    """
+    cell = grid.list_cells(params)[0]
+    results = {name: _plan_result(name, params) for name in params.evaluate.benchmarks}
+    return FinishedRun(Trained(Path()), Path(), cell, {}, [], {}, results)
+
+
+def _plan_result(name: str, params: Params) -> Result:
+    benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
+    outcomes, pictures = census.score_made_vectors(benchmark), benchmark.unit_pictures
+    items = {
+        metric: Items(of.ids, of.values, units=tuple(str(u) if pictures[u] is None else pictures[u] for u in of.units))  # type: ignore[misc, index]
+        for metric, of in outcomes.items.items()
+    }
+    declared: dict[str, Any] = benchmark.declared(outcomes.metrics)
+    return Result(
+        name, name, declared["kind"], outcomes.metrics, frozenset(declared["lower"]), frozenset(declared["scores"]),
+        items=items, means=outcomes.means, headline=tuple(declared["headline"]),
+    )  # fmt: skip
+
+
+def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: Assumptions) -> Spread:
+    """Return the spread of the difference of two trained methods, by assumption; of two models where there is one seed.
+
+    With w an item's weight, the variance over pictures is discordance x ((1 - correlation) sum w^2 + correlation x sum
+    over pictures (sum w)^2).
+    """
+    by_unit = []
+    for group in statistics.group_by_source(differences):
+        weight_I = np.concatenate([np.full(len(d.ids), d.weight / len(d.ids)) for d in group])
+        unit_I = np.unique([str(unit) for d in group for unit in d.units], return_inverse=True)[1].reshape(-1)
+        weight_U = np.bincount(unit_I, weight_I)
+        independent, together = float(weight_I @ weight_I), float(weight_U @ weight_U)
+        share = (1 - assumed.correlation) * independent + assumed.correlation * together
+        by_unit.append(Variance(assumed.discordance * share, max(len(weight_U) - 1, 1)))
+    seed = Variance(2 * assumed.seed_std**2 / seeds, seeds - 1) if seeds > 1 else None
+    return Spread(seeds, seed, tuple(by_unit))
+
+
+def measure_spreads(params: Params, root: Path) -> dict[str, list[Spread]]:
+    """Return each column's spreads over the finished runs of a project, one for each method and table."""
+    runs, _ = run_collection.collect_runs(grid.list_cells(params), params.evaluate.benchmarks, root, partial=True)
+    selected = tables.select_columns(runs, params.report.columns, list(params.evaluate.benchmarks))
+    groups = table_rows.build_tables(runs, (*tables.summary_columns(selected, runs), *selected))
+    if params.report.reference:
+        groups = table_rows.build_contrasts(groups, params.report.reference)
+    spreads: dict[str, list[Spread]] = {}
+    for group in groups:
+        for row in group.rows:
+            for column, cell in zip(group.columns, row.statistics, strict=True):
+                if cell and cell.difference and cell.difference.spread:
+                    spreads.setdefault(column.name, []).append(cell.difference.spread)
+    return spreads
+
+
+def compute_power(
+    params: Params, seeds: Sequence[int], assumed: Assumptions, measured: Mapping[str, Sequence[Spread]]
+) -> list[ColumnPower]:
+    """Compute each column's least differences; cosines, of which neither more nor less is better, have none."""
+    run = plan_run(params)
+    selected = tables.select_columns([run], params.report.columns, list(params.evaluate.benchmarks))
+    columns = [c for c in (*tables.summary_columns(selected, [run]), *selected) if not c.score]
+    rows = max(len(params.grid.methods) - 1, 1)
+    level = decisions.LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
+    powers = []
+    for column in columns:
+        differences = table_rows.collect_item_differences(column, [(run, run)])
+        if differences:
+            units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
+            least = {n: _least(differences, measured.get(column.name, ()), n, assumed, level) for n in seeds}
+            items = sum(len(d.ids) for d in differences)
+            powers.append(ColumnPower(column, items, units, least, column.name in measured))
+    return powers
+
+
+def _least(
+    differences: Sequence[ItemDifferences], measured: Sequence[Spread], seeds: int, assumed: Assumptions, level: float
+) -> float:
+    """Return the least difference: the median over measured spreads, else by assumption."""
+    spreads = [spread.with_seeds(seeds) for spread in measured if spread.seed and seeds > 1]
+    spreads = spreads or [assume_spread(differences, seeds, assumed)]
+    return float(np.median([decisions.least_difference(spread, level) for spread in spreads]))
+
+
+def format_table(powers: Sequence[ColumnPower], seeds: Sequence[int]) -> list[str]:
+    """Format a line for each column; differences in points."""
+    width = max(len("column"), *(len(power.column.name) for power in powers))
+    heads = [f"{n} seed{'s' * (n > 1)}" for n in seeds]
+    lines = [f"{'column':<{width}} {'items':>8} {'pictures':>8} " + " ".join(f"{head:>8}" for head in heads)]
+    for power in powers:
+        values = " ".join(f"{power.column.scale * power.least[n]:>8.1f}" for n in seeds)
+        mark = "  measured" if power.is_measured else ""
+        lines.append(f"{power.column.name:<{width}} {power.items:>8,} {power.units:>8,} {values}{mark}")
+    return lines
+
+
+def main(argv: list[str]) -> int:
+    """Print each column's least differences."""
+    args = _parse_arguments(argv)
+    params = read.load_params(args.params, args.overrides, together=True)
+    assumed = Assumptions(args.discordance, args.correlation, args.seed_std / POINTS)
+    seeds = args.seeds or sorted({len(params.grid.seeds), 3, 5, 10})
+    measured = measure_spreads(params, args.runs) if args.runs else {}
+    powers = compute_power(params, seeds, assumed, measured)
+    if not powers:
+        raise UserError(f"{args.params}: report.columns: no column keeps items; name one that is a share of items")
+    if args.json:
+        print(json.dumps({p.column.name: {"items": p.items, "pictures": p.units, "least": p.least} for p in powers}))
+        return 0
+    print(*format_table(powers, seeds), sep="\n")
+    print("The least difference of two methods, in points, that is decided in about 8 of 10 repeats.")
+    if not all(power.is_measured for power in powers):
+        print(f"{assumed.describe()}.")
+    if 1 in seeds:
+        messages.note("of one seed the difference is that of two models, and nothing of other trainings")
+    return 0
+
+
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="compclip config power", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    defaults = Assumptions()
+    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_argument("--seeds", type=int, nargs="+", help="numbers of seeds; default: the grid's, and 3, 5, 10")
+    parser.add_argument("--runs", type=Path, metavar="PROJECT", help="folder with runs/ and results/ to measure by")
+    parser.add_argument(
+        "--discordance", type=float, default=defaults.discordance, help="share of items on which two models disagree"
+    )
+    parser.add_argument(
+        "--correlation", type=float, default=defaults.correlation, help="correlation of disagreements on one picture"
+    )
+    parser.add_argument(
+        "--seed-std", type=float, default=POINTS * defaults.seed_std, help="a method's deviation over seeds, in points"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, in the metrics' own unit")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    args = parser.parse_intermixed_args(argv)
+    for name in ("discordance", "correlation"):
+        if not 0 <= getattr(args, name) <= 1:
+            parser.error(f"--{name} {getattr(args, name):g}: must be from 0 to 1")
+    if any(number < 1 for number in args.seeds or ()) or args.seed_std < 0:
+        parser.error("--seeds and --seed-std: must not be less than 1 and 0")
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
