@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from compclip.config.grid import Cell
+from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection
 from compclip.evaluate import power_table
 from compclip.evaluate.power_table import Assumptions
