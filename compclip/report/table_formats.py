@@ -139,6 +139,7 @@ def _layout_table(
         "head": describe_head(group),
         "scored": table_heads.benchmark_coverage(group),
         "seen": {},
+        "least": [],
     }
 
 
