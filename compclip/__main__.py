@@ -31,7 +31,7 @@ DAILY = {
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "export": (
         "compclip.track.export",
-        "write the grid's finished runs for another tracker: TensorBoard, or a plug-in",
+        "write the grid's runs and trials for another tracker: TensorBoard, or a plug-in",
     ),
     "launch": (
         "compclip.launch.__main__",

@@ -1,8 +1,8 @@
-"""Write the finished runs of the grid for another tracker: `compclip export tensorboard [--to FOLDER]`.
+"""Write the grid's runs and its studies' trials for another tracker: `compclip export tensorboard [--to FOLDER]`.
 
-Curves of metrics.jsonl and results, under the names that MLflow has. A run that is there already is left alone, one
-whose files changed since is written anew: the same call twice adds nothing. Exporters are plug-ins of
-compclip/track/exporters, or of packages of yours.
+Curves of metrics.jsonl and results, under the names that MLflow has; of a run under way the curve so far. A run that is
+there already is left alone, one whose files changed since is written anew: the same call twice adds nothing. Exporters
+are plug-ins of compclip/track/exporters, or of packages of yours.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ def main(argv: list[str]) -> int:
         prog="compclip export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("exporter", help=f"one of {', '.join(plugins.list_plugins(plugins.EXPORTERS))}")
-    parser.add_argument("--to", default="", metavar="FOLDER", help="where to write; default: the exporter's own name")
+    parser.add_argument(
+        "--to", default="", metavar="FOLDER", help="where to write; default: what the exporter says, as tensorboard/"
+    )
     parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
+    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and studies/")
     args = parser.parse_args(argv)
     exporter = plugins.load_plugin(plugins.EXPORTERS, args.exporter)
     to = args.to or exporter.TARGET
     runs = list(list_exported_runs(args.params, args.root))
     if not runs:
-        raise UserError(f"{args.root}: holds no finished run of the grid; train one with `dvc repro` or give --root")
+        raise UserError(f"{args.root}: holds no run of the grid; train one with `dvc repro` or give --root")
     counts = export_runs(exporter, runs, to)
     print(f"{to}: " + ", ".join(f"{counts[state]} {state}" for state in ("added", "replaced", "unchanged")))
     return 0

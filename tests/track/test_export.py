@@ -1,4 +1,4 @@
-"""`compclip export`: the grid's runs as another tracker reads them; TensorBoard's own reader reads ours back."""
+"""`compclip export`: runs and trials as another tracker reads them; TensorBoard's own reader reads ours back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from compclip.base.files import write_json
 from compclip.track import export, exported_runs
 from compclip.track.exporters import tensorboard
 from tests import fake_runs
+from tests.track import live
 from tests.track.project import params
 
 
@@ -27,15 +28,18 @@ def project(tmp_path, monkeypatch):
 
 def read_scalars(folder):
     """Every scalar of a folder by its tag: steps, values and times, by TensorBoard's own reader."""
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
-    scalars: dict[str, list[tuple[int, float, float]]] = {}
-    for path in sorted(folder.iterdir()):
-        for event in loader.EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                scalars.setdefault(value.tag, []).append(
-                    (event.step, round(value.tensor.float_val[0], 6), event.wall_time)
-                )
-    return scalars
+    return list_scalars(open_board(folder).Reload())
+
+
+def open_board(folder):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    return accumulator.EventAccumulator(str(folder))
+
+
+def list_scalars(board):
+    return {
+        tag: [(p.step, round(p.value, 6), p.wall_time) for p in board.Scalars(tag)] for tag in board.Tags()["scalars"]
+    }
 
 
 def test_tensorboard_reads_curves_and_results(project, capsys):
@@ -88,11 +92,59 @@ def test_an_exporter_writes_what_is_new_alone(project):
     assert {"train.lr", "seed"} <= runs[0].params.keys()
 
 
+def test_a_run_under_way_has_its_curve_so_far(project):
+    """In place of the published one of an older key; TensorBoard, which read the file before, has each step once."""
+    pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
+    cell = fake_runs.cell("clic", seed=0)
+    live.plan(project, [cell])
+    live.begin(project, cell)
+    environment = fake_runs.trained(project, cell.name).environment
+    write_json(environment, json.loads(environment.read_text()) | {"run_key": "older"})
+    assert [run.tags.get("state") for run in exported_runs.list_exported_runs("params.yaml", project)] == [None] * 4
+    live.log(project, cell, 10, 20)
+    assert export.main(["tensorboard"]) == 0
+    board = open_board(project / "tensorboard" / cell.name)
+    assert [step for step, _, _ in list_scalars(board.Reload())["train/clip"]] == [10, 20]
+    live.log(project, cell, 30)
+    [run] = [r for r in exported_runs.list_exported_runs("params.yaml", project) if r.name == cell.name]
+    assert run.tags["state"] == "running" and run.params["train.max_steps"] == "100"
+    assert export.main(["tensorboard"]) == 0
+    scalars = list_scalars(board.Reload())
+    assert [step for step, _, _ in scalars["train/clip"]] == [10, 20, 30]
+    assert not any("sugarcrepe" in tag for tag in scalars)
+    live.log(project, cell, 40)
+    assert export.main(["tensorboard"]) == 0
+    assert len(list((project / "tensorboard" / cell.name).iterdir())) == 2  # the newest, and the one before
+
+
+def test_trials_are_there_finished_and_under_way(project):
+    """Values at the last step, a curve so far from the trial's folder; one without either is left out."""
+    cell = fake_runs.cell("negclip", seed=0)
+    live.log(project, cell, 10)
+    trial = {"params": {"method.gamma": 2.0}, "values": None, "state": "RUNNING"}
+    trials = [
+        {**trial, "number": 0, "state": "PRUNED", "intermediate": {"5": [0.25]}},
+        {**trial, "number": 1, "folder": f"store/{live.folder(project, cell).key}"},
+        {**trial, "number": 2},
+    ]
+    study = {"study": "gamma", "method": "clic", "objectives": ["a/b"], "trials": trials}
+    write_json(project / "studies" / "gamma" / "trials.json", study)
+    runs = {run.name: run for run in exported_runs.list_exported_runs("params.yaml", project)}
+    names = [name for name in runs if name.startswith("gamma")]
+    assert names == ["gamma-000", "gamma-001"]
+    assert [(p.name, p.step) for p in runs["gamma-000"].points] == [("intermediate/a/b", 5)]
+    assert {(p.name, p.step) for p in runs["gamma-001"].points} >= {("train/clip", 10)}
+    before = runs["gamma-001"].content
+    live.log(project, cell, 20)
+    runs = {run.name: run for run in exported_runs.list_exported_runs("params.yaml", project)}
+    assert runs["gamma-001"].content != before
+
+
 def test_mistakes_of_a_call(project, monkeypatch):
     """A misspelt exporter, a folder without runs, and a machine without TensorBoard."""
     with pytest.raises(UserError, match=r"unknown exporter 'tensorbord'; did you mean 'tensorboard'"):
         export.main(["tensorbord"])
-    with pytest.raises(UserError, match="holds no finished run of the grid"):
+    with pytest.raises(UserError, match="holds no run of the grid"):
         export.main(["tensorboard", "--root", "elsewhere"])
     monkeypatch.setitem(__import__("sys").modules, "tensorboard.summary.writer.record_writer", None)
     with pytest.raises(UserError, match=r"pip install 'compclip\[tensorboard\]'"):

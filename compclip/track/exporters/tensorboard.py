@@ -1,6 +1,8 @@
-"""TensorBoard: a folder for each run, with one event file of its curves and results (extra `tensorboard`).
+"""TensorBoard: a folder for each run, with an event file of its curves and results (extra `tensorboard`).
 
-The file's name ends with the run's content, so that a run that is there already is seen without reading it.
+The file's name ends with the run's content, so that a run that is there already is seen without reading it. A run that
+changed has a new file, and the one before stays: a TensorBoard that is open reads that one to its end, then the
+new one, which has it forget the earlier points.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ VERSION = "brain.Event:2"
 
 
 def find_content(name: str, to: str) -> str:
-    """Return the content of a run's event file; "" where there is none."""
+    """Return the content of a run's newest event file; "" where there is none."""
     files = _list_files(Path(to) / name)
-    return files[0].suffix.removeprefix(".") if len(files) == 1 else ""
+    return files[-1].suffix.removeprefix(".") if files else ""
 
 
 def write_run(run: ExportedRun, to: str) -> None:
-    """Write a run's event file, then remove those of earlier contents. Raises UserError without tensorboard."""
+    """Write a run's event file, then remove all but the one before. Raises UserError without tensorboard."""
     buffer, folder = BytesIO(), Path(to) / run.name
     writer = _open_writer(buffer)
     for event in _make_events(run):
@@ -37,7 +39,7 @@ def write_run(run: ExportedRun, to: str) -> None:
     # Ascending names: TensorBoard goes on with the next one.
     target = folder / f"{PREFIX}{time.time_ns()}.{run.content}"
     write_atomic(target, buffer.getvalue())
-    for path in earlier_files:
+    for path in earlier_files[:-1]:
         os.unlink(path)
 
 
@@ -54,11 +56,13 @@ def _open_writer(buffer: BytesIO) -> Any:
 
 
 def _make_events(run: ExportedRun) -> Iterator[Any]:
-    """Yield the head of an event file, then an event for each point, with its own step and time."""
-    from tensorboard.compat.proto.event_pb2 import Event
+    """Yield the head of an event file, a session's start, then an event for each point, with its own step and time."""
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    yield Event(wall_time=run.points[0].time if run.points else 0.0, file_version=VERSION)
+    start = run.points[0].time if run.points else 0.0
+    yield Event(wall_time=start, file_version=VERSION)
+    yield Event(wall_time=start, step=0, session_log=SessionLog(status=SessionLog.START))
     for point in run.points:
         value = Summary.Value(tag=point.name, simple_value=float(point.value))
         yield Event(wall_time=point.time, step=point.step, summary=Summary(value=[value]))
