@@ -16,9 +16,9 @@ import json
 import sys
 from pathlib import Path
 
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
+from compclip.base.number_text import format_count
 
 PARAMS = "params.yaml"
 

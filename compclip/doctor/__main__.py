@@ -24,8 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compclip.base import plugins
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
+from compclip.base.number_text import format_count
 from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
 from compclip.interface.method import load_method

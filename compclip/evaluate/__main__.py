@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base import safe_names
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading

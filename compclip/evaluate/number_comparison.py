@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import json_text
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line, shorten
 from compclip.base.files import read_text
+from compclip.base.number_text import format_count, format_share
 from compclip.runs import result_files
 from compclip.runs import run_folder as folders
 
@@ -189,10 +189,13 @@ def _finite_number(name: str, value: Any, path: str | Path) -> float:
 def comparison_table(comparison: NumberComparison) -> str:
     """Return a line a metric: ours, theirs, their difference in points and in items; then what has no partner."""
     unit = "percent" if comparison.percent else "shares"
-    lines = [f"{'metric':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"]
+    lines = [
+        f"{'metric, in percent':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"
+    ]
     for line in comparison.lines:
         items = "" if line.items is None else f"{line.items:+.1f}"
-        numbers = f"{line.ours:>8.4f} {line.theirs:>8.4f} {line.difference:>+8.2f} {items:>8}"
+        ours, theirs = (format_share(value, line.score) for value in (line.ours, line.theirs))
+        numbers = f"{ours:>8} {theirs:>8} {line.difference:>+8.2f} {items:>8}"
         lines.append(f"{line.metric:<48} {numbers}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
     compared = format_count(len(comparison.lines), "metric")

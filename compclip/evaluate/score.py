@@ -21,6 +21,7 @@ import numpy as np
 from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint
+from compclip.base.number_text import format_share
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import benchmark_module, embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
@@ -271,14 +272,16 @@ def _outcome_numbers(items: Items) -> list[int | float]:
 
 
 def metric_table(documents: Mapping[str, dict]) -> str:
-    """Return a line a metric: benchmark, metric, value, on how many items it rests; a mark where few records did."""
-    lines = [f"{'benchmark':<18} {'metric':<36} {'value':>7} {'n':>7}"]
+    """Return a line a metric: benchmark, metric, percent, on how many items it rests; a mark where few records did."""
+    lines = [f"{'benchmark':<18} {'metric':<36} {'percent':>7} {'n':>7}"]
     for name, doc in documents.items():
         for metric, value in doc["metrics"].items():
             n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
             scored, records = doc["coverage"].get(metric, (0, 0))
             mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
-            lines.append(f"{name:<18} {metric:<36} {value:>7.4f} {n:>7}{mark}")
+            is_cosine = metric in doc["scores"]
+            mark = ("  a cosine, no percent" if is_cosine else "") + mark
+            lines.append(f"{name:<18} {metric:<36} {format_share(value, is_cosine):>7} {n:>7}{mark}")
     return "\n".join(lines)
 
 

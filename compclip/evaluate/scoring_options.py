@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import check_output_folder
+from compclip.base.number_text import format_share
 from compclip.config.benchmark_groups import expand_groups
 from compclip.config.read import DEFAULT
 
@@ -102,7 +103,7 @@ def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError
 
 
 def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str:
-    """Return a block a benchmark: its metrics, and a row a model."""
+    """Return a block a benchmark: its metrics in percent, cosines as they are, and a row a model."""
     width = max((len(name) for name in documents_by_name), default=0)
     first: Mapping[str, dict] = next(iter(documents_by_name.values()), {})
     lines = []
@@ -111,6 +112,7 @@ def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str
         width = max(width, len(benchmark))
         lines.append(f"{benchmark:<{width}}  " + "  ".join(f"{metric:>7}" for metric in metrics))
         for name, documents in documents_by_name.items():
-            values = (f"{documents[benchmark]['metrics'][m]:>{max(7, len(m))}.4f}" for m in metrics)
-            lines.append(f"{name:<{width}}  " + "  ".join(values))
+            values = documents[benchmark]["metrics"]
+            texts = (f"{format_share(values[m], m in document['scores']):>{max(7, len(m))}}" for m in metrics)
+            lines.append(f"{name:<{width}}  " + "  ".join(texts))
     return "\n".join(lines)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import code_hash, plugins, safe_names
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
+from compclip.base.number_text import format_share
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
@@ -36,6 +37,7 @@ from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
+    from compclip.evaluate.benchmark import Benchmark
     from compclip.model.clip_model import ClipModel
 
 PLAN = Path("plan") / "wise_ft"
@@ -94,7 +96,8 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         points.append(point)
         print(f"{cell.name}: alpha {point['alpha']:g} ({len(points)} of {len(task.alphas)})", flush=True)
     seconds = round(time.perf_counter() - start, 3)
-    document = {"cell": cell.name, "seconds": seconds, **made_of, "points": points}
+    cosines = [metric for item in loaded.benchmarks.items() for metric in _list_cosines(*item, points[0])]
+    document = {"cell": cell.name, "seconds": seconds, **made_of, "scores": cosines, "points": points}
     write_json(out, document)
     return document, True
 
@@ -119,6 +122,12 @@ def bring_lines(method: SafeName, root: Path, device: str) -> None:
         raise UserError(f"wise_ft: {len(failed)} of {len(method_cells)} lines failed (see above): {', '.join(failed)}")
 
 
+def _list_cosines(name: str, benchmark: Benchmark, point: Mapping[str, Any]) -> list[str]:
+    prefix = f"{name}/"
+    metrics = [name.removeprefix(prefix) for name in point["metrics"] if name.startswith(prefix)]
+    return [f"{prefix}{metric}" for metric in benchmark.declared(metrics)["scores"]]
+
+
 def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
     """Return the model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
     base = backbone.load(pretrained, model)
@@ -130,11 +139,12 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
 
 
 def line_table(document: Mapping[str, Any]) -> str:
-    """Return one line a metric, one column an alpha."""
-    points = document["points"]
-    lines = [f"{'metric':<44}" + "".join(f"{p['alpha']:>7.2g}" for p in points)]
+    """Return one line a metric in percent, cosines as they are, one column an alpha."""
+    points, cosines = document["points"], document.get("scores", ())
+    lines = [f"{'metric, in percent':<44}" + "".join(f"{p['alpha']:>8.2g}" for p in points)]
     for name in points[0]["metrics"]:
-        lines.append(f"{name:<44}" + "".join(f"{p['metrics'][name]:>7.3f}" for p in points))
+        texts = (format_share(p["metrics"][name], name in cosines) for p in points)
+        lines.append(f"{name:<44}" + "".join(f"{text:>8}" for text in texts))
     return "\n".join(lines)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line, unknown
+from compclip.base.number_text import format_count
 from compclip.fetch import catalogue, offer_files, picture_lists
 from compclip.fetch.catalogue import Offer
 from compclip.fetch.picture_lists import PictureOptions

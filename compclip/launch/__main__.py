@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.grid import Run

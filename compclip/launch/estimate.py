@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
+from compclip.base.number_text import format_count
 from compclip.runs import inventory, progress, result_files, run_store
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Trained

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base import plugins
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, unknown
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
 from compclip.config.sections import Data, Params

@@ -29,9 +29,9 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmJobEnvironment
 
 from compclip.base import thread_waiting
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
+from compclip.base.number_text import format_count
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
+from compclip.base.number_text import format_count
 from compclip.config import check, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compclip.base.count_text import format_count
+from compclip.base.number_text import format_count
 from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, LEAST_SEEDS, REFUTED, UNDECIDED, Evidence, Finding, count_verdicts
 from compclip.report.escape import to_code, to_latex, to_markdown

@@ -24,9 +24,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
+from compclip.base.number_text import format_count
 from compclip.config import read
 from compclip.runs import device_hours, inventory, run_store
 from compclip.runs.inventory import RunUsers, StoreEntry

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links, messages, yaml_text
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, read_text
+from compclip.base.number_text import format_count
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
+from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method

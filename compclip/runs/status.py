@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.grid import parse_cell

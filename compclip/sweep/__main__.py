@@ -36,9 +36,9 @@ import optuna
 import sqlalchemy
 
 from compclip.base import messages, yaml_text
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
+from compclip.base.number_text import format_count
 from compclip.base.urls import check_url, mask_message, warn_of_password
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read

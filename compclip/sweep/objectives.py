@@ -31,11 +31,18 @@ def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path,
     Raises UserError for a mean of benchmarks that are not evaluated.
     """
     if not any(o.benchmark == SUMMARY for o in study.objectives):
-        return tuple(Column(o.benchmark, o.column.partition("/")[2]) for o in study.objectives)
+        return tuple(_read_column(o.benchmark, o.column, results_folder) for o in study.objectives)
     paths = [folders.result_path(results_folder, SafeName(name, "benchmark")) for name in params.evaluate.benchmarks]
     scored = {path.stem: result_files.read_result(path) for path in paths}
     run = FinishedRun(pretrained.folder.final, results_folder, pretrained.cell, {}, [], {}, scored)
     return columns_of_runs(study, [run], params)
+
+
+def _read_column(benchmark: str, name: str, results_folder: Path) -> Column:
+    """Return a single metric's column, which is a cosine where the results say so."""
+    document = read_mapping(folders.result_path(results_folder, SafeName(benchmark, "benchmark")))
+    metric = name.partition("/")[2]
+    return Column(benchmark, metric, score=metric in document.get("scores", ()))
 
 
 def columns_of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -> tuple[Column, ...]:

@@ -16,9 +16,9 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import messages, urls
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
+from compclip.base.number_text import format_count
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
@@ -320,7 +320,8 @@ class StudyDriver:
         print(f"trial {number} {STATES[t.state]}: {params}{': ' * bool(outcome)}{outcome}", flush=True)
 
     def _format_values(self, values: list[float]) -> str:
-        return ", ".join(f"{o.column} {v:.4f}" for o, v in zip(self.study.objectives, values, strict=True))
+        objectives_json = [{"metric": column.name, "score": column.score} for column in self.columns]
+        return study_results.format_values({"objectives": objectives_json}, values)
 
     def document(self) -> dict:
         """Return what trials.json holds: the study, its reference and every trial."""
@@ -329,7 +330,8 @@ class StudyDriver:
             for t in self.opened.get_trials(deepcopy=False)
         ]
         reference = self.opened.user_attrs.get("reference")
-        return study_results.study_to_json(self.study, trials, reference, compute_importance(self.study, self.opened))
+        importance = compute_importance(self.study, self.opened)
+        return study_results.study_to_json(self.study, trials, reference, importance, self.columns)
 
     def write(self) -> None:
         """Write the files of studies/<name>/."""

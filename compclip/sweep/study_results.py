@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +16,28 @@ from markupsafe import Markup
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
+from compclip.base.number_text import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.report.statistics import BOTH, NEITHER
-from compclip.report.svg_figures import (
-    Axis,
-    category_axis,
-    draw_axes,
-    draw_line,
-    draw_text,
-    format_tick,
-    linear_axis,
-    logarithmic_axis,
-    wrap_svg,
-)
+from compclip.report.tables import Column
 from compclip.runs import run_store
 from compclip.sweep.confirmation import VERDICTS
 from compclip.sweep.sampling_and_pruning import NOTED
 from compclip.sweep.study_declaration import Study, trial_overrides
+from compclip.sweep.study_figures import (
+    draw_bars,
+    draw_history,
+    draw_pareto,
+    draw_slice,
+    format_numbers,
+    format_value,
+    label_objective,
+)
 
 CONFIRMED = "confirmation.json"
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
-WIDTH, HEIGHT = 410, 290
-LEFT, RIGHT, TOP, BOTTOM = 62, WIDTH - 16, 16, HEIGHT - 44
 ORDER = ("complete", "pruned", "failed", "running", "waiting")
 
 
@@ -78,13 +74,23 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
     }  # fmt: skip
 
 
-def study_to_json(study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any]) -> dict:
-    """Return the whole of trials.json."""
+def study_to_json(
+    study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any],
+    columns: Sequence[Column] = (),
+) -> dict:  # fmt: skip
+    """Return the whole of trials.json; `columns`: the objectives, of which a cosine is marked `score`.
+
+    Values are shares, or cosines; what is made of the document for a reader is in percent.
+    """
+    cosines = {column.name for column in columns if column.score}
     best = best_trial(study, trials, reference["values"] if reference else None)
     declared = study.identity()
     return {
         "study": declared.pop("name"), **declared, "budget": study.trials, "reference": reference,
-        "objectives": [{"metric": o.column, "direction": o.direction} for o in study.objectives],
+        "objectives": [
+            {"metric": o.column, "direction": o.direction} | ({"score": True} if o.column in cosines else {})
+            for o in study.objectives
+        ],
         "best": None if best is None else best["number"], "front": pareto_front(study, trials),
         "importance": dict(importance), "trials": trials,
     }  # fmt: skip
@@ -95,7 +101,7 @@ def write_files(study_json: dict, study: Study, params: Path, folder: Path) -> N
     write_json(folder / "trials.json", study_json)
     if study_json["best"] is not None:
         best = next(t for t in study_json["trials"] if t["number"] == study_json["best"])
-        write_atomic(folder / "best.yaml", best_yaml(study, params, best))
+        write_atomic(folder / "best.yaml", best_yaml(study, params, best, format_values(study_json, best["values"])))
     write_page(study_json, folder)
 
 
@@ -133,27 +139,54 @@ def pareto_front(study: Study, trials: list[dict]) -> list[int]:
     return [number for number, p in points.items() if not beaten(p)]
 
 
-def best_yaml(study: Study, params_path: Path, trial: dict) -> str:
-    """Return a whole params.yaml with the trial's values in the method's section and the method in the grid."""
+def best_yaml(study: Study, params_path: Path, trial: dict, scores: str) -> str:
+    """Return a whole params.yaml with the trial's values in the method's section and the method in the grid.
+
+    `scores`: what it reached, as text.
+    """
     methods = yaml_text.read_yaml(params_path, read.NO_SECTIONS).methods
     merged = read.read_with_overrides(params_path, trial_overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(str(study.method))
     text = dump_yaml(yaml_text.to_unresolved(merged))
-    objective_values = ", ".join(f"{o.column} {v:.4f}" for o, v in zip(study.objectives, trial["values"], strict=True))
-    title = f"Study {study.name}, trial {trial['number']}: {one_line(objective_values)}"
+    title = f"Study {study.name}, trial {trial['number']}: {one_line(scores)}"
     return (
         f"# {title}; selected on these very columns.\n# `compclip config use FILE` makes it the current grid.\n\n{text}"
     )
 
 
-def format_page(study: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
-    """Return the HTML of a study; `study` as in trials.json, `confirmed` as in confirmation.json."""
+def format_values(study_json: Mapping[str, Any], values: Sequence[float]) -> str:
+    """Name a trial's values, shares in percent, as `sugarcrepe/swap 75.00 %`; `study_json` as in trials.json."""
+    objectives = study_json["objectives"]
+    return ", ".join(f"{o['metric']} {_format_number(o, v)}" for o, v in zip(objectives, values, strict=True))
+
+
+def _format_number(objective: Mapping[str, Any], value: float) -> str:
+    is_cosine = bool(objective.get("score"))
+    return format_share(value, is_cosine) + " %" * (not is_cosine)
+
+
+def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document with values in percent where they are shares; pictures and tables are made of that."""
+    scales = [1.0 if o.get("score") else 100.0 for o in study["objectives"]]
+
+    def scale(owner: Mapping[str, Any]) -> dict[str, Any]:
+        values = owner["values"]
+        return {**owner, "values": values and [s * v for s, v in zip(scales, values, strict=True)]}
+
+    reference = study["reference"] and scale(study["reference"])
+    return {**study, "reference": reference, "trials": [scale(trial) for trial in study["trials"]]}
+
+
+def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
+    """Return the HTML of a study; `study_json` as in trials.json, `confirmed` as in confirmation.json."""
+    study = scale_values(study_json)
     complete = [t for t in study["trials"] if t["state"] == "complete"]
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
-        study=study, facts=list_facts(study), rows=list_rows(study), dimensions=[d["name"] for d in study["space"]],
+        study=study, numbers=format_numbers, facts=list_facts(study),
+        rows=list_rows(study), dimensions=[d["name"] for d in study["space"]],
         best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
         confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
         verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
@@ -176,7 +209,7 @@ def list_facts(study: Mapping[str, Any]) -> list[tuple[str, str]]:
     """List the lines at the top of the page."""
     fact_rows = [
         ("method", f"{study['method']} on {study['backbone']}, data {study['data']}, seed {study['seed']}"),
-        ("objectives", ", ".join(f"{o['direction']} {o['metric']}" for o in study["objectives"])),
+        ("objectives", ", ".join(f"{o['direction']} {label_objective(o)}" for o in study["objectives"])),
         ("space", "; ".join(map(_describe_dimension, study["space"]))),
         ("sampler", f"{study['sampler']}, the first {study['startup_trials']} at random"),
         ("pruner", _describe_pruner(study)),
@@ -232,15 +265,9 @@ def _format_difference(evidence: Mapping[str, Any]) -> str:
 def list_rows(study: Mapping[str, Any]) -> list[dict]:
     """List the rows of the table: each trial with its values as texts, its marks, and what went wrong."""
     names = [dimension["name"] for dimension in study["space"]]
-    return [{**t, "marks": _list_marks(study, t), "shown": [_format_value(t["params"].get(name)) for name in names],
-             "scores": [f"{v:.4f}" for v in t["values"] or ()] or [""] * len(study["objectives"])}
+    return [{**t, "marks": _list_marks(study, t), "shown": [format_value(t["params"].get(name)) for name in names],
+             "scores": format_numbers(study, t["values"])}
             for t in study["trials"]]  # fmt: skip
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return "·"
-    return format_tick(value) if isinstance(value, float) else str(value)
 
 
 def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
@@ -248,120 +275,3 @@ def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
     several = len(study["objectives"]) > 1
     marks += ["front"] * (several and t["number"] in study["front"])
     return ", ".join(marks)
-
-
-def _choose_kind(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    is_best = t["number"] in study["front"] if len(study["objectives"]) > 1 else t["number"] == study["best"]
-    return "paper" if t["paper"] else "best" if is_best else "trial"
-
-
-def _describe_trial(t: Mapping[str, Any]) -> str:
-    params = ", ".join(f"{k} {_format_value(v)}" for k, v in t["params"].items())
-    return f"trial {t['number']}: {params}: {', '.join(f'{v:.4f}' for v in t['values'])}"
-
-
-def _make_objective_axis(study: Mapping[str, Any], complete: list[dict], i: int, start: float, stop: float) -> Axis:
-    """Make the axis of an objective, the pretrained model's value on it too."""
-    return linear_axis([*(t["values"][i] for t in complete), *_reference_values(study, i)], start, stop)
-
-
-def _reference_values(study: Mapping[str, Any], i: int) -> list[float]:
-    return [study["reference"]["values"][i]] if study["reference"] else []
-
-
-def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> str:
-    """Draw an objective against the trial's number, with the best so far."""
-    objective = study["objectives"][i]
-    x = linear_axis([0, max(t["number"] for t in complete) or 1], LEFT, RIGHT)
-    x = replace(x, ticks=tuple(tick for tick in x.ticks if tick == int(tick)))
-    y = _make_objective_axis(study, complete, i, BOTTOM, TOP)
-    pick = max if objective["direction"] == "maximize" else min
-    best: list[tuple[int, float]] = []
-    for t in sorted(complete, key=lambda t: t["number"]):
-        best.append((t["number"], pick([t["values"][i], *(b for _, b in best[-1:])])))
-    extra = draw_steps(best, x, y) + "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
-    dots = [Dot(t["number"], t["values"][i], _choose_kind(study, t), _describe_trial(t)) for t in complete]
-    return draw_scatter(dots, x, y, ("trial", objective["metric"]), extra, f"History of {objective['metric']}")
-
-
-def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> str:
-    """Draw an objective against one parameter, over the trials that drew it."""
-    name, trials = d["name"], [t for t in complete if d["name"] in t["params"]]
-    if not trials:
-        return ""
-    position: Any = (lambda v: float([repr(c) for c in d["choices"]].index(repr(v)))) if d["choices"] else float
-    if d["choices"]:
-        x = category_axis([str(c) for c in d["choices"]], LEFT, RIGHT)
-    else:
-        x = (logarithmic_axis if d["log"] else linear_axis)([d["low"], d["high"]], LEFT, RIGHT)
-    y, metric = _make_objective_axis(study, complete, i, BOTTOM, TOP), study["objectives"][i]["metric"]
-    extra = "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
-    dots = [
-        Dot(position(t["params"][name]), t["values"][i], _choose_kind(study, t), _describe_trial(t)) for t in trials
-    ]
-    return draw_scatter(dots, x, y, (name, metric), extra, f"{metric} against {name}")
-
-
-def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> str:
-    """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
-    x, y = _make_objective_axis(study, complete, 1, LEFT, RIGHT), _make_objective_axis(study, complete, 0, BOTTOM, TOP)
-    dots = [Dot(t["values"][1], t["values"][0], _choose_kind(study, t), _describe_trial(t)) for t in complete]
-    extra = ""
-    if study["reference"]:
-        first, second = study["reference"]["values"]
-        extra = draw_line(x(second), TOP, x(second), BOTTOM, "guide") + draw_level(first, y, "pretrained")
-    corners = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
-    extra += '<path class="line c3" d="M' + "L".join(f"{x(a)} {y(b)}" for a, b in corners) + '"/>'
-    labels = study["objectives"][1]["metric"], study["objectives"][0]["metric"]
-    return draw_scatter(dots, x, y, labels, extra, "Pareto front")
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A trial in a figure; `kind`: trial, paper or best."""
-
-    x: float
-    y: float
-    kind: str
-    title: str
-
-
-def draw_scatter(
-    dots: Sequence[Dot], x: Axis, y: Axis, labels: tuple[str, str], extra: str = "", title: str = ""
-) -> str:
-    """Draw dots over a frame; `extra` is drawn below them. Paper and best come last, on top."""
-    marks = []
-    for d in sorted(dots, key=lambda d: ("trial", "paper", "best").index(d.kind)):
-        x_px, y_px, title_text = x(d.x), y(d.y), f"<title>{escape(d.title)}</title>"
-        radius = 6.5 if d.kind == "best" else 4.5
-        if d.kind == "paper":
-            marks.append(f'<path class="paper" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title_text}</path>')
-        else:
-            marks.append(f'<circle class="{d.kind}" cx="{x_px}" cy="{y_px}" r="{radius}">{title_text}</circle>')
-    return wrap_svg(draw_axes(x, y, *labels) + extra + "".join(marks), WIDTH, HEIGHT, title)
-
-
-def draw_level(value: float, y: Axis, text: str) -> str:
-    """Draw a dashed line across the frame, with its name."""
-    top = y(value)
-    return draw_line(LEFT, top, RIGHT, top, "guide") + draw_text(RIGHT, top - 4, text, "tick end")
-
-
-def draw_steps(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
-    """Draw a line that keeps each value until the next point."""
-    path = "".join(
-        f"{'M' if i == 0 else 'H'}{x(a)}" + (f" {y(b)}" if i == 0 else f"V{y(b)}") for i, (a, b) in enumerate(points)
-    )
-    return f'<path class="line c3" d="{path}"/>' if points else ""
-
-
-def draw_bars(shares: Sequence[tuple[str, float]], title: str) -> str:
-    """Draw one horizontal bar for each name, as a share of 1."""
-    height, x_px = 20 + 26 * len(shares), 130
-    rows = []
-    for i, (name, share) in enumerate(shares):
-        top, width = 12 + 26 * i, share * (WIDTH - x_px - 60)
-        rows.append(draw_text(x_px - 8, top + 13, name, "name end"))
-        rows.append(f'<rect class="f1" x="{x_px}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
-        rows.append(draw_text(x_px + width + 6, top + 13, f"{100 * share:.0f} %", "tick"))
-    return wrap_svg("".join(rows), WIDTH, height, title)

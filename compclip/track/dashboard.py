@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
+from compclip.base.number_text import format_count
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import descriptions, sync, tracked_files, tracking_store
 from compclip.track.tracked_files import SummaryCache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compclip.base.count_text import format_count
+from compclip.base.number_text import format_count, format_share
 from compclip.config.cell import PRETRAINED
 from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
@@ -104,9 +104,9 @@ def describe_study(study: StudyFile) -> str:
     lines = [f"{head} for {objectives}."]
     for name, trial in best_trials(study).items():
         lines.append(f"Best by {to_markdown(name)}: trial {trial.number} with {_join_params(trial.params)}.")
-    lines += ["", "| trial | state | parameters | values |", "| ---: | --- | --- | --- |"]
+    lines += ["", "| trial | state | parameters | values, in percent |", "| ---: | --- | --- | --- |"]
     for trial in study.trials[:ROWS]:
-        values = ", ".join(f"{v:.4f}" for v in trial.values) or "–"
+        values = ", ".join(f"{format_share(v, n in study.cosines)}" for n, v in study.name_values(trial)) or "–"
         lines.append(f"| {trial.number} | {to_markdown(trial.state)} | {_join_params(trial.params)} | {values} |")
     if len(study.trials) > ROWS:
         lines.append(f"\nNot listed here: {format_count(len(study.trials) - ROWS, 'more trial')}.")
@@ -120,7 +120,7 @@ def _join_params(params: Mapping[str, object]) -> str:
 
 def describe_trial(study: StudyFile, trial: StudyTrial) -> str:
     """Describe one trial in a sentence or two."""
-    values = ", ".join(f"{to_code(n)} {v:.4f}" for n, v in zip(study.objectives, trial.values, strict=False))
+    values = ", ".join(f"{to_code(n)} {format_share(v, n in study.cosines)}" for n, v in study.name_values(trial))
     why = f" {to_markdown(str(trial.facts['reason']))}" if trial.facts.get("reason") else ""
     head = f"Trial {trial.number} of **{to_markdown(study.name)}**, {to_markdown(trial.state)}"
     return f"{head}: {_join_params(trial.params)}. {values}{why}"[:LIMIT]

@@ -37,6 +37,7 @@ from mlflow.types import ColSpec, Schema
 from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
+from compclip.base.number_text import format_share
 from compclip.track import descriptions, item_tables, tracking_store
 from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MetricPoint, MlflowEntry
 from compclip.track.item_tables import ItemTable
@@ -263,7 +264,9 @@ def ensure_registered(client: MlflowClient, experiment: str, project: str) -> st
 
 def _create_version(client: MlflowClient, name: str, entry: MlflowEntry, logged: LoggedRun) -> str:
     tags = {k: entry.tags[k] for k in VERSION_TAGS} | {PROJECT: entry.project}
-    note = f"{entry.name}: " + ", ".join(f"{name} {value:.4f}" for name, value in sorted(entry.scores.items()))
+    note = f"{entry.name}: " + ", ".join(
+        f"{name} {format_share(value)} %" for name, value in sorted(entry.scores.items())
+    )
     source = client.get_logged_model(logged.model).artifact_location
     version = client.create_model_version(name, source, logged.run, tags, None, note, 0, logged.model).version
     versions = [{"name": v.name, "version": str(v.version)} for v in _list_versions(client, logged.run)]

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
+from compclip.base.number_text import format_count, format_share
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
@@ -98,8 +98,9 @@ def _make_row(
     note = (
         f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}, whose runs stand "
         f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
-        f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided."
-        f"{BLIND_NOTE if blind else ''}\n\n{_format_table(lines, compared, reference)}"
+        f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
+        f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
+        f"\n\n{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
     return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
@@ -115,7 +116,7 @@ def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptio
 
 
 def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:
-    """Format the row's numbers as a table in Markdown, the unit as in the metrics, as far as MLflow's limit allows."""
+    """Format the row's numbers as a table in Markdown, in percent, as far as MLflow's limit allows."""
     contrasts = {_metric(line): line for line in compared}
     table = [f"| metric | mean | std | to {to_markdown(reference)} | 95 % interval | verdict |",
              "| --- | ---: | ---: | ---: | ---: | --- |"]  # fmt: skip
@@ -123,7 +124,7 @@ def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], referen
     for line in shown:
         contrast = contrasts.get(_metric(line), {})
         mean, std, difference, low, high = (
-            _round(source.get(field, ""))
+            format_share(float(source[field]), not line["better"]) if source.get(field) else ""
             for source, field in [*((line, name) for name in NUMBERS), *((contrast, name) for name in CONTRAST)]
         )
         ends = f"[{low}, {high}]" if low else ""
@@ -132,10 +133,6 @@ def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], referen
         if sum(map(len, table)) > descriptions.LIMIT - 1000:
             return "\n".join([*table[:-1], "", f"{len(shown) - len(table) + 3} more are among the metrics."])
     return "\n".join(table)
-
-
-def _round(text: str) -> str:
-    return f"{float(text):.4f}" if text else ""
 
 
 def _make_entry(

@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 from compclip.base import messages, progress_line
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.json_text import replace_lone
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read

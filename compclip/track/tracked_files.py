@@ -146,13 +146,21 @@ class StudyTrial:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """studies/<name>/ of a sweep; `objectives` maps each metric to whether more of it is better."""
+    """studies/<name>/ of a sweep; `objectives` maps each metric to whether more of it is better.
+
+    `cosines`: those whose values are no shares.
+    """
 
     path: Path
     name: str
     method: str
     objectives: dict[str, bool]
     trials: tuple[StudyTrial, ...]
+    cosines: frozenset[str] = frozenset()
+
+    def name_values(self, trial: StudyTrial) -> list[tuple[str, float]]:
+        """Return a trial's values by their objectives."""
+        return list(zip(self.objectives, trial.values, strict=False))
 
 
 def read_study(path: Path, summaries: SummaryCache) -> StudyFile:
@@ -163,7 +171,8 @@ def read_study(path: Path, summaries: SummaryCache) -> StudyFile:
         objectives = [{"metric": o} if isinstance(o, str) else o for o in raw["objectives"]]
         directions = {o["metric"]: o.get("direction", "maximize") != "minimize" for o in objectives}
         trials = tuple(_parse_trial(trial, path.parent.parent, summaries) for trial in raw["trials"])
-        return StudyFile(path, str(raw["study"]), str(raw["method"]), directions, trials)
+        cosines = frozenset(o["metric"] for o in objectives if o.get("score"))
+        return StudyFile(path, str(raw["study"]), str(raw["method"]), directions, trials, cosines)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
 

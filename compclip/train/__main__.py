@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import safe_names, thread_waiting
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
+from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, run_store
 from compclip.runs.run_store import StoredRun

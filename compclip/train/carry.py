@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import thread_waiting
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry, one_line, unknown
+from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.runs import carried_runs, key_parts, release_proof, result_files, run_store
 from compclip.runs.key_parts import KeyParts, RecordedRun

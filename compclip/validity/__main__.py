@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.count_text import format_count
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, read_json, write_atomic, write_json
+from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params

@@ -137,7 +137,7 @@ def test_the_command_prints_a_table_and_fails_beyond_the_bound(results, tmp_path
     arguments = [str(results), str(theirs)]
     assert command.main(arguments) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1].split() == ["sugarcrepe/add_att", "0.7500", "0.5000", "+25.00", "+1.0"]
+    assert out[1].split() == ["sugarcrepe/add_att", "75.00", "50.00", "+25.00", "+1.0"]
     assert out[-1] == "1 only theirs: winoground/text"
     assert command.main([*arguments, "--within", "24.9"]) == 1
     assert "sugarcrepe/add_att: +25.00 points, more than 24.9" in capsys.readouterr().err

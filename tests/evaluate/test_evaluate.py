@@ -506,7 +506,7 @@ def test_several_checkpoints_have_a_row_each(checkpoint, second_checkpoint, para
     assert [row[0] for row in rows] == ["sugarcrepe", refs[0], refs[2], "plus", refs[0], refs[2]]
     for ref, row in ((refs[0], rows[1]), (refs[2], rows[2])):
         alone = score.score_checkpoint(score.checkpoint_at(ref), _loaded(params))
-        assert row[1:] == [f"{alone['sugarcrepe']['metrics'][metric]:.4f}" for metric in rows[0][1:]]
+        assert row[1:] == [f"{100 * alone['sugarcrepe']['metrics'][metric]:.2f}" for metric in rows[0][1:]]
         [folder] = [f for f in (tmp_path / "out").iterdir() if ref.replace("/", "_").endswith(f.name)]
         for name in ("sugarcrepe", "plus"):
             document = files.read_json(folder / f"{name}.json")

@@ -256,7 +256,7 @@ def test_chosen_points_and_benchmarks(here, capsys):
     document = read_json(Published(here, cell).line)
     assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
     assert set(document["benchmarks"]) == {"sugarcrepe"}
-    assert capsys.readouterr().out.splitlines()[3].split() == ["metric", "0", "0.25", "1"]
+    assert capsys.readouterr().out.splitlines()[3].split() == ["metric,", "in", "percent", "0", "0.25", "1"]
 
 
 @pytest.mark.parametrize(

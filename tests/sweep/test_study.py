@@ -194,12 +194,14 @@ def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     })  # fmt: skip
     values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
     best_trial = trial(3, 0.75) | {"params": values}
-    (tmp_path / "best.yaml").write_text(study_results.best_yaml(study, tmp_path / "params.yaml", best_trial))
+    (tmp_path / "best.yaml").write_text(
+        study_results.best_yaml(study, tmp_path / "params.yaml", best_trial, "sugarcrepe/swap 75.00 %")
+    )
     read.use_grid("best.yaml", force=True)
     cell = grid.resolve(read.load_params("params.yaml"), "hard_positives-tiny-scenes-0")
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
     assert (cell.train.lr, cell.train.epochs) == (1e-6, 3)
-    assert "sugarcrepe/swap 0.7500" in (tmp_path / "params.yaml").read_text().splitlines()[0]
+    assert "sugarcrepe/swap 75.00 %" in (tmp_path / "params.yaml").read_text().splitlines()[0]
 
 
 def test_what_a_study_writes_keeps_the_key_on(tmp_path):
@@ -210,7 +212,7 @@ def test_what_a_study_writes_keeps_the_key_on(tmp_path):
     )
     study = parse(overrides=["data.scenes.texts={dense: {file: n.csv, on: image, column: n}}"])
     values = {"gamma": 1.5, "lambda_global": 0.5, "attention": "softmax"}
-    best = study_results.best_yaml(study, source, trial(3, 0.75) | {"params": values})
+    best = study_results.best_yaml(study, source, trial(3, 0.75) | {"params": values}, "")
     fixed = sweep_command.fixed_params(study, source, [], tmp_path).read_text()
     for text in (best, fixed):
         assert "'on': url" in text and "'on': image" in text and "true" not in text
@@ -278,6 +280,18 @@ def test_page_is_self_contained():
     assert 'aria-label="sugarcrepe/swap against gamma"' in text and "80 %" in text
     assert "<script" not in text and "http" not in text.replace("http-equiv", "")
     assert "None" not in text
+    assert "sugarcrepe/swap 40.00 % (pretrained 50.00)" in text and "<th>sugarcrepe/swap (%)</th>" in text
+
+
+def test_a_cosine_is_not_shown_in_percent():
+    """It is marked in trials.json, whose values are as they were measured."""
+    study = parse(objectives=TWO)
+    columns = [Column("sugarcrepe", "swap", score=True), Column("retrieval", "loss")]
+    document = study_results.study_to_json(study, [trial(0, 0.25, 0.5)], None, {}, columns)
+    assert [o.get("score") for o in document["objectives"]] == [True, None]
+    assert document["trials"][0]["values"] == [0.25, 0.5]
+    page = study_results.format_page(document)
+    assert "<td>0.2500</td><td>50.00</td>" in page and "sugarcrepe/swap (a cosine)" in page
 
 
 def test_page_without_a_finished_trial():

@@ -52,8 +52,8 @@ def test_a_row_has_the_report_s_numbers(reported, uri):
     assert row.data.tags["verdict/sugarcrepe/swap"] == "better" and row.data.tags["reference"] == "pretrained"
     assert "verdict/retrieval/i2t_recall_at_1" not in row.data.tags
     note = row.data.tags["mlflow.note.content"]
-    assert "| sugarcrepe/swap | 0.7500 | 0.0100 | 0.3000 | [0.1000, 0.5000] | better |" in note
-    assert "| 0.9000 |  | 0.1000 | [-0.1000, 0.3000] | undecided |" in note
+    assert "| sugarcrepe/swap | 75.00 | 1.00 | 30.00 | [10.00, 50.00] | better |" in note
+    assert "| 90.00 |  | 10.00 | [-10.00, 30.00] | undecided |" in note
 
 
 def test_a_row_is_compared_with_the_report_s_reference(reported, uri):

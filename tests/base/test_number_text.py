@@ -1,8 +1,8 @@
-"""One is singular; none and several are plural, with an `s` unless the plural is given."""
+"""One is singular; none and several are plural, with an `s` unless the plural is given. Shares are percent."""
 
 import pytest
 
-from compclip.base.count_text import format_count
+from compclip.base.number_text import format_count, format_share
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,8 @@ from compclip.base.count_text import format_count
 )
 def test_a_noun_follows_its_number(count, nouns, text):
     assert format_count(count, *nouns) == text
+
+
+def test_a_share_is_percent_and_a_cosine_is_not():
+    assert format_share(0.81234) == "81.23"
+    assert format_share(-0.2, is_cosine=True) == "-0.2000"
