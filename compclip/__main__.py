@@ -25,6 +25,7 @@ DAILY = {
     "blind": ("compclip.evaluate.blind_rows", "score benchmarks without their pictures: length, frequency, word pairs"),
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
+    "audit": ("compclip.audit.__main__", "audit training texts: what rules make of captions, and who sees it blind"),
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
     "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),

@@ -1,0 +1,68 @@
+"""Audit training texts: what rules and released lists show beside captions, and how far they are told apart blindly.
+
+compclip audit DATA                      the texts of all methods of the grid
+compclip audit DATA --method NAME        of one method, name or name.variant; several may follow
+compclip audit DATA --json               print JSON
+
+Writes audits/<data>/index.html and audit.json: coverage, what is edited, how often captions are told from the texts
+without the picture (cross-validated by picture), words that no caption has, texts that are still true by rules, and
+twenty samples of each rule. Needs the annotated data set (`dvc repro annotate@DATA`), no picture and no model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import check_output_folder, write_atomic, write_json
+
+AUDITS = Path("audits")
+
+
+def main(argv: Sequence[str], root: Path = Path(".")) -> int:
+    """Audit a data set, write page and JSON, print a table."""
+    args = _parser().parse_args(argv)
+    from compclip.audit import audit_page, rule_audit
+    from compclip.config import read
+
+    params = read.load_params(args.params)
+    if args.data not in params.data:
+        raise unknown("data", args.data, params.data, "data")
+    audit = rule_audit.audit_data(params, args.data, args.method or params.grid.methods, root, args.pictures)
+    if not audit.rules:
+        raise UserError(f"{args.data}: no method shows a text that a rule makes; name one with --method")
+    out = args.out or root / AUDITS / args.data
+    write_json(out / "audit.json", asdict(audit))
+    write_atomic(out / "index.html", audit_page.render_page(audit).encode())
+    print(json.dumps(asdict(audit), indent=1) if args.json else audit_page.format_table(audit))
+    if not args.json:
+        print(f"{out / 'index.html'}: {audit.looked_at} of {audit.samples} pictures' captions")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compclip audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", metavar="DATA", help="a data set of params.yaml")
+    parser.add_argument("--method", nargs="+", default=[], help="methods, name or name.variant; default: the grid's")
+    parser.add_argument("--pictures", type=_positive, default=5_000, help="how many are looked at, evenly spaced")
+    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_argument("--out", type=check_output_folder, help="folder to write; default: audits/DATA")
+    parser.add_argument("--json", action="store_true", help="print JSON, no table")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--pictures {text}: must be a whole number above 0, as 5000")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -1,0 +1,163 @@
+"""Audit what methods show as negatives and positives: every rule's texts of a data set's captions.
+
+Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0, without opening pictures. A row counts of
+each rule: coverage, edits, how far a blind judge tells its texts from captions, new words, and what is still true by
+rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from PIL import Image
+
+from compclip.audit import blind_judge, text_edits
+from compclip.audit.blind_judge import BlindShares, FoldedLanguage
+from compclip.config import grid
+from compclip.config.sections import Params
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.interface.views import Rule, Views
+from compclip.text.annotation import Annotation
+from compclip.text.blind_language import split_words
+from compclip.train.view_maker import ViewMaker
+from compclip.train.view_shares import rule_name
+
+NEGATIVE, POSITIVE = "negative", "positive"
+PICTURES = 5_000  # looked at, evenly spaced
+SAMPLES = 20
+EXAMPLES = 12  # new words that are named
+
+
+@dataclass
+class RuleTexts:
+    """The texts of one rule: pairs of a caption and a text, with the number of the picture; `asked` counts captions."""
+
+    method: str
+    role: str
+    rule: str
+    asked: int = 0
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    pictures: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RuleAudit:
+    """What was found of one rule; shares are of its texts, `coverage` of captions."""
+
+    method: str
+    role: str
+    rule: str
+    texts: int
+    coverage: float
+    edits: dict[str, float]
+    blind: BlindShares | None  # None where there are too few texts
+    new_words: float
+    examples: list[str]
+    still_true: float
+    may_be_true: float
+    samples: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A data set's audit."""
+
+    data: str
+    samples: int  # of the data set
+    looked_at: int
+    rules: list[RuleAudit]
+
+
+def audit_data(params: Params, data: str, methods: Sequence[str], root: Path, pictures: int = PICTURES) -> Audit:
+    """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
+    dataset = PreparedDataset(root / "data" / data)
+    indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
+    captions_of = {index: _texts_of(dataset, index) for index in indices}
+    fold_of = {index: number % blind_judge.FOLDS for number, index in enumerate(indices)}
+    flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
+    language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
+    known, pos_of = collect_words(dataset)
+    rules = []
+    for method in methods:
+        config, _ = grid.method_config(params, method, data)
+        views = grid.first_views(method.partition(".")[0], config)
+        for texts in make_texts(dataset, indices, method, views):
+            rules.append(_audit_rule(texts, captions_of, fold_of, language, known, pos_of))
+    return Audit(data, len(dataset), len(indices), rules)
+
+
+def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
+    return [dataset.annotation(index, which).text for which in range(dataset.captions(index))]
+
+
+def collect_words(dataset: PreparedDataset) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the words of all captions, and each word's most frequent part of speech."""
+    words: set[str] = set()
+    pos: dict[str, Counter[str]] = defaultdict(Counter)
+    for annotation in _annotations(dataset):
+        words.update(split_words(annotation.text))
+        for token, tag in enumerate(annotation.pos):
+            pos[annotation.word(token).lower()][tag] += 1
+    return frozenset(words), {word: tags.most_common(1)[0][0] for word, tags in pos.items()}
+
+
+def _annotations(dataset: PreparedDataset) -> Iterator[Annotation]:
+    for index in range(len(dataset)):
+        yield from (dataset.annotation(index, which) for which in range(dataset.captions(index)))
+
+
+def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
+    """Make a method's texts of some samples: of each rule, of a composite its negative."""
+    names = _name_rules(views)
+    texts = [RuleTexts(method, role, name) for role, name in names]
+    maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
+    for index in indices if texts else ():
+        view = maker.view(index, 0, views)
+        negatives = view.negatives[: sum(role == NEGATIVE for role, _ in names)]
+        positives = view.positives[: len(names) - len(negatives)]
+        for of_rule, text in zip(texts, (*negatives, *positives), strict=True):
+            of_rule.asked += 1
+            if text is not None:
+                of_rule.pairs.append((view.caption, text))
+                of_rule.pictures.append(index)
+    return texts
+
+
+def _name_rules(views: Views) -> list[tuple[str, str]]:
+    """Name what rules make, negatives first; a composite's positives are captions and none of a rule's."""
+    if views.composite:
+        return [(NEGATIVE, "composite")]
+    roles: list[tuple[str, tuple[Rule, ...]]] = [(NEGATIVE, views.negatives), (POSITIVE, views.positives)]
+    return [(role, rule_name(rule)) for role, rules in roles for rule in rules]
+
+
+def _audit_rule(
+    texts: RuleTexts,
+    captions_of: Mapping[int, Sequence[str]],
+    fold_of: Mapping[int, int],
+    language: FoldedLanguage,
+    known: frozenset[str],
+    pos_of: Mapping[str, str],
+) -> RuleAudit:
+    pairs, count = texts.pairs, max(1, len(texts.pairs))
+    folds = [fold_of[index] for index in texts.pictures]
+    new_words = [text_edits.list_new_words(text, known) for _, text in pairs]
+    edits = Counter(text_edits.describe_edit(caption, text, pos_of) for caption, text in pairs)
+    rows = list(zip(pairs, (captions_of[index] for index in texts.pictures), strict=True))
+    return RuleAudit(
+        method=texts.method,
+        role=texts.role,
+        rule=texts.rule,
+        texts=len(pairs),
+        coverage=len(pairs) / max(1, texts.asked),
+        edits={kind: number / count for kind, number in edits.most_common()},
+        blind=blind_judge.judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
+        new_words=sum(map(bool, new_words)) / count,
+        examples=blind_judge.most_common(Counter(word for words in new_words for word in words), EXAMPLES),
+        still_true=sum(text_edits.is_still_true(*pair, captions) for pair, captions in rows) / count,
+        may_be_true=sum(text_edits.uses_other_captions(*pair, captions) for pair, captions in rows) / count,
+        samples=pairs[:: max(1, -(-len(pairs) // SAMPLES))],
+    )

@@ -1,0 +1,60 @@
+"""The judge: a planted artefact is recognised in pictures that it was not trained on, a balanced list is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compclip.audit import blind_judge
+from compclip.audit.blind_judge import FOLDS, FoldedLanguage
+
+WORDS = ("red", "blue", "small", "old")
+THINGS = ("dog", "cat", "kite", "cup", "tree")
+
+
+def write_captions(count):
+    rng = np.random.default_rng(0)
+    draw = [(rng.choice(WORDS), rng.choice(THINGS), rng.choice(WORDS), rng.choice(THINGS)) for _ in range(count)]
+    return [f"a {a} {b} and a {c} {d}" for a, b, c, d in draw]
+
+
+@pytest.fixture
+def captions():
+    return write_captions(200)
+
+
+def judge(pairs):
+    folds = [i % FOLDS for i in range(len(pairs))]
+    return blind_judge.judge_pairs(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
+
+
+def test_a_planted_artefact_is_recognised(captions):
+    """Longer texts, by length; swapped neighbours, by pairs of words, at equal length and equal words."""
+    longer = judge([(caption, f"{caption} there") for caption in captions])
+    assert longer.length == longer.recognised == 1.0
+    shuffled = judge([(caption, " ".join(reversed(caption.split()))) for caption in captions])
+    assert shuffled.length == shuffled.frequency == 0.5  # ties count half
+    assert shuffled.bigram > 0.95 and shuffled.recognised > 0.95
+
+
+def test_a_balanced_list_is_not(captions):
+    """Further captions by the same hand: the judge is as often right as a coin, whatever it was trained on."""
+    others = write_captions(400)[200:]
+    shares = judge(list(zip(captions, others, strict=True)))
+    assert abs(shares.recognised - 0.5) < 0.11 and abs(shares.bigram - 0.5) < 0.11  # three deviations
+
+
+def test_counts_are_of_other_folds_alone():
+    """A word of one picture's caption is unknown to the models that judge that picture."""
+    language = FoldedLanguage(["a dog", "a cat"], [0, 1])
+    assert language.models[0][2].words["dog"] == 0 and language.models[1][2].words["dog"] == 1
+
+
+def test_the_judge_is_a_maximum():
+    """The gradient of the penalised log likelihood, worked out by loops, is zero."""
+    gap_NF = np.random.default_rng(1).normal(size=(30, 3)) + 0.3
+    weight_F = blind_judge.fit_judge(gap_NF)
+    gradient = [
+        sum(row[i] / (1 + np.exp(row @ weight_F)) for row in gap_NF) - blind_judge.RIDGE * weight_F[i] for i in range(3)
+    ]
+    assert gradient == pytest.approx([0, 0, 0], abs=1e-9)

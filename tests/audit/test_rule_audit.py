@@ -1,0 +1,94 @@
+"""A data set's audit: counts by hand, a page and a JSON; no picture is opened."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compclip.audit import __main__ as command
+from compclip.audit import rule_audit
+from compclip.base.errors import UserError
+from compclip.config import grid, read
+from compclip.data.sample import Sample
+from compclip.interface.views import Views
+from compclip.text.annotation import Annotation
+from tests.conftest import ROOT
+from tests.prepared_set import prepared
+
+CAPTIONS = [("a dog runs", "a puppy runs"), ("a cat sleeps",), ("a horse runs",), ("a cow sleeps",), ("a dog sleeps",)]
+
+
+def annotate(text):
+    words = text.split()
+    starts = [text.index(word) for word in words]
+    ends = tuple(start + len(word) for start, word in zip(starts, words, strict=True))
+    return Annotation(text, tuple(starts), ends, ("DET", "NOUN", "VERB"), sentences=((0, len(text)),))
+
+
+def tenterhook(annotation, rng):
+    """Put a word that no caption has in the noun's place; nothing for cows."""
+    words = annotation.text.split()
+    return None if words[1] == "cow" else f"{words[0]} tenterhook {words[2]}"
+
+
+def puppy(annotation, rng):
+    return annotation.text.replace("dog", "puppy").replace("a puppy", "A  puppy")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Five pictures, the first with two captions; whatever method shows a planted rule, and a positive."""
+    samples = [Sample(f"s{i}", f"{i}.png", (), width=8, height=8) for i in range(5)]
+    prepared(tmp_path / "data/scenes", samples, [list(map(annotate, captions)) for captions in CAPTIONS])
+    views = Views(negatives=(tenterhook,), positives=(puppy,), caption="full")
+    monkeypatch.setattr(grid, "first_views", lambda method, config: views)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*argv):
+    return command.main(["scenes", "--params", str(ROOT / "params.yaml"), "--method", "negclip", *argv])
+
+
+def test_what_is_counted(project):
+    audit = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project)
+    negative, positive = audit.rules
+    assert (negative.role, negative.rule, negative.texts, negative.coverage) == (
+        "negative", "test_rule_audit.tenterhook", 4, 0.8,
+    )  # fmt: skip
+    assert negative.edits == {"replaced NOUN": 1.0} and negative.new_words == 1.0
+    assert negative.examples == ["tenterhook"] and negative.still_true == 0
+    assert negative.blind.length == 1.0
+    assert len(negative.samples) == 4
+    assert positive.role == "positive" and positive.still_true > 0.5 and positive.new_words == 0
+
+
+def test_page_and_json(project, capsys):
+    assert run() == 0
+    said = capsys.readouterr().out
+    assert "negclip: test_rule_audit.tenterhook (negative)" in said and "5 of 5 pictures" in said
+    page = (project / "audits/scenes/index.html").read_text()
+    assert "<mark>tenterhook</mark>" in page and "New words: tenterhook." in page
+    document = json.loads((project / "audits/scenes/audit.json").read_text())
+    assert document["rules"][0]["coverage"] == 0.8 and document["looked_at"] == 5
+    assert run("--json") == 0
+    assert json.loads(capsys.readouterr().out) == document
+
+
+def test_fewer_pictures_are_looked_at_where_asked(project, capsys):
+    assert run("--pictures", "2") == 0
+    assert "2 of 5 pictures" in capsys.readouterr().out
+
+
+def test_mistakes_name_the_fix(project):
+    with pytest.raises(UserError, match=r"unknown data 'scenery'; did you mean"):
+        command.main(["scenery", "--params", str(ROOT / "params.yaml")])
+    with pytest.raises(UserError, match=r"--pictures 0: must be a whole number above 0"):
+        run("--pictures", "0")
+
+
+def test_a_method_without_rules_says_so(project, monkeypatch):
+    monkeypatch.setattr(grid, "first_views", lambda method, config: Views())
+    with pytest.raises(UserError, match=r"scenes: no method shows a text that a rule makes; name one with --method"):
+        run()
