@@ -1,7 +1,7 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
-Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit; values as printed. A row without a
-method is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and deviation over seeds where one is
+printed; values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
 fingerprints of the official benchmarks.
 """
 
@@ -23,6 +23,7 @@ from compclip.report.table_formats import format_number
 from compclip.report.tables import Column, MethodRow, ResultTable
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
+DEVIATION = "deviation"  # a column that a file may have
 OFFICIAL_FILE = "benchmarks.yaml"
 UNITS = ("percent", "score")  # a score is a cosine
 TOLERANCE = 0.5  # percentage points between two measurements of the same weights; their printed digits are 0.1
@@ -36,7 +37,7 @@ KINDS = {  # endings of the printed columns whose mean stands for a summary colu
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number of a paper, `value` as it stands there, in `unit`."""
+    """One printed number of a paper, `value` as it stands there, in `unit`; `deviation` over seeds, "" where none is."""
 
     paper: str
     table: str
@@ -48,6 +49,7 @@ class PublishedNumber:
     metric: str
     value: str
     unit: str = "percent"
+    deviation: str = ""
 
     @property
     def column(self) -> str:
@@ -83,11 +85,12 @@ def read_numbers(folder: Path) -> list[PublishedNumber]:
     """Read all numbers of the folder's CSV files. Raises UserError naming file and line of a bad one."""
     numbers = []
     for where, row in read_rows(folder, FIELDS):
-        fields = {name: (row[name] or "").strip() for name in FIELDS}
-        try:
-            float(fields["value"])
-        except ValueError as error:
-            raise UserError(f"{where}: value={row['value']!r} is not a number; write it as printed") from error
+        fields = {name: (row.get(name) or "").strip() for name in (*FIELDS, DEVIATION)}
+        for name in ("value", DEVIATION):
+            try:
+                float(fields[name] or (0 if name == DEVIATION else ""))
+            except ValueError as error:
+                raise UserError(f"{where}: {name}={row[name]!r} is not a number; write it as printed") from error
         if fields["unit"] not in UNITS:
             raise UserError(f"{where}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
         numbers.append(PublishedNumber(**fields))
@@ -211,10 +214,11 @@ def _make_printed_rows(method: str, numbers: Sequence[PublishedNumber], names: S
 def _format_printed_cell(number: PublishedNumber | None, base: PublishedNumber | None) -> str:
     if number is None:
         return "–"
+    value = f"{number.value} ± {number.deviation}" if number.deviation else number.value
     if base is None:
-        return number.value
+        return value
     digits = len(number.value.partition(".")[2])
-    return f"{number.value} ({float(number.value) - float(base.value):+.{digits}f})".replace("-", "−")
+    return f"{value} ({float(number.value) - float(base.value):+.{digits}f})".replace("-", "−")
 
 
 def _make_our_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import product
 
@@ -25,7 +26,7 @@ TABLES = {
     ("CLIC", "Table 16"): 5, ("CLIC", "Table 17"): 5, ("CLIC", "Table 18"): 9, ("CLIC", "Table 19"): 13,
     ("FSC-CLIP", "main"): 20, ("FSC-CLIP", "components"): 8, ("FSC-CLIP", "sensitivity: local weight"): 4,
     ("FSC-CLIP", "sensitivity: focal gamma"): 4, ("FSC-CLIP", "sensitivity: label smoothing"): 4,
-    ("FSC-CLIP", "ViT-B/16"): 4, ("FSC-CLIP", "DataComp"): 4, ("FSC-CLIP", "attention norm"): 6,
+    ("FSC-CLIP", "ViT-B/16"): 4, ("FSC-CLIP", "DataComp"): 4, ("FSC-CLIP", "attention norm"): 6, ("FSC-CLIP", "three seeds"): 2,
     ("FSC-CLIP", "retrieval"): 11, ("C2LIP", "Table 2"): 21, ("C2LIP", "Table 5"): 4, ("C2LIP", "Table A2"): 5,
     ("C2LIP", "Table A5"): 7, ("Hard Positives", "Table 4"): 12, ("Hard Positives", "Table 5"): 3,
     ("Hard Positives", "Table 6"): 9, ("Hard Positives", "Table 7"): 4,
@@ -235,12 +236,38 @@ def test_hard_positives_mean_scores_fall_by_what_the_text_states():
     assert mean(list(fall.values())) == pytest.approx(0.031, abs=0.0005)
 
 
+def test_the_main_table_s_run_is_one_of_the_three_seeds():
+    """So none is farther from their mean than the root of two deviations, and Comp is the mean of eleven columns."""
+    main = {(n.method, n.column): float(n.value) for n in NUMBERS if (n.table, n.data) == ("main", "LAION-COCO 100K")}
+    with_seeds = [n for n in NUMBERS if n.deviation]
+    assert len(with_seeds) == 30 and {n.table for n in with_seeds} == {"three seeds"}
+    for n in with_seeds:
+        rounding = 0.1 + 1e-9
+        assert abs(main[n.method, n.column] - float(n.value)) <= math.sqrt(2) * float(n.deviation) + rounding, n
+    for method in ("fsc_clip", "fsc_clip.lora"):
+        values = [float(n.value) for n in with_seeds if n.method == method]
+        assert mean(values[:11]) == pytest.approx(values[11], abs=0.06)
+
+
+def test_a_deviation_that_is_no_number_is_one_line(tmp_path):
+    head = ",".join((*published_numbers.FIELDS, published_numbers.DEVIATION))
+    (tmp_path / "a.csv").write_text(f"{head}\np,t,r,m,b,d,x,y,1.0,percent,0.1.2\n")
+    with pytest.raises(UserError, match=r"a.csv: line 2: deviation='0.1.2' is not a number; write it as printed"):
+        published_numbers.read_numbers(tmp_path)
+
+
+def test_a_printed_deviation_stands_beside_its_value():
+    number = published_numbers.PublishedNumber("p", "t", "r", "m", "b", "", "x", "y", "53.4", "percent", "0.09")
+    base = published_numbers.PublishedNumber("p", "t", "r", "pretrained", "b", "", "x", "y", "50.0")
+    assert published_numbers._format_printed_cell(number, base) == "53.4 ± 0.09 (+3.4)"
+
+
 def test_a_model_has_the_same_number_in_every_table_of_a_paper():
     """But for the three places that the README names."""
     first_values: dict[tuple, tuple[str, float]] = {}
     apart = []
     for n in NUMBERS:
-        if n.method and n.benchmark != "overall":
+        if n.method and n.benchmark != "overall" and not n.deviation:
             key = (n.paper, n.method, n.backbone, n.data, n.column)
             first = first_values.setdefault(key, (n.table, float(n.value)))
             if first[1] != float(n.value):
