@@ -1,8 +1,8 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
-Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and deviation over seeds where one is
-printed; values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
-fingerprints of the official benchmarks.
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and deviation (over seeds) where one is
+printed; values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out
+of the comparison. benchmarks.yaml has the fingerprints of the official benchmarks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = {  # endings of the printed columns whose mean stands for a summary colu
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number of a paper, `value` as it stands there, in `unit`; `deviation` over seeds, "" where none is."""
+    """One printed number of a paper, `value` as it stands there, in `unit`; `deviation` over seeds, "" without one."""
 
     paper: str
     table: str
