@@ -8,7 +8,7 @@ rules.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from compclip.audit.blind_judge import BlindShares, FoldedLanguage
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
+from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
-from compclip.text.annotation import Annotation
 from compclip.text.blind_language import split_words
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
@@ -79,7 +79,8 @@ def audit_data(params: Params, data: str, methods: Sequence[str], root: Path, pi
     fold_of = {index: number % blind_judge.FOLDS for number, index in enumerate(indices)}
     flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
     language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
-    known, pos_of = collect_words(dataset)
+    pos_of = count_pos(dataset, indices)
+    known = frozenset(word for caption in iterate_captions(dataset.folder) for word in split_words(caption))
     rules = []
     for method in methods:
         config, _ = grid.method_config(params, method, data)
@@ -93,20 +94,14 @@ def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
     return [dataset.annotation(index, which).text for which in range(dataset.captions(index))]
 
 
-def collect_words(dataset: PreparedDataset) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the words of all captions, and each word's most frequent part of speech."""
-    words: set[str] = set()
+def count_pos(dataset: PreparedDataset, indices: Sequence[int]) -> dict[str, str]:
+    """Return the most frequent part of speech of each word of some samples' captions."""
     pos: dict[str, Counter[str]] = defaultdict(Counter)
-    for annotation in _annotations(dataset):
-        words.update(split_words(annotation.text))
-        for token, tag in enumerate(annotation.pos):
-            pos[annotation.word(token).lower()][tag] += 1
-    return frozenset(words), {word: tags.most_common(1)[0][0] for word, tags in pos.items()}
-
-
-def _annotations(dataset: PreparedDataset) -> Iterator[Annotation]:
-    for index in range(len(dataset)):
-        yield from (dataset.annotation(index, which) for which in range(dataset.captions(index)))
+    for index in indices:
+        for annotation in (dataset.annotation(index, which) for which in range(dataset.captions(index))):
+            for token, tag in enumerate(annotation.pos):
+                pos[annotation.word(token).lower()][tag] += 1
+    return {word: tags.most_common(1)[0][0] for word, tags in pos.items()}
 
 
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:

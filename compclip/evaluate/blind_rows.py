@@ -118,14 +118,18 @@ def score_texts(
 
 def read_prepared_captions(folder: Path, at_most: int = AT_MOST) -> list[str]:
     """Read captions of an annotated data set, evenly spaced where it has more than `at_most`."""
-    manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
-    step, number, captions = max(1, -(-manifest.captions // at_most)), 0, []
-    for shard in manifest.shards:
+    captions = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE).captions
+    return list(iterate_captions(folder, max(1, -(-captions // at_most))))
+
+
+def iterate_captions(folder: Path, step: int = 1) -> Iterator[str]:
+    """Yield every `step`-th caption of an annotated data set, a shard in memory at a time."""
+    number = 0
+    for shard in shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE).shards:
         batch = shard_files.read_batch(folder / shard_files.SHARDS / f"{shard.name}.arrow", STAGE, mapped=True)
         texts = StringColumn(batch["captions"].values.field("text"))
-        captions += [texts[row].decode() for row in range(-number % step, shard.captions, step)]
+        yield from (texts[row].decode() for row in range(-number % step, shard.captions, step))
         number += shard.captions
-    return captions
 
 
 def read_captions(path: Path) -> list[str]:

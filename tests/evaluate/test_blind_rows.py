@@ -10,11 +10,14 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config.sections import BenchmarkSection
+from compclip.data.sample import Sample
 from compclip.evaluate import blind_rows, causal_likelihood, score
 from compclip.evaluate.score import LoadedBenchmarks
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import RETRIEVAL
+from compclip.text.annotation import Annotation
 from tests import tiny_causal
+from tests.prepared_set import prepared
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat runs", "the cat sleeps on the mat"]
 ROWS = ["length", "frequency", "bigram"]
@@ -138,3 +141,12 @@ def test_a_language_model_is_a_further_row(tmp_path):
     assert list(documents) == ["language_model"]
     with pytest.raises(UserError, match=r"config.json there; give a model's folder"):
         causal_likelihood.score_texts(str(tmp_path / "s"), texts)
+
+
+def test_captions_of_a_data_set_are_evenly_spaced(tmp_path):
+    """Over shards of two pictures; every third of seven where at most three are wanted."""
+    captions = [[f"caption {i}"] if i else ["caption 0", "caption 0 again"] for i in range(6)]
+    samples = [Sample(f"s{i}", f"{i}.png", (), width=8, height=8) for i in range(6)]
+    prepared(tmp_path, samples, [[Annotation(text) for text in texts] for texts in captions])
+    assert blind_rows.read_prepared_captions(tmp_path) == [text for texts in captions for text in texts]
+    assert blind_rows.read_prepared_captions(tmp_path, at_most=3) == ["caption 0", "caption 2", "caption 5"]
