@@ -21,6 +21,7 @@ from compclip.report import (
     blind_rows,
     claims_table,
     composition_verdicts,
+    decided_order,
     decisions,
     published_models,
     published_numbers,
@@ -137,8 +138,9 @@ def build_page(
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
-    """Return tables whose marks remain after the correction, each table by itself."""
-    return tuple(decisions.correct_table(table, correction) for table in group_tables)
+    """Return tables with the marks and ranks that are decided after the correction, each table by itself."""
+    corrected = (decisions.correct_table(table, correction) for table in group_tables)
+    return tuple(decided_order.mark_order(table, correction) for table in corrected)
 
 
 def render_page(page: ReportPage) -> str:

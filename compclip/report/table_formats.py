@@ -27,7 +27,8 @@ CONTRAST_FIELDS = (
     "difference", "low", "high", "over", "items", "verdict",
 )  # fmt: skip
 LEGEND = (
-    "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u>; ▲ ▼ better or "
+    "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u> where that order "
+    "is decided, ≈ where a row cannot be told from the best; ▲ ▼ better or "
     "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
     "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
 )
@@ -39,6 +40,7 @@ CONTRAST_LEGEND = (
 LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
+EQUAL = "≈"  # a row that cannot be told from the best of its column
 RANK = {0: "", 1: "best", 2: "second"}
 ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
 FormatCell = Callable[[Statistic | None, Column], str]
@@ -151,6 +153,8 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     title = f"{column.name}: {value}, {statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
     text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
+    if statistic.equal_to:
+        mark, title = f"{EQUAL}{mark}", f"{title}; cannot be told from {statistic.equal_to}"
     return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")
 
 
@@ -246,7 +250,8 @@ def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
     text = format_number(statistic.mean, column)
     text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(statistic.rank, text)
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
-    return f"{text}{spread} {MARK[statistic.verdict]}".rstrip()
+    marks = f"{EQUAL * bool(statistic.equal_to)} {MARK[statistic.verdict]}".strip()
+    return f"{text}{spread} {marks}".rstrip()
 
 
 def _markdown_contrast(statistic: Statistic | None, column: Column) -> str:
@@ -329,7 +334,8 @@ def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str
         head = [f"{name}: {text}" for name, text in describe_head(group).items()]
         sentences = [*head, *(notes or {}).get(group.name, ()), *table_heads.describe_marks(group)]
         caption = (
-            r"mean $\pm$ standard deviation over seeds; best bold, second best underlined; "
+            r"mean $\pm$ standard deviation over seeds; best bold, second best underlined where that order is decided, "
+            r"$\approx$ where a row cannot be told from the best; "
             r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
             r"checkpoint over the items alone) excludes 0."
         ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
@@ -376,7 +382,8 @@ def _latex_cell(statistic: Statistic | None, column: Column) -> str:
     text = format_number(statistic.mean, column).replace("−", "$-$")
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
     std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
-    return text + std + (r"$^\ast$" if statistic.verdict else "")
+    equal = r" $\approx$" if statistic.equal_to else ""
+    return text + equal + std + (r"$^\ast$" if statistic.verdict else "")
 
 
 def _latex_contrast(statistic: Statistic | None, column: Column) -> str:

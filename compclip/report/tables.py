@@ -87,6 +87,7 @@ class Statistic:
     change: float | None = None
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
     basis: str = ""  # what `difference` is over: `statistics.compute_interval`
+    equal_to: str = ""  # the best row, where this one cannot be told from it; of the best, the nearest such row
 
 
 @dataclass(frozen=True)
