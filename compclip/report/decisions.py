@@ -49,6 +49,17 @@ def adjust(p_values: Sequence[float], method: str) -> np.ndarray:
     return np.minimum(adjusted, 1.0)
 
 
+def describe_correction(method: str) -> str:
+    """Describe what a report corrects; empty for nothing."""
+    if method not in NAMES:
+        return ""
+    return (
+        "Marks (▲ ▼, bold, ≈) and the claims' verdicts are corrected for the number of comparisons in a table by "
+        f"{NAMES[method]} (report.correction). Intervals are shown as they are: one that excludes 0 may stand without "
+        "a mark."
+    )
+
+
 def correct_table(table: ResultTable, method: str) -> ResultTable:
     """Return a table whose verdicts are those that remain after a correction over all of its differences."""
     statistics_of = [s for row in table.rows for s in row.statistics if s and s.difference]

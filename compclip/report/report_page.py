@@ -176,7 +176,7 @@ def render_page(page: ReportPage) -> str:
         not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
         claims=claims_table.build_sections(page.findings),
         claims_rule=claims_table.RULE,
-        correction=decisions.NAMES.get(page.correction, ""),
+        correction=decisions.describe_correction(page.correction),
         claims_css=claims_table.CSS,
         describe_evidence=claims_table.describe_evidence,
         count_names=names,
@@ -329,6 +329,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         "report.md": table_formats.format_markdown(
             groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups}
         )
+        + (f"\n{correction}\n" if (correction := decisions.describe_correction(page.correction)) else "")
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + claims_table.format_markdown(page.findings),

@@ -17,10 +17,12 @@ from compclip.runs.run_folder import Trained
 from tests import fake_runs
 
 
-def built(tmp_path, cells, reference="clic"):
+def built(tmp_path, cells, reference="clic", correction=""):
     """The page of some cells' made results."""
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference)
+    return report_page.build_page(
+        runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference, correction=correction
+    )
 
 
 def read_statistics(page):
@@ -236,3 +238,13 @@ def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     negclip_runs, clic_runs = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
     assert table_rows.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
+
+
+@pytest.mark.parametrize(("correction", "name"), [("none", ""), ("benjamini_hochberg", "Benjamini-Hochberg")])
+def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
+    page = built(tmp_path, fake_runs.cells(), correction=correction)
+    report_page.write_report(page, tmp_path / "reports")
+    for file in ("index.html", "report.md"):
+        text = (tmp_path / "reports" / file).read_text()
+        assert (f"by {name} (report.correction)" in text) is bool(name)
+        assert "decided from" in text
