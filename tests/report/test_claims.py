@@ -324,6 +324,8 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     )
     assert f"vit / scenes ({summary})" in html and summary in text and summary in tex
     assert html.count('class="verdict worse">does not hold') == 1
+    labels = [html.count(f'data-label="{name}">') for name in ("paper", "ours", "95 %", "over")]
+    assert labels == [4] * 4  # a narrow window has no heads
     assert "Not in this grid (1)" in html and "no fsc_clip" in html
     assert "- one (CLIC, Table 1): no fsc_clip\n" in text
     assert text.count("| **undecided** |") == text.count("| **holds** |") == 1
