@@ -11,6 +11,7 @@ import sys
 from typing import Any, NoReturn
 from unittest import mock
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 
 
@@ -22,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return one parser with every command; the module of each is imported."""
     from compclip.__main__ import COMMANDS
 
-    parser = argparse.ArgumentParser(prog="compclip")
+    parser = CommandParser(prog="compclip")
     commands = parser.add_subparsers(dest="command")
     for name, (module, summary) in COMMANDS.items():
         command_parser = read_parser(module)
@@ -47,7 +48,7 @@ def read_parser(module: str) -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Run the command `completion`."""
-    parser = argparse.ArgumentParser(prog="compclip completion", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip completion", description=__doc__.splitlines()[0])
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell whose script is printed")
     args = parser.parse_args(argv)
     import shtab  # DVC has it

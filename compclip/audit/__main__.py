@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, write_atomic, write_json
 
@@ -46,7 +47,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", metavar="DATA", help="a data set of params.yaml")

@@ -16,6 +16,7 @@ import json
 import sys
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.base.number_text import format_count
@@ -65,7 +66,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import plugins, yaml_text
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.config import benchmark_groups, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
@@ -178,7 +179,7 @@ def _wrap(words: Iterator[str], indent: int, columns: int = 118) -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Print the kinds, or what there is of one."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip list", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
 from compclip.config.read import DEFAULT as PARAMS
@@ -121,14 +122,19 @@ def create(source: Path, folder: Path, grid: str) -> None:
 
     Raises UserError for an unknown grid, before anything is written, and where git or DVC refuse.
     """
-    grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml") if path.stem != "claims"}
-    if grid and grid not in grids:
-        raise unknown("grid", grid, grids)
+    params = _find_grid(source, grid) if grid else source / PARAMS
     folder.mkdir(parents=True, exist_ok=True)
     _start_repositories(folder)
     apply(source, folder, compare(source, folder))
     if not (folder / PARAMS).exists():
-        write_atomic(folder / PARAMS, (grids[grid] if grid else source / PARAMS).read_bytes())
+        write_atomic(folder / PARAMS, params.read_bytes())
+
+
+def _find_grid(source: Path, name: str) -> Path:
+    grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml") if path.stem != "claims"}
+    if name not in grids:
+        raise unknown("grid", name, grids)
+    return grids[name]
 
 
 def _start_repositories(folder: Path) -> None:
@@ -184,6 +190,7 @@ def main(argv: list[str]) -> int:
     source, folder = find_source(), args.folder
     if any((folder / name).exists() for name in (PARAMS, MANIFEST)):
         if args.grid:
+            _find_grid(source, args.grid)
             command = f"compclip config use {GRIDS}/{args.grid}.yaml"
             raise UserError(f"--grid {args.grid}: {folder} is a project; run `{command}` in it")
         upgrade(source, folder, args.update, args.diff)
@@ -212,7 +219,7 @@ def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", nargs="?", type=check_output_folder, default=Path("."), help="default: this folder")

@@ -132,6 +132,8 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
 
 def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
     """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
+    if not os.path.exists(source):
+        raise UserError(f"{source}: no such file; the grids that there are: {GRIDS}/*.yaml (`compclip list grids`)")
     load_params(source)
     raw = read_bytes(source)
     if Path(target).exists() and not force and Path(target).read_bytes() != raw and _has_edits(Path(target)):

@@ -24,6 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compclip.base import plugins
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.number_text import format_count
 from compclip.doctor import installation
@@ -41,17 +42,17 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
     parser.add_argument("--json", action="store_true", help="print the table as JSON; with --gpu the file has it")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
-    parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: what is not reached then is skipped")
+    parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: time limit; later checks are skipped")
     parser.add_argument("--methods", nargs="+", help="with --gpu: these alone; default: all that train")
-    parser.add_argument("--model", default="ViT-B-32", help="with --gpu: whose step is timed")
-    parser.add_argument("--batch", type=int, default=0, help="with --gpu: of that step; default: 256, on a CPU 8")
+    parser.add_argument("--model", default="ViT-B-32", help="with --gpu: the architecture whose step is timed")
+    parser.add_argument("--batch", type=int, default=0, help="with --gpu: its samples; default: 256, on a CPU 8")
     parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
     return parser.parse_args(argv)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compclip.base import safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
 from compclip.base.number_text import format_count
@@ -32,6 +33,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.evaluate import result_store, scoring_options
 from compclip.runs import run_folder as folders
+from compclip.runs import run_store
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
     """Score the cells of a method, as its plan has them."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
-        raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro evaluate@{method}`")
+        raise run_store.absent_plan(path, "plan", f"evaluate@{method}", root)
     with reading(path):
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
@@ -200,7 +202,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)

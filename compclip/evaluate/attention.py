@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic
 from compclip.config import grid, read
@@ -155,12 +156,16 @@ def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """Return the reference of a checkpoint, or that of a cell of the grid by its name."""
     if _is_checkpoint(name):
         return name
-    return str(result_store.find_checkpoint(grid.resolve(read.load_params(params), name).cell, root))
+    try:
+        cell = grid.resolve(read.load_params(params), name).cell
+    except UserError as error:
+        raise UserError(f"checkpoint {name!r}: no such file or folder, and no MODEL::TAG; {error}") from error
+    return str(result_store.find_checkpoint(cell, root))
 
 
 def main(argv: list[str]) -> int:
     """Write the figure, and print for each text what changed most."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--image", required=True, help="the picture to look at")

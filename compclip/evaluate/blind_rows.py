@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compclip.base import links, safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_mapping, read_text
 from compclip.base.safe_names import SafeName
@@ -205,7 +206,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)

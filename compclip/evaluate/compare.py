@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 
 
@@ -32,12 +33,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", metavar="RESULTS", help="a folder of result files")
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")
-    parser.add_argument("--within", type=float, metavar="POINTS", help="how far off a number may be")
+    parser.add_argument("--within", type=float, metavar="POINTS", help="allowed percentage points; default: any")
     return parser
 
 

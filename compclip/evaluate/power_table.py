@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.config import grid, read
 from compclip.config.sections import Params
@@ -187,7 +188,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip config power", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     defaults = Assumptions()

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.evaluate import scoring_options
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model, or URL::NAME")

@@ -5,7 +5,7 @@ compclip wise_ft --cell NAME          the line of one cell: every metric at ever
 compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
 
 A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is.
-A and B are what `compclip.evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
+A and B are what `compclip evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
 the line scales the adapter's update. FSC-CLIP's released code scales both factors, and so the update by alpha squared:
 the same curve, with other points on it.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import code_hash, plugins, safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
 from compclip.base.number_text import format_share
@@ -167,7 +168,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.base.number_text import format_count
 from compclip.fetch import catalogue, offer_files, picture_lists
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
@@ -51,16 +52,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", default=".", metavar="FOLDER", help="of the project, with data/ and models/ below it")
     parser.add_argument("--lists-only", action="store_true", help="of lists of pictures, the lists alone")
     parser.add_argument(
-        "--format", choices=picture_lists.FORMATS, default=PictureOptions.format, help="of fetched pictures"
+        "--format", choices=picture_lists.FORMATS, default=PictureOptions.format, help="how pictures are stored"
     )
     parser.add_argument(
-        "--retries", type=_count, default=PictureOptions.retries, help="tries a picture beyond the first"
+        "--retries", type=_count, default=PictureOptions.retries, help="further tries of a picture that fails"
     )
     parser.add_argument(
-        "--pixels", type=_count, default=PictureOptions.pixels, help="the short side of a larger picture"
+        "--pixels", type=_count, default=PictureOptions.pixels, help="short side to which larger pictures are scaled"
     )
     parser.add_argument(
-        "--processes", type=_count, default=PictureOptions.processes, help="of img2dataset; 0: one a core"
+        "--processes",
+        type=_count,
+        default=PictureOptions.processes,
+        help="download at once; 0: one a core",
     )
     return parser
 

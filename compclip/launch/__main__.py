@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.number_text import format_count
@@ -220,7 +221,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
 
 def main(argv: list[str]) -> int:
     """Run the command `launch`."""
-    parser = argparse.ArgumentParser(prog="compclip launch", description=__doc__,
+    parser = CommandParser(prog="compclip launch", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
     parser.add_argument(

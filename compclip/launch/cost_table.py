@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.config import grid, read
 from compclip.config.grid import Run
@@ -47,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip config cost", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--card", help=f"a name of compclip/launch/cards.yaml; default: {card_costs.DEFAULT}")

@@ -7,9 +7,9 @@ copy made at submission.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.prepare import shard_work
 from compclip.runs import shard_tasks
@@ -17,7 +17,7 @@ from compclip.runs import shard_tasks
 
 def main(argv: list[str]) -> int:
     """Make a task's shards. Raises UserError where the stage now makes other ones than when the task was sent."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="python -m compclip.launch.task", description=__doc__.splitlines()[0])
     parser.add_argument("task")
     task = shard_tasks.read_task(shard_tasks.folder(parser.parse_args(argv).task))
     folder = task.folder.path.parents[1]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from compclip.base import safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
@@ -14,7 +14,7 @@ from compclip.model import backbone
 
 def main(argv: list[str]) -> int:
     """Write the weights of one backbone: the `backbone` stage."""
-    parser = argparse.ArgumentParser(prog="compclip backbone", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip backbone", description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
     parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)

@@ -8,7 +8,6 @@ seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import stat
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compclip.base import links
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
 from compclip.config.plan import FOLDER as PLAN
@@ -141,7 +141,7 @@ def write_listings(sets: dict[str, list[str]], out: Path = FOLDER, memory: Path 
 def main(argv: list[str]) -> int:
     """List the data sets of the plan."""
     description = __doc__.splitlines()[0]
-    argparse.ArgumentParser(prog="python -m compclip.prepare.file_listing", description=description).parse_args(argv)
+    CommandParser(prog="python -m compclip.prepare.file_listing", description=description).parse_args(argv)
     write_listings(planned_folders(PLAN))
     return 0
 

@@ -10,7 +10,6 @@ Each stage works shard by shard and writes what is missing:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base import safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
@@ -123,7 +123,7 @@ def run_stage(
 def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
-    parser = argparse.ArgumentParser(prog="compclip prepare", description=description)
+    parser = CommandParser(prog="compclip prepare", description=description)
     parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument(

@@ -11,7 +11,6 @@ an array. Processes may share a folder: each shard has a lock, and the second pr
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import functools
@@ -31,6 +30,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from compclip.base import links
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.config.grid import captioner_config, writer_config
@@ -207,7 +207,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 
 def main(argv: list[str]) -> int:
     """Write some shards of a stage, by their names."""
-    parser = argparse.ArgumentParser(prog="python -m compclip.prepare.shard_work", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="python -m compclip.prepare.shard_work", description=__doc__.splitlines()[0])
     parser.add_argument("folder")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args(argv)

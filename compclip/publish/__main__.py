@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.publish import hub_upload, model_card, publication_folder, source_run, transformers_export
@@ -74,7 +75,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", metavar="CELL", help="a published cell, or a run's folder")

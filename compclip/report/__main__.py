@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.base.number_text import format_count
@@ -98,7 +99,7 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip report",
         description=__doc__.splitlines()[0],
         epilog="A report of its own: `report published`.",

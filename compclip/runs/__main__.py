@@ -24,6 +24,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_count
@@ -202,7 +203,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")

@@ -5,7 +5,6 @@ A method's training depends on its keys alone: they stand for parameters, code, 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.base.number_text import format_count
@@ -65,7 +65,7 @@ def write_keys(root: Path) -> int:
 
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
-    argparse.ArgumentParser(prog="compclip keys", description=__doc__.splitlines()[0]).parse_args(argv)
+    CommandParser(prog="compclip keys", description=__doc__.splitlines()[0]).parse_args(argv)
     print(format_count(write_keys(Path(".")), "cell"))
     return 0
 

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -193,6 +194,15 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
 
 
+def absent_plan(path: Path, stage: str, target: str, root: Path) -> UserError:
+    """Return the error of a stage's file that is not there: who writes it, close names, whether this is a project."""
+    close_names = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.json")])
+    hint = f"; did you mean {' or '.join(map(repr, close_names))}?" if close_names else ""
+    if not (root / "params.yaml").is_file():
+        hint = "; there is no params.yaml here: run from a project's root, or begin one with `compclip init`"
+    return UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro {target}`{hint}")
+
+
 def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     """Read the cells of a method as the stages `plan` and `keys` wrote them.
 
@@ -201,7 +211,7 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
-            raise UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro train@{method}`")
+            raise absent_plan(path, stage, f"train@{method}", root)
     cells, keys_by_cell, runs = read_mapping(plan)["cells"], read_mapping(keys), []
     if absent := cells.keys() - keys_by_cell.keys():
         raise UserError(f"{keys}: has no key of {min(absent)}, which {plan} has; run `dvc repro keys`")

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.config import grid, read
 from compclip.config.grid import parse_cell
@@ -163,7 +164,7 @@ def _format_modules(changes: ModuleChanges | None) -> list[str]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command `why`."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", help="method-backbone-data-seed of the grid")

@@ -8,7 +8,6 @@ shards made, captions a second, time left, jobs.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import functools
 import json
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.number_text import format_count
@@ -336,7 +336,7 @@ def _list_recently(params_path: str, _changed_ns: int, _period: int) -> tuple[li
 
 def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
-    parser = argparse.ArgumentParser(prog="compclip status", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip status", description=__doc__.splitlines()[0])
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
     parser.add_argument("--params", default=read.DEFAULT, help="the grid whose runs are shown")
     parser.add_argument("--json", action="store_true", help="print JSON, once")

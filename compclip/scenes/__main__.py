@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
 from compclip.config import read
@@ -16,7 +16,7 @@ from compclip.scenes import generate
 def main(argv: list[str]) -> int:
     """Make the world of params.yaml's section `scenes`."""
     about = generate.__doc__.splitlines()[0]
-    parser = argparse.ArgumentParser(prog="compclip scenes", description=about)
+    parser = CommandParser(prog="compclip scenes", description=about)
     parser.add_argument("--out", type=check_output_folder, default=Path("data/scenes_world"), help="folder to write")
     parser.add_argument("--params", default="params.yaml", help="the file whose section scenes is read")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")

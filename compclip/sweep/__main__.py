@@ -36,6 +36,7 @@ import optuna
 import sqlalchemy
 
 from compclip.base import messages, yaml_text
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.number_text import format_count
@@ -198,7 +199,7 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="compclip sweep", description=__doc__,
+    parser = CommandParser(prog="compclip sweep", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
     parser.add_argument(
@@ -210,7 +211,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
-    parser.add_argument("--seeds", type=_positive_int, default=5, help="of that grid, none of which chose anything")
+    parser.add_argument(
+        "--seeds",
+        type=_positive_int,
+        default=5,
+        help="with --confirm: how many new seeds",
+    )
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
     parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")

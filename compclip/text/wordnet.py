@@ -16,7 +16,6 @@ ones, of which "man" has thousands; insults and names are left out.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import itertools
@@ -24,6 +23,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.text import wordnet_files
 from compclip.text.annotation import NO_WORDS, Weighted
@@ -330,7 +330,7 @@ def load_counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
 
 def main(argv: list[str]) -> int:
     """Print the folder of WordNet, after installing it if `--install` is given."""
-    parser = argparse.ArgumentParser(prog="compclip wordnet", description="Find or install WordNet.")
+    parser = CommandParser(prog="compclip wordnet", description="Find or install WordNet.")
     parser.add_argument("--install", action="store_true", help="fetch it through NLTK or copy Debian's files")
     if parser.parse_args(argv).install:
         path, source = wordnet_files.install()

@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
@@ -58,7 +59,7 @@ def _check_rows(rows: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="compclip track", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip track", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
     )

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.base.number_text import format_count
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="compclip dashboard", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000, help="where the page is served; default: 5000")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")

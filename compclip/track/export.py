@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from compclip.base import plugins
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.config import read
 from compclip.track.exported_runs import ExportedRun, list_exported_runs
@@ -35,7 +36,7 @@ def export_runs(exporter: ModuleType, runs: Iterable[ExportedRun], to: str) -> C
 
 def main(argv: list[str]) -> int:
     """Run the command `export`."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("exporter", help=f"one of {', '.join(plugins.list_plugins(plugins.EXPORTERS))}")

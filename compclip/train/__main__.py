@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import safe_names, thread_waiting
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
@@ -99,7 +100,7 @@ def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
 def main(argv: list[str]) -> int:
     """Train the cells of a method, or one cell."""
     os.environ.update(thread_waiting.passive_waiting(os.environ))  # before torch is loaded, which reads it
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import thread_waiting
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.base.number_text import format_count
 from compclip.config import grid, read
@@ -220,7 +221,7 @@ def _describe_machine(tolerance: float) -> Machine:
 def main(argv: Sequence[str]) -> int:
     """Run the command `carry`."""
     os.environ.update(thread_waiting.passive_waiting(os.environ))  # before torch is loaded, which reads it
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="compclip carry", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="name or name.variant of the grid; default: all")

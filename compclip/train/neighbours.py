@@ -9,12 +9,12 @@ those of a method outside of the grid, as of a sweep. What is there and still of
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 from compclip.base import safe_names
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.safe_names import SafeName
@@ -60,7 +60,7 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Run the stage `neighbours`, or make one pair of data and backbone."""
-    parser = argparse.ArgumentParser(prog="compclip neighbours", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip neighbours", description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="with --backbone: of this data set, whatever the grid asks for")
     parser.add_argument("--backbone", help="with --data: by the pictures' vectors of this backbone")
     args = parser.parse_args(argv)

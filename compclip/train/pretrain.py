@@ -9,7 +9,6 @@ B pictures, H, W pixels.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import math
@@ -23,6 +22,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
@@ -151,7 +151,7 @@ def write_half_weights(model: ClipModel, path: Path) -> None:
 
 def main(argv: list[str]) -> int:
     """Train the world's model again and replace the weights that are shipped."""
-    parser = argparse.ArgumentParser(prog="compclip pretrain", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip pretrain", description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", default="scenes", help="a name of the section backbones; default: scenes")
     parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
     args = parser.parse_args(argv)

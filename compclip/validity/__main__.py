@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, read_json, write_atomic, write_json
 from compclip.base.number_text import format_count
@@ -74,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="compclip validity", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip validity", description=__doc__.splitlines()[0])
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument("--out", type=check_output_folder, default=Path("validity"), help="folder to write")

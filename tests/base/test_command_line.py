@@ -1,0 +1,43 @@
+"""Wrong calls are one line with exit code 2, of subcommands too; help names defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compclip.base.command_line import CommandParser
+
+
+def make_parser() -> CommandParser:
+    parser = CommandParser(prog="compclip x")
+    parser.add_argument("--steps", type=int, default=3, help="how many")
+    parser.add_argument("--root", type=Path, default=Path(), help="where")
+    parser.add_argument("--model", default="", help="which; default: any")
+    parser.add_argument("--all", action="store_true", help="everything")
+    parser.add_subparsers().add_parser("y").add_argument("name", help="a name")
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--step-s=1", "y", "a"], "compclip x: unrecognized arguments: --step-s=1; did you mean --steps? "),
+        (["--steps", "many"], "compclip x: argument --steps: invalid int value: 'many'; "),
+        (["y"], "compclip x y: the following arguments are required: name; "),
+        (["z"], "compclip x: argument "),
+    ],
+)
+def test_a_wrong_call_is_one_line(argv, text, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        make_parser().parse_args(argv)
+    out, err = capsys.readouterr()
+    assert (exit_info.value.code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {text}") and err.endswith(" --help` lists what it takes\n")
+
+
+def test_help_names_defaults():
+    """Of numbers, names and folders; not of flags, nor twice."""
+    text = " ".join(make_parser().format_help().split())
+    assert "how many; default: 3" in text and "where; default: this folder" in text
+    assert "which; default: any" in text and text.count("default") == 3
