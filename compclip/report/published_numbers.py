@@ -1,7 +1,7 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
-Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and, where printed, deviation (over seeds);
-values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and, where printed, deviation (over
+seeds); values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out
 of the comparison. benchmarks.yaml has the fingerprints of the official benchmarks.
 """
 
