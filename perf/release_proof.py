@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("log", type=Path, help="what perf/carried_commits.py wrote")
     args = parser.parse_args(argv)
     pairs = list_pairs(map(json.loads, args.log.read_text(encoding="utf-8").splitlines()))
-    old = read_mapping(release_proof.PROOF)["methods"] if release_proof.PROOF.is_file() else {}
+    old = read_mapping(release_proof.PROOF)["methods"]
     names = sorted({*old, *pairs})
     methods = {name: join_classes([*old.get(name, []), *pairs.get(name, [])]) for name in names}
     write_json(release_proof.PROOF, {"compared": COMPARED, "methods": methods})

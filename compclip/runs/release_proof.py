@@ -53,7 +53,7 @@ def read_equal_code(method: str) -> frozenset[str]:
 
 
 def _read_classes() -> Mapping[str, Sequence[Collection[str]]]:
-    return read_mapping(PROOF)["methods"] if PROOF.is_file() else {}
+    return read_mapping(PROOF)["methods"]
 
 
 def list_equal_codes(cell_run: StoredRun) -> frozenset[str]:

@@ -268,6 +268,7 @@ def proof(here, tmp_path, monkeypatch) -> Path:
     path = tmp_path / "equal_code.json"
     log = {"commit": "c", "code": TRAINED_BY, "carried_by": {name: f"edited {name}" for name in METHODS}}
     rows = [log | {"outcomes": dict.fromkeys(METHODS, ["carried", "the finished weights: equal bits"])}]
+    write_json(path, {"compared": "", "methods": {}})
     monkeypatch.setattr(release_proof, "PROOF", path)
     (tmp_path / "log").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert write_proof.main([str(tmp_path / "log")]) == 0
