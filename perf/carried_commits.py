@@ -57,7 +57,7 @@ def hash_current(methods: Sequence[str]) -> dict[str, str]:
 def list_commits(methods: Sequence[str], tree: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield commits whose code differs from all newer ones', newest first, each with its hashes.
 
-    It ends with the first commit that cannot say what its training code is.
+    Commits that cannot say what their training code is are left out; name them to try them.
     """
     seen = [hash_current(methods)]
     for commit in git("rev-list", "--first-parent", "HEAD", "--", "compclip"):
