@@ -148,12 +148,16 @@ def _captions_of_file(path: Path) -> Iterator[str]:
         raise UserError(f"--captions {path}: no such file or folder; give one with captions")
     if path.suffix == ".json":
         content = read_json(path)
-        rows = content.get("annotations", []) if isinstance(content, dict) else content
-        yield from (str(row["caption"]) for row in rows if isinstance(row, dict) and "caption" in row)
+        rows = content.get("annotations") if isinstance(content, dict) else content
+        rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        yield from (row["caption"] for row in rows if isinstance(row.get("caption"), str))
         return
     text = read_text(path)
     if "caption" in text.partition("\n")[0].split(","):  # the head of a CSV, whatever the file is called
-        yield from (line["caption"] or "" for line in csv.DictReader(io.StringIO(text)))
+        try:
+            yield from (line.get("caption") or "" for line in csv.DictReader(io.StringIO(text)))
+        except csv.Error as error:
+            raise UserError(f"--captions {path}: not a CSV: {error}; mend it, or give a caption a line") from error
     else:
         yield from text.splitlines()
 

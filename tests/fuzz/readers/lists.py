@@ -21,6 +21,11 @@ CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for ro
 LISTED = "title,n\n" + "".join(f'{text},"{[text, "other"]}"\n' for text in ("one", "two", "three"))
 DENSE: dict[str, str | list | dict] = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}
 FILES: dict[str, str | list] = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
+CAPTIONS: dict[str, str | list | dict] = {
+    "c.txt": "\n".join(formats.TWO),
+    "c.csv": "image,caption\n" + "".join(f'{n}.jpg,"{text}"\n' for n, text in enumerate(formats.TWO)),
+    "c.json": {"annotations": [{"image_id": n, "caption": text} for n, text in enumerate(formats.TWO)]},
+}
 HP = [f"{text} and more" for text in formats.TWO] * 2
 
 
@@ -34,6 +39,8 @@ def readers() -> Iterator[Reader]:
         _joined("x.parquet"),
     )
     yield Reader("texts:literals", _written({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
+    for name, captions in CAPTIONS.items():
+        yield Reader(f"captions:{name[2:]}", _written({name: captions}), _counted(name))
     yield Reader("texts:folder", _written(DENSE), _beside("x", "key", "caption"), ("x/*",))
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
 
@@ -49,6 +56,17 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 
         captions = caption_join.open_list(Captions(name, "url", ["c"]), Path("index"))
         return captions.find([row["url"] for row in ROWS])
+
+    return read
+
+
+def _counted(name: str) -> Callable[[random.Random], object]:
+    def read(_: random.Random) -> object:
+        from compclip.evaluate import blind_rows
+        from compclip.text import blind_language
+
+        counts = blind_language.count_captions(blind_rows.read_captions(Path(name)))
+        return [blind_language.make_score(score, counts)("a dog") for score in blind_language.SCORES]
 
     return read
 
