@@ -20,7 +20,6 @@ from compclip.config import benchmark_groups, project_files, read
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection
     from compclip.evaluate.score import LoadedBenchmarks
-    from compclip.report.statistics import ItemDifferences
 
 Place = str | Path
 
@@ -105,29 +104,7 @@ def _score(
 
 
 def _result(document: dict[str, Any]) -> BenchmarkResult:
-    from compclip.report.statistics import compute_interval
+    from compclip.evaluate.item_intervals import compute_intervals
 
     items = {name: dict(zip(i["ids"], i["outcomes"], strict=True)) for name, i in document["items"].items()}
-    intervals = {}
-    for metric, value in document["metrics"].items():
-        interval, _ = compute_interval([value], _differences(document, metric))
-        if interval:
-            intervals[metric] = (interval.low, interval.high)
-    return BenchmarkResult(document["metrics"], intervals, items, document)
-
-
-def _differences(document: dict[str, Any], metric: str) -> list[ItemDifferences]:
-    """Return a metric's items, or those of the metrics that it is the mean of, as the statistics take them."""
-    import numpy as np
-
-    from compclip.report.statistics import ItemDifferences, item_units
-    from compclip.runs.item_outcomes import Items
-
-    if metric in document["means"]:
-        members = document["means"][metric]
-        differences = [difference for member in members for difference in _differences(document, member)]
-        return [replace(difference, weight=difference.weight / len(members)) for difference in differences]
-    outcomes = document["items"][metric]
-    items = Items(tuple(outcomes["ids"]), np.array(outcomes["outcomes"], float))
-    units = tuple(document["units"].get(metric, ())) or item_units(items)
-    return [ItemDifferences(document["benchmark"], 1.0, items.ids, items.values[None], units)]
+    return BenchmarkResult(document["metrics"], compute_intervals(document), items, document)

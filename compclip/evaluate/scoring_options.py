@@ -73,8 +73,13 @@ def check_output(args: argparse.Namespace) -> Path | None:
 
 
 def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
-    """Return metrics and counts by benchmark."""
-    return {name: {"metrics": d["metrics"], "counts": d["counts"]} for name, d in documents.items()}
+    """Return metrics, their 95 % intervals over pictures, and counts by benchmark."""
+    from compclip.evaluate.item_intervals import compute_intervals
+
+    return {
+        name: {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"]}
+        for name, d in documents.items()
+    }
 
 
 def print_documents(documents: Mapping[str, dict], as_json: bool, warnings: bool = True) -> None:

@@ -1,0 +1,36 @@
+"""Intervals of a result document's own numbers: over pictures, of metrics and of means of metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compclip.evaluate import item_intervals, scoring_options
+from compclip.report import statistics
+
+
+def make_document(units):
+    outcomes = [1, 1, 0, 0, 1, 0]
+    ids = list(map(str, range(6)))
+    items = {m: {"ids": ids, "outcomes": outcomes} for m in ("a", "b")}
+    metrics = {"a": 0.5, "b": 0.5, "both": 0.5}
+    return {"benchmark": "x", "metrics": metrics, "means": {"both": ["a", "b"]}, "items": items, "counts": {},
+            "units": {m: units for m in items} if units else {}}  # fmt: skip
+
+
+def test_an_interval_is_over_pictures():
+    """Three pictures of two items each, both right, both wrong, one of each; two equal metrics tell no more than one."""
+    intervals = item_intervals.compute_intervals(make_document([0, 0, 1, 1, 2, 2]))
+    half = statistics.student_quantile(2) * np.std([1, 0, 0.5], ddof=1) / 3**0.5
+    assert intervals["a"] == pytest.approx((0.5 - half, 0.5 + half)) == intervals["both"]
+
+
+def test_without_units_each_item_counts_and_one_picture_has_no_interval():
+    alone = item_intervals.compute_intervals(make_document(None))["a"]
+    assert alone[1] - 0.5 == pytest.approx(statistics.student_quantile(5) * np.std([1, 1, 0, 0, 1, 0], ddof=1) / 6**0.5)
+    assert item_intervals.compute_intervals(make_document([0] * 6)) == {}
+
+
+def test_json_has_them():
+    document = make_document([0, 0, 1, 1, 2, 2])
+    assert scoring_options.numbers_as_json({"x": document})["x"]["intervals"].keys() == document["metrics"].keys()
