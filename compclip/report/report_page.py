@@ -23,6 +23,7 @@ from compclip.report import (
     composition_verdicts,
     decided_order,
     decisions,
+    method_stories,
     published_models,
     published_numbers,
     report_figures,
@@ -34,6 +35,8 @@ from compclip.report import (
     wise_ft_lines,
 )
 from compclip.report.claims import Claim, Finding, judge_claims
+from compclip.report.escape import to_markdown
+from compclip.report.method_stories import MethodStory
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_collection import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
@@ -143,6 +146,17 @@ def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tup
     return tuple(decided_order.mark_order(table, correction) for table in corrected)
 
 
+def tell_stories(page: ReportPage) -> list[tuple[str, list[MethodStory]]]:
+    """Describe each table's methods in words, by the table's name."""
+    contrasts, stories = {group.name: group for group in page.contrasts}, []
+    for group in page.main:
+        blind = page.blind_tables.get(group.name)
+        gains = decisions.correct_table(blind.gains, page.correction) if blind else None
+        sentences = method_stories.tell_stories(group, gains, contrasts.get(group.name), page.reference)
+        stories.append((group.name, sentences))
+    return [(name, sentences) for name, sentences in stories if sentences]
+
+
 def render_page(page: ReportPage) -> str:
     """Render the page's HTML, the same bytes for the same run files."""
     names, counts = run_details.tabulate_counts(page.runs, page.benchmarks)
@@ -155,6 +169,7 @@ def render_page(page: ReportPage) -> str:
         missing=page.missing,
         missing_cells=len({m.cell for m in page.missing}),
         formulas=describe_summaries(page),
+        stories=tell_stories(page),
         main=[layout_means(g, page.shared(g), page.blind_rows(g)) for g in page.main],
         subsets=[layout_means(g, blind=page.blind_rows(g)) for g in page.subsets],
         other_metrics=[layout_means(g, blind=page.blind_rows(g)) for g in page.other_metrics],
@@ -330,6 +345,10 @@ def write_report(page: ReportPage, out: Path) -> None:
             groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups}
         )
         + (f"\n{correction}\n" if (correction := decisions.describe_correction(page.correction)) else "")
+        + "".join(
+            f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_markdown(stories)}"
+            for name, stories in tell_stories(page)
+        )
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + claims_table.format_markdown(page.findings),
