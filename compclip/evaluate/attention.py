@@ -29,6 +29,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic
 from compclip.config import grid, read
+from compclip.config.cell import Cell
 from compclip.data import images
 from compclip.evaluate import result_store
 from compclip.model import backbone, towers
@@ -156,11 +157,15 @@ def resolve_checkpoint(name: str, params: str, root: Path = Path(".")) -> str:
     """Return the reference of a checkpoint, or that of a cell of the grid by its name."""
     if _is_checkpoint(name):
         return name
+    return str(result_store.find_checkpoint(_find_cell(name, params), root))
+
+
+def _find_cell(name: str, params: str) -> Cell:
+    """Return a cell of the grid. Raises UserError for a name that is none, which is no file either."""
     try:
-        cell = grid.resolve(read.load_params(params), name).cell
+        return grid.resolve(read.load_params(params), name).cell
     except UserError as error:
         raise UserError(f"checkpoint {name!r}: no such file or folder, and no MODEL::TAG; {error}") from error
-    return str(result_store.find_checkpoint(cell, root))
 
 
 def main(argv: list[str]) -> int:
@@ -184,7 +189,7 @@ def main(argv: list[str]) -> int:
             raise UserError(
                 f"--checkpoint {args.checkpoint}: no cell of the grid, so its backbone is not known; give --against"
             )
-        against = str(Path("models") / grid.resolve(read.load_params(args.params), args.checkpoint).cell.backbone)
+        against = str(Path("models") / _find_cell(args.checkpoint, args.params).backbone)
     pretrained, tuned = (
         backbone.load(resolve_checkpoint(name, args.params), args.model) for name in (against, args.checkpoint)
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compclip.base import command_line
 from compclip.base.command_line import CommandParser
 
 
@@ -34,6 +35,12 @@ def test_a_wrong_call_is_one_line(argv, text, capsys):
     out, err = capsys.readouterr()
     assert (exit_info.value.code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {text}") and err.endswith(" --help` lists what it takes\n")
+
+
+def test_every_command_has_this_parser():
+    """Whatever makes one of argparse's own would print its usage with an error."""
+    sources = Path(command_line.__file__).parents[1].rglob("*.py")
+    assert [path.name for path in sources if "argparse.ArgumentParser(" in path.read_text()] == []
 
 
 def test_help_names_defaults():
