@@ -88,7 +88,8 @@ def test_every_cell_passes_the_check(name, capsys):
     params = read.load_params(GRIDS[name])
     for cell in config_grid.list_cells(params):
         assert config_grid.resolve(params, cell.name).cell == cell
-    assert f"{len(config_grid.list_cells(params))} cells" in capsys.readouterr().out
+    count = len(config_grid.list_cells(params))
+    assert f"{count} cell{'s' * (count != 1)}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", TABLES)

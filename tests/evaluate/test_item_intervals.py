@@ -15,7 +15,7 @@ def make_document(units):
     items = {m: {"ids": ids, "outcomes": outcomes} for m in ("a", "b")}
     metrics = {"a": 0.5, "b": 0.5, "both": 0.5}
     return {"benchmark": "x", "metrics": metrics, "means": {"both": ["a", "b"]}, "items": items, "counts": {},
-            "units": {m: units for m in items} if units else {}}  # fmt: skip
+            "units": dict.fromkeys(items, units) if units else {}}  # fmt: skip
 
 
 def test_an_interval_is_over_pictures():
