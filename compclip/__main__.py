@@ -26,6 +26,10 @@ DAILY = {
     "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
     "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
     "audit": ("compclip.audit.__main__", "audit training texts: what rules make of captions, and who sees it blind"),
+    "items": (
+        "compclip.items.__main__",
+        "show where two rows differ on a benchmark: words, edits, lengths, items",
+    ),
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
     "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),

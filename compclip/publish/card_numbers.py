@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compclip.publish.source_run import SourceRun
-from compclip.report import blind_rows, statistics, table_rows, tables
+from compclip.report import blind_comparison, statistics, table_rows, tables
 from compclip.report.escape import to_markdown
 from compclip.report.statistics import Interval, ItemDifferences
 from compclip.report.table_heads import column_coverage
@@ -46,16 +46,16 @@ def collect_numbers(source: SourceRun) -> list[CardNumber]:
     """Collect the headline of each benchmark that has one of several metrics, and its metrics without details."""
     numbers, blind = [], source.blind
     by_seed = {run.cell.seed: run for run in source.seeds}
-    on_sighted = {seed: blind_rows.select_sighted(run, blind) for seed, run in by_seed.items()} if blind else {}
+    on_sighted = {seed: blind_comparison.select_sighted(run, blind) for seed, run in by_seed.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
         statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
             interval, coverage = compute_item_interval(source.run, column), column_coverage(column, [source.run])
             is_partial = coverage is not None and coverage.is_partial
-            compared = blind_rows.is_compared(column, blind)
-            above = blind_rows.compute_above(column, by_seed, blind) if compared else None
-            sighted = blind_rows.compute_score(column, on_sighted) if compared else None
+            compared = blind_comparison.is_compared(column, blind)
+            above = blind_comparison.compute_above(column, by_seed, blind) if compared else None
+            sighted = blind_comparison.compute_score(column, on_sighted) if compared else None
             numbers.append(CardNumber(column, value, interval, statistic, is_partial, above, sighted))
     return numbers
 

@@ -10,7 +10,7 @@ from typing import Any
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
-from compclip.report import blind_rows, run_collection, tables
+from compclip.report import blind_comparison, run_collection, tables
 from compclip.report.run_details import flatten_keys
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun
@@ -44,7 +44,7 @@ def find_source_run(reference: str, root: Path) -> SourceRun:
     siblings = [sibling for sibling in _read_siblings(run, root) if _settings(sibling) == _settings(run)]
     by_seed = {sibling.cell.seed: sibling for sibling in siblings} | {run.cell.seed: run}
     seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
-    blind = blind_rows.read_blind_runs(root, [run.cell.data], list(run.results)).get(run.cell.data, ())
+    blind = blind_comparison.read_blind_runs(root, [run.cell.data], list(run.results)).get(run.cell.data, ())
     source = SourceRun(run, seeds, _read_pretrained(run, root), root, tuple(blind))
     tables.check_same_files([*source.seeds, *source.pretrained, *source.blind])
     return source

@@ -25,7 +25,7 @@ from compclip.config import check, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.report import (
-    blind_rows,
+    blind_comparison,
     claims,
     published_coverage,
     published_models,
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         published_models.read_models(folder / published_models.FOLDER),
         params.report.reference,
         published_numbers.read_official_benchmarks(folder),
-        blind_rows.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks),
+        blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks),
         params.report.correction,
     )
     report_page.write_report(page, args.out)

@@ -1,7 +1,7 @@
 """What each method changes, in words made from the tables: nothing is said that an interval does not carry.
 
 A change is a difference to the pretrained model whose interval excludes 0, after the report's correction, if any.
-Beside an improvement in composition stands what is left of it on sighted items (`report.blind_rows`).
+Beside an improvement in composition stands what is left of it on sighted items (`report.blind_comparison`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.config.cell import PRETRAINED
 from compclip.report import (
-    blind_rows,
+    blind_comparison,
     claims_table,
     composition_verdicts,
     decided_order,
@@ -68,7 +68,7 @@ class ReportPage:
     contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
-    blind_tables: Mapping[str, blind_rows.BlindTable] = field(default_factory=dict)  # of the main tables, by name
+    blind_tables: Mapping[str, blind_comparison.BlindTable] = field(default_factory=dict)  # of the main tables, by name
     correction: str = ""  # over the comparisons of each table
 
     def shared(self, group: ResultTable) -> SharedPictures:
@@ -77,7 +77,7 @@ class ReportPage:
 
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is had without the picture."""
-        return blind_rows.make_blind_rows(group, self.blind.get(group.data, ()))
+        return blind_comparison.make_blind_rows(group, self.blind.get(group.data, ()))
 
     @property
     def notes(self) -> dict[str, list[str]]:
@@ -115,7 +115,7 @@ def build_page(
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
     main_tables, subsets, other_metrics = (tuple(table_rows.build_tables(runs, s)) if s else () for s in sections)
     columns = {c.name: c for c in (*main, *remaining)}
-    compared = {g.name: blind_rows.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
+    compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
     contrasts = table_rows.build_contrasts(main_tables, reference)
     return ReportPage(
@@ -358,7 +358,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         + claims_table.format_latex(page.findings),
         "claims.csv": claims_table.format_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
-        "blind.csv": blind_rows.format_blind_csv(groups, page.blind_tables),
+        "blind.csv": blind_comparison.format_blind_csv(groups, page.blind_tables),
         **{f"plots/{name}": text for name, text in plots.items()},
         "index.html": render_page(page),
     }

@@ -46,6 +46,11 @@ class Interval:
     spread: Spread | None = field(default=None, compare=False, repr=False)
 
     @property
+    def plain(self) -> dict[str, float | int]:
+        """The interval as files have it."""
+        return {"estimate": self.estimate, "low": self.low, "high": self.high, "items": self.items}
+
+    @property
     def sign(self) -> int:
         """+1 or -1 where the interval excludes 0, else 0."""
         return int(self.low > 0) - int(self.high < 0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def verdict(verdicts: Sequence[str]) -> str:
 
 def _evidence_to_json(e: Evidence) -> dict[str, Any]:
     return {"column": e.inequality.column, "difference": e.difference, "std": e.std, "seeds": e.seeds,
-            "interval": asdict(e.interval) if e.interval else None, "over": e.basis,
+            "interval": e.interval.plain if e.interval else None, "over": e.basis,
             "better": {HOLDS: True, REFUTED: False}.get(e.verdict), "why": e.why}  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def make_table(result: Result, texts: RecordTexts, most: int) -> ItemTable:
     MLflow's UI groups runs by the first column and compares the second, unless it is told otherwise.
     Metrics of a part of the items, and those that pool the items of others, repeat outcomes and are left out.
     """
-    metrics = {name: items for name, items in result.items.items() if not _is_repetition(name, items, result)}
+    metrics = {name: items for name, items in result.items.items() if not is_repetition(name, items, result)}
     every = [(metric, index) for metric, items in metrics.items() for index in range(len(items.ids))]
     drawn = [every[i * len(every) // most] for i in range(most)] if len(every) > most else every
     rows = [_make_row(metric, metrics[metric], index, texts) for metric, index in drawn]
@@ -122,7 +122,8 @@ def _load_texts(name: str, section: BenchmarkSection | None, ties: str) -> Recor
         return None
 
 
-def _is_repetition(metric: str, items: Items, result: Result) -> bool:
+def is_repetition(metric: str, items: Items, result: Result) -> bool:
+    """Return whether a metric repeats outcomes of others: a part of its items, or a pool of theirs."""
     prefixes = {item.partition("/")[0] for item in items.ids}
     return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
 

@@ -201,15 +201,18 @@ def test_an_objective_without_items_is_judged_over_its_seeds(folder):
     assert (objective["over"], objective["better"], objective["std"]) == ("seeds alone", True, pytest.approx(0.01))
     assert text == "dominates: +10.0 ± 1.0 [+7.5, +12.5] (over seeds alone)"
     objective, text = judge_gaps([0.01, 0.10, 0.19], with_items=False)
-    assert objective["better"] is None and text == "undecided: +10.0 ± 9.0 [-12.4, +32.4] (over seeds alone)"
+    assert objective["better"] is None and text == (
+        "undecided: +10.0 ± 9.0 [-12.4, +32.4] (over seeds alone; 6 seeds would decide a difference this large)"
+    )
 
 
 def test_seeds_and_items_are_one_sample(folder):
-    """Gaps of 1.5, 3 and 4.5 points: over the seeds alone nothing is sure, over seeds and items together it is."""
-    gaps = [0.015, 0.03, 0.045]
-    alone, _ = judge_gaps(gaps, with_items=False)
-    both, _ = judge_gaps(gaps)
-    assert alone["interval"]["low"] < 0 < both["interval"]["low"] and (alone["better"], both["better"]) == (None, True)
+    """Items never make an interval narrower than its seeds do: of 1.5, 3 and 4.5 points neither is sure, of 2, 3 and 4 both."""
+    for gaps, better in ((0.015, 0.03, 0.045), None), ((0.02, 0.03, 0.04), True):
+        alone, _ = judge_gaps(gaps, with_items=False)
+        both, _ = judge_gaps(gaps)
+        assert both["interval"]["low"] < alone["interval"]["low"] and both["over"] == "seeds and items"
+        assert alone["better"] is better and both["better"] is better
 
 
 def test_too_few_seeds_show_their_interval_and_why_it_decides_nothing(folder):

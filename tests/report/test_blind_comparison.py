@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import blind_rows, report_page
+from compclip.report import blind_comparison, report_page
 from compclip.report.run_collection import collect_runs
 from compclip.runs import run_folder
 from tests import fake_runs
@@ -30,7 +30,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def page(tmp_path, runs):
-    blind = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     return report_page.build_page(
         runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
         "hard_positives/brittleness"], [], [], lambda run: {}, blind=blind,
@@ -74,10 +74,10 @@ def test_sighted_items_are_those_that_every_row_gets_wrong(page):
 
 def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
     """Pictures that are missing are missing for both: of the first two items lengths get all."""
-    (_, length) = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)["scenes"]
-    few = blind_rows.select_items(runs[0], lambda b, metric: frozenset({"swap_att:0", "swap_att:1"}))
-    assert blind_rows.match_items(length, few).results["sugarcrepe"].metrics == {"swap_att": 1.0}
-    assert blind_rows.match_items(length, runs[0]) is length
+    (_, length) = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)["scenes"]
+    few = blind_comparison.select_items(runs[0], lambda b, metric: frozenset({"swap_att:0", "swap_att:1"}))
+    assert blind_comparison.match_items(length, few).results["sugarcrepe"].metrics == {"swap_att": 1.0}
+    assert blind_comparison.match_items(length, runs[0]) is length
 
 
 def test_every_file_has_them(page, tmp_path):
@@ -108,6 +108,6 @@ def test_a_page_without_blind_rows_says_nothing_of_them(runs):
 def test_rows_of_other_files_are_refused(runs, tmp_path):
     path = run_folder.blind_folder(tmp_path, fake_runs.cell("clic").data) / "length" / "sugarcrepe.json"
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
-    blind = blind_rows.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
         report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)

@@ -1,0 +1,152 @@
+"""Join the outcomes of two rows of the grid item by item, with the texts that were asked, and name slices of them.
+
+I items. An item's difference is the mean over seeds of the one row's outcomes minus that of the other's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compclip.base.errors import UserError
+from compclip.report.statistics import item_units
+from compclip.runs.item_outcomes import Items
+from compclip.runs.result_files import Result
+from compclip.track.item_tables import RecordTexts, is_repetition
+
+WORD = re.compile(r"[\w'-]+")
+SHARES = 4  # classes of length
+
+
+@dataclass(frozen=True)
+class JoinedItems:
+    """Items of one benchmark that both rows have: metric and id, texts, unit, and mean outcome over seeds of each."""
+
+    keys: tuple[tuple[str, str], ...]
+    texts: tuple[tuple[str, ...], ...]
+    unit_I: np.ndarray
+    ours_I: np.ndarray
+    theirs_I: np.ndarray
+
+    @property
+    def difference_I(self) -> np.ndarray:
+        """Ours minus theirs."""
+        return self.ours_I - self.theirs_I
+
+
+def join_rows(
+    ours: Sequence[Result], theirs: Sequence[Result], texts: RecordTexts, metrics: Sequence[str] = ()
+) -> JoinedItems:
+    """Join the results of one benchmark of two rows, a result a seed.
+
+    `metrics` alone, or else all that have items of their own: no groups of items, no pools. Raises UserError where the
+    rows were scored on other files, or share no item.
+    """
+    fingerprints = {result.fingerprint for result in (*ours, *theirs)}
+    if len(fingerprints) > 1:
+        raise UserError(f"{ours[0].benchmark}: the rows were scored on different files; score them again")
+    every = [name for name, items in ours[0].items.items() if not is_repetition(name, items, ours[0])]
+    if unknown := [name for name in metrics if name not in ours[0].items]:
+        raise UserError(
+            f"{ours[0].benchmark}: keeps no items of {unknown[0]!r}; give one of {', '.join(ours[0].items)}"
+        )
+    keys: list[tuple[str, str]] = []
+    units: list[int | str] = []
+    sides: tuple[list[float], list[float]] = ([], [])
+    for metric in metrics or every:
+        of_rows = [_mean_outcomes([result.items.get(metric) for result in row]) for row in (ours, theirs)]
+        unit_of = dict(zip(ours[0].items[metric].ids, item_units(ours[0].items[metric]), strict=True))
+        for item in of_rows[0].keys() & of_rows[1].keys():
+            keys.append((metric, item))
+            units.append(unit_of[item])
+        for side, outcomes in zip(sides, of_rows, strict=True):
+            side += [outcomes[item] for _, item in keys[len(side) :]]
+    if not keys:
+        raise UserError(f"{ours[0].benchmark}: the rows share no item of {', '.join(metrics or every)}")
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    number = {unit: i for i, unit in enumerate(sorted(set(units), key=str))}
+    return JoinedItems(
+        tuple(keys[i] for i in order),
+        tuple(texts.find(*keys[i]) for i in order),
+        np.array([number[units[i]] for i in order]),
+        *(np.array([side[i] for i in order]) for side in sides),
+    )
+
+
+def _mean_outcomes(seeds: Sequence[Items | None]) -> dict[str, float]:
+    """Return the mean outcome over seeds of each item that all seeds have."""
+    totals: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for items in seeds:
+        for item, value in zip(items.ids, items.values.tolist(), strict=True) if items else ():
+            totals[item] += value
+            counts[item] += 1
+    return {item: totals[item] / len(seeds) for item, count in counts.items() if count == len(seeds)}
+
+
+def list_slices(items: JoinedItems) -> dict[str, list[int]]:
+    """Name slices of the items: metric, words, what the second text changes in the first and where, and lengths."""
+    members: dict[str, list[int]] = {}
+    metrics = {metric for metric, _ in items.keys}
+    for index, ((metric, _), texts) in enumerate(zip(items.keys, items.texts, strict=True)):
+        names = [f"metric: {metric}"] if len(metrics) > 1 else []
+        for name in dict.fromkeys([*names, *_name_texts(texts)]):
+            members.setdefault(name, []).append(index)
+    return members | _length_classes(items.texts)
+
+
+def _name_texts(texts: Sequence[str]) -> list[str]:
+    """Name the slices that an item's texts put it in: the first text is true, the second is not."""
+    words = [[word.lower() for word in WORD.findall(text)] for text in texts[:2]]
+    names = [f"word: {word}" for word in (words[0] if words else ())]
+    if len(words) < 2:
+        return names
+    removed, added = (list((Counter(a) - Counter(b)).elements()) for a, b in (words, words[::-1]))
+    names += [f"only in the true text: {word}" for word in removed]
+    names += [f"only in the false text: {word}" for word in added]
+    if len(removed) == len(added) == 1:
+        names.append(f"edit: {removed[0]} -> {added[0]}")
+    if not removed and not added:
+        names.append("edit: the same words in another order")
+    names.append(f"the false text is {_compare(len(words[1]), len(words[0]))}")
+    place = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
+    third = min(2, 3 * place // max(1, len(words[0])))
+    names.append(f"texts part in the {('first', 'second', 'last')[third]} third")
+    return names
+
+
+def _compare(ours: int, theirs: int) -> str:
+    return "longer" if ours > theirs else "shorter" if ours < theirs else "as long"
+
+
+def _length_classes(texts: Sequence[Sequence[str]]) -> dict[str, list[int]]:
+    """Divide the items by the number of words of their first text, into classes of about the same size."""
+    lengths = [len(WORD.findall(own[0])) if own else 0 for own in texts]
+    ends = np.unique(np.quantile(lengths, np.linspace(0, 1, SHARES + 1)).astype(int)) if lengths else np.zeros(0, int)
+    members: dict[str, list[int]] = {}
+    for low, high in zip(ends[:-1], ends[1:], strict=True):
+        first = low if low == ends[0] else low + 1
+        if chosen := [i for i, length in enumerate(lengths) if first <= length <= high]:
+            members[f"length: {first} to {high} words"] = chosen
+    return members
+
+
+def list_decided_items(items: JoinedItems, count: int) -> tuple[list[int], list[int]]:
+    """Return the items that the first row wins and those that it loses by most, each at most `count`."""
+    order = np.lexsort((np.arange(len(items.keys)), -items.difference_I))
+    won = [int(i) for i in order[:count] if items.difference_I[i] > 0]
+    lost = [int(i) for i in order[::-1][:count] if items.difference_I[i] < 0]
+    return won, lost
+
+
+def describe_sides(items: JoinedItems) -> Mapping[str, float]:
+    """Return both rows' means over the items and the difference."""
+    return {
+        "ours": float(items.ours_I.mean()),
+        "theirs": float(items.theirs_I.mean()),
+        "difference": float(items.difference_I.mean()),
+    }

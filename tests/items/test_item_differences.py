@@ -1,0 +1,80 @@
+"""Items of two rows joined with their texts, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.items import item_differences
+from compclip.items.item_differences import JoinedItems
+from compclip.runs.item_outcomes import Items
+from compclip.runs.result_files import Result
+
+
+class Texts:
+    """Two texts for every item."""
+
+    def find(self, metric: str, item: str) -> tuple[str, ...]:
+        return f"true {item}", f"false {item}"
+
+
+def result(outcomes: dict[str, list[float]], units=(), fingerprint="f") -> Result:
+    """Results of metrics whose items are a, b, c …"""
+    items = {
+        name: Items(tuple("abcdef"[: len(values)]), np.array(values), units=tuple(units))
+        for name, values in outcomes.items()
+    }
+    metrics = {name: float(np.mean(values)) for name, values in outcomes.items()}
+    return Result("sugarcrepe", "sugarcrepe", "composition", metrics, items=items, fingerprint=fingerprint)
+
+
+def test_seeds_are_averaged_and_items_matched():
+    """The second row lacks item c; a and b are of one picture."""
+    ours = [result({"swap": [1, 0, 1]}, units=[7, 7, 8]), result({"swap": [1, 1, 1]}, units=[7, 7, 8])]
+    joined = item_differences.join_rows(ours, [result({"swap": [0, 1]}, units=[7, 7])], Texts())
+    assert joined.keys == (("swap", "a"), ("swap", "b"))
+    assert joined.texts[1] == ("true b", "false b")
+    assert joined.ours_I.tolist() == [1, 0.5] and joined.difference_I.tolist() == [1, -0.5]
+    assert joined.unit_I.tolist() == [0, 0]
+    assert item_differences.list_decided_items(joined, 5) == ([0], [1])
+    assert item_differences.list_decided_items(joined, 0) == ([], [])
+    assert item_differences.describe_sides(joined) == {"ours": 0.75, "theirs": 0.5, "difference": 0.25}
+
+
+def test_groups_of_items_and_other_files():
+    """A metric of a part repeats outcomes; a named one is taken; rows of other files are refused."""
+    row = [result({"swap": [1, 0], "swap/unseen": [1]})]
+    assert len(item_differences.join_rows(row, row, Texts()).keys) == 2
+    assert item_differences.join_rows(row, row, Texts(), ["swap/unseen"]).keys == (("swap/unseen", "a"),)
+    with pytest.raises(UserError, match="keeps no items of 'add'; give one of swap, swap/unseen"):
+        item_differences.join_rows(row, row, Texts(), ["add"])
+    with pytest.raises(UserError, match="scored on different files"):
+        item_differences.join_rows(row, [result({"swap": [1, 0]}, fingerprint="g")], Texts())
+
+
+def name_slices(*texts: tuple[str, str]) -> dict[str, list[int]]:
+    zeros = np.zeros(len(texts))
+    keys = tuple(("swap", str(index)) for index in range(len(texts)))
+    return item_differences.list_slices(JoinedItems(keys, texts, np.arange(len(texts)), zeros, zeros))
+
+
+def test_slices_by_hand():
+    """An edit of one word, and the same words in another order."""
+    slices = name_slices(
+        ("a cup above a hat", "a cup below a hat"), ("a red cup", "a cup red"), ("A cup", "A cup and a hat")
+    )
+    assert slices["word: cup"] == [0, 1, 2] and slices["word: above"] == [0] and "word: below" not in slices
+    assert slices["only in the true text: above"] == slices["only in the false text: below"] == [0]
+    assert slices["edit: above -> below"] == [0] and slices["edit: the same words in another order"] == [1]
+    assert slices["the false text is as long"] == [0, 1] and slices["the false text is longer"] == [2]
+    assert slices["texts part in the second third"] == [0, 1] and slices["texts part in the last third"] == [2]
+    assert slices["only in the false text: hat"] == [2]
+    lengths = {name: members for name, members in slices.items() if name.startswith("length")}
+    assert sorted(sum(lengths.values(), [])) == [0, 1, 2]
+
+
+def test_metrics_are_slices_where_there_are_several():
+    zeros = np.zeros(2)
+    items = JoinedItems((("add", "a"), ("swap", "a")), ((), ()), np.arange(2), zeros, zeros)
+    assert item_differences.list_slices(items)["metric: add"] == [0]
