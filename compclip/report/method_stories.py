@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_markdown
+from compclip.report.readable_names import format_name
 from compclip.report.table_formats import format_number
 from compclip.report.tables import SUMMARY, Column, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
@@ -107,7 +108,7 @@ def _split(changes: Statistics) -> tuple[Statistics, Statistics]:
 def _list_changes(changes: Statistics, columns: Mapping[str, Column], sighted: Statistics | None = None) -> str:
     texts = []
     for name, statistic in list(changes.items())[:MOST]:
-        text = f"{_readable(columns[name])} {format_number(statistic.change or 0.0, columns[name], sign=True)}"
+        text = f"{format_name(columns[name].name)} {format_number(statistic.change or 0.0, columns[name], sign=True)}"
         if sighted and (there := sighted.get(name)):
             value = format_number(there.change or 0.0, columns[name], sign=True)
             text += f" (sighted {value if there.verdict else 'undecided'})"
@@ -115,10 +116,6 @@ def _list_changes(changes: Statistics, columns: Mapping[str, Column], sighted: S
     if len(changes) > MOST:
         texts.append(f"{len(changes) - MOST} more")
     return ", ".join(texts)
-
-
-def _readable(column: Column) -> str:
-    return f"{column.benchmark} {column.metric}".replace("_", " ").replace("/", ", ")
 
 
 def _count(changes: Statistics) -> str:

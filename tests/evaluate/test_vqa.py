@@ -443,7 +443,7 @@ def test_the_whole_command(tmp_path, pictures, monkeypatch, capsys):
     with serve(lambda body: answer_body(Yes=0.7 if "red" in prompt(body) else 0.2)) as chat:
         assert command.main([f"{chat.url}::m", "--out", "made"]) == 0
     printed = capsys.readouterr()
-    assert "swap_att" in printed.out and "1.0000" in printed.out and "1 missing_image" in printed.err
+    assert "swap_att" in printed.out and "100.00" in printed.out and "1 missing_image" in printed.err
     document = json.loads((tmp_path / "made/sugarcrepe.json").read_text())
     assert document["checkpoint"]["vqascore"] == f"{chat.url}::m" and document["metrics"]["swap_att"] == 1.0
     with pytest.raises(UserError, match=r"question='Is it\?': must have {} where the text belongs"):

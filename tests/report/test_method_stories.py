@@ -50,9 +50,9 @@ def test_gains_what_is_left_on_sighted_items_and_costs():
     changes = table(statistic(4, 1), statistic(5.7, 1), statistic(8, 1), statistic(-3, 1), statistic(-1.2, -1))
     gains = table(statistic(2.9, 1), statistic(0.4, 0), columns=(SWAP, REPLACE))
     assert sentences(changes, gains) == [
-        "In composition it improves sugarcrepe replace att +8.0 (sighted undecided), sugarcrepe swap +5.7 (sighted +2.9), "
+        "In composition it improves SugarCrepe replace attribute +8.0 (sighted undecided), SugarCrepe swap +5.7 (sighted +2.9), "
         "1 more.",
-        "In retrieval and naming (1 column) it worsens retrieval i2t recall at 5 −1.2.",
+        "In retrieval and naming (1 column) it worsens retrieval I2T R@5 −1.2.",
     ]
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_said_of_what_is_open():
     """Undecided columns are counted, and a cost that is not certain is none that is denied."""
     changes = table(None, statistic(5.7, 0), statistic(-8, -1), None, statistic(-1.2, 0))
     assert sentences(changes) == [
-        "In composition it worsens sugarcrepe replace att −8.0; undecided: 1 of 2 columns.",
+        "In composition it worsens SugarCrepe replace attribute −8.0; undecided: 1 of 2 columns.",
         "In retrieval and naming (1 column) it worsens nothing for certain.",
     ]
     assert sentences(table(None, statistic(5.7, 0), None, None, None)) == [
@@ -73,7 +73,7 @@ def test_against_the_reference():
     contrasts = table(None, statistic(2, 1), statistic(0.3, 0), statistic(1, -1), statistic(0.1, 0))
     *_, last = sentences(changes, contrasts=contrasts, reference="finetune")
     assert last == (
-        "Against finetune it is better in sugarcrepe swap +2.0, is worse in hard positives gap +1.0, "
+        "Against finetune it is better in SugarCrepe swap +2.0, is worse in hard positives gap +1.0, "
         "cannot be told apart in 2 of 4 columns."
     )
 
@@ -81,7 +81,7 @@ def test_against_the_reference():
 def test_many_columns_are_counted():
     columns = tuple(Column("sugarcrepe", f"subset_{number}") for number in range(6))
     changes = table(*(statistic(number + 1, 1) for number in range(6)), columns=columns)
-    assert sentences(changes)[0].endswith("sugarcrepe subset 5 +6.0, sugarcrepe subset 4 +5.0, 4 more.")
+    assert sentences(changes)[0].endswith("SugarCrepe subset 5 +6.0, SugarCrepe subset 4 +5.0, 4 more.")
 
 
 def test_a_method_without_differences_has_no_story():

@@ -237,7 +237,10 @@ def test_markdown_latex_and_csv_say_the_same(report):
     tex = table_formats.format_latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
-    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
+    sections = re.findall(r"\\caption\{vit / scenes, (\w+): ", tex)
+    assert sections == ["means", "composition", "retrieval"]
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
+    assert r" & \multicolumn{1}{c}{SugarCrepe} & " in tex and r"\cmidrule(lr){2-2}" in tex
     rows = list(csv.DictReader(table_formats.format_results_csv(report.main).splitlines()))
     (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
     assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")

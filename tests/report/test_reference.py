@@ -164,8 +164,9 @@ def test_page_markdown_csv_and_latex_say_the_same(page):
     assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
     tex = table_formats.format_contrasts_latex(page.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
-    assert r"\caption{vit / scenes: difference to clic" in tex
-    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 1
+    assert r"\caption{vit / scenes, composition: difference to clic" in tex
+    sections = table_formats.split_sections(page.contrasts[0])
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
     lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")

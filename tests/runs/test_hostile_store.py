@@ -97,7 +97,7 @@ def test_gc_names_it_and_goes_on(grid, victim, capsys, name):
     original_state, words = state(victim), attack(grid[0].folder, name, victim)
     assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
-    assert err.count(words) == 1 and "1 entries of the store refused" in err
+    assert err.count(words) == 1 and "1 entry of the store refused" in err
     assert f"removed {grid[1].key}" in out and grid[0].key not in out
     assert state(victim) == original_state
 

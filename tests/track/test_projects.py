@@ -99,7 +99,7 @@ def test_a_store_made_anew_says_what_it_removes(tmp_path, runs, uri, capsys):
     update(tmp_path, uri)
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
-    assert "compclip has 4 runs there; they are removed as their files are logged again" in capsys.readouterr().out
+    assert "compclip has 4 runs there; each is removed as its files are logged again" in capsys.readouterr().out
     assert len(runs_by_experiment(uri)) == 3
 
 

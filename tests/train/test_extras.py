@@ -131,7 +131,7 @@ def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
     steps(clip, beside, adamw, 1)
     checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}}, beside)
     assert checkpoint.read(tmp_path, clip, adamw) is None
-    assert "of another model" in capsys.readouterr().out
+    assert "of another model" in capsys.readouterr().err
 
 
 def test_parts_of_a_batch_give_the_terms_and_slopes_of_the_whole():
