@@ -9,7 +9,8 @@ from compclip.base.number_text import format_count
 from compclip.report import escape
 from compclip.report.claims import ABSENT, HOLDS, LEAST_SEEDS, REFUTED, UNDECIDED, Evidence, Finding, count_verdicts
 from compclip.report.escape import to_code, to_latex, to_markdown
-from compclip.report.table_formats import csv_value, format_interval, format_number, layout_latex
+from compclip.report.latex_tables import layout_latex
+from compclip.report.table_formats import csv_value, format_interval, format_number
 
 RULE = (
     "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "

@@ -23,6 +23,7 @@ from compclip.report import (
     composition_verdicts,
     decided_order,
     decisions,
+    latex_tables,
     method_stories,
     published_models,
     published_numbers,
@@ -353,8 +354,8 @@ def write_report(page: ReportPage, out: Path) -> None:
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + claims_table.format_markdown(page.findings),
         "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
-        "report.tex": table_formats.format_latex(groups, page.notes)
-        + table_formats.format_contrasts_latex(page.contrasts, page.reference)
+        "report.tex": latex_tables.format_latex(groups, page.notes)
+        + latex_tables.format_contrasts_latex(page.contrasts, page.reference)
         + claims_table.format_latex(page.findings),
         "claims.csv": claims_table.format_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),

@@ -116,6 +116,7 @@ def test_a_resume_without_the_optimisers_state_fails(monkeypatch):
     assert {row.state for row in rows} == {FAILED}
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_cannot_be_read_fails(monkeypatch):
     """The run that begins anew ends with the same bits, and was not resumed."""
 

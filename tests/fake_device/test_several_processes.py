@@ -37,7 +37,22 @@ def messages(monkeypatch) -> list[tuple[str, str]]:
     return sent
 
 
-@pytest.mark.parametrize(("name", "kind"), [*((name, "bf16") for name in TRAINED), ("c2lip", "cached")])
+FEATURES = (
+    "finetune",
+    "fsc_clip",
+    "c2lip",
+    "clic",
+    "degla",
+)  # texts; patches and tokens; concepts; composites; a teacher
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(pytest.param(name, "bf16", marks=[] if name in FEATURES else [pytest.mark.long]) for name in TRAINED),
+        ("c2lip", "cached"),
+    ],
+)
 def test_no_message_waits_for_the_gpu(messages, name, kind):
     """Flags go by the host, features and gradients by the device."""
     cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)

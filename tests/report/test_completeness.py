@@ -11,7 +11,7 @@ import pytest
 
 from compclip.base.files import write_atomic
 from compclip.report import __main__ as report_command
-from compclip.report import report_page, table_formats, table_heads
+from compclip.report import latex_tables, report_page, table_formats, table_heads
 from compclip.report.run_collection import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
@@ -68,7 +68,7 @@ def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random
     assert labels["pretrained"] == ("random weights" if is_random else "pretrained")
     assert bool(marks) is not is_random
     (group,) = page.main
-    text, tex = table_formats.format_markdown([group], ()), table_formats.format_latex([group])
+    text, tex = table_formats.format_markdown([group], ()), latex_tables.format_latex([group])
     assert f"Backbone: {words}." in text and "Backbone: " in tex
     assert ("| random weights | 1 |" in text, "\nrandom weights & " in tex) == (is_random, is_random)
     assert ("≈" in text.partition("\n## ")[2], tex.count(r"\approx") > 1) == (not is_random, not is_random)
@@ -92,7 +92,7 @@ def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     text = table_formats.format_markdown(page.main, ())
     assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in text
     assert "Scored: sugarcrepe 5 of 15 records (33 %) ‡; retrieval 5 records; hard_positives 4 records." in text
-    tex = table_formats.format_latex(page.main)
+    tex = latex_tables.format_latex(page.main)
     assert r"swap $\uparrow$ $\ddagger$ & brittleness $\downarrow$ &" in tex and "5 of 15 records" in tex
     lines = list(csv.DictReader(table_formats.format_results_csv((*page.main, *page.other_metrics)).splitlines()))
     scored = {line["metric"]: (line["scored"], line["records"]) for line in lines if line["benchmark"] == "sugarcrepe"}

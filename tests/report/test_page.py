@@ -14,7 +14,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import report_figures, report_page, run_details, table_formats
+from compclip.report import latex_tables, report_figures, report_page, run_details, table_formats
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -234,7 +234,7 @@ def test_markdown_latex_and_csv_say_the_same(report):
     lines = table_formats.format_markdown(report.main, ()).splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
-    tex = table_formats.format_latex(report.main)
+    tex = latex_tables.format_latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
     sections = re.findall(r"\\caption\{vit / scenes, (\w+): ", tex)

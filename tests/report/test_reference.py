@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import report_page, table_formats, table_rows
+from compclip.report import latex_tables, report_page, table_formats, table_rows
 from compclip.report.run_collection import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -162,10 +162,10 @@ def test_page_markdown_csv_and_latex_say_the_same(page):
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
     assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
-    tex = table_formats.format_contrasts_latex(page.contrasts, "clic")
+    tex = latex_tables.format_contrasts_latex(page.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes, composition: difference to clic" in tex
-    sections = table_formats.split_sections(page.contrasts[0])
+    sections = latex_tables.split_sections(page.contrasts[0])
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
     lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
@@ -193,7 +193,7 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
     text = table_formats.format_contrasts_markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = table_formats.format_contrasts_latex([group], "clic")
+    tex = latex_tables.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
@@ -210,7 +210,7 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     group = build_table(score, compared(score, (100,), (100,), keep=False), None)
     assert compared(Column("b", "swap"), (300,), (100,), keep=False).verdict == 0
     assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in latex_tables.format_contrasts_latex([group], "clic")
     (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
@@ -220,7 +220,7 @@ def test_without_a_reference_nothing_is_said(tmp_path):
     assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
     assert (
         table_formats.format_contrasts_markdown(page.contrasts, "")
-        == table_formats.format_contrasts_latex(page.contrasts, "")
+        == latex_tables.format_contrasts_latex(page.contrasts, "")
         == ""
     )
     assert table_formats.format_contrasts_csv(page.contrasts, "").splitlines() == [

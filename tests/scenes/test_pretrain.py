@@ -105,6 +105,7 @@ def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, sta
     assert _losses("whole") == _losses("halves")
 
 
+@pytest.mark.long
 def test_what_binds_nothing_goes_on_from_the_weights_file_alone(tiny, monkeypatch):
     """The first part's weights in half precision, as a state without moments, end with the whole training's bits."""
     whole, first, second = tiny(), tiny(), tiny()

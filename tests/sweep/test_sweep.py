@@ -26,7 +26,7 @@ IMPORTANCE = sweep_driver.compute_importance
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(name, marks=[pytest.mark.long] if name == "gp" else [])
+        pytest.param(name, marks=[pytest.mark.long] if name != "tpe" else [])
         for name in plugins.list_plugins(plugins.SAMPLERS)
     ],
 )
@@ -82,7 +82,7 @@ def learned(name, objectives, when=False):
 
 
 @pytest.mark.parametrize("when", [False, True])
-@pytest.mark.parametrize("objectives", [1, 2])
+@pytest.mark.parametrize("objectives", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_what_is_drawn_together(objectives, when):
     """Parameters that every trial has; by tpe the conditional one as well, as its docstring says."""
     assert learned("tpe", objectives, when)[1] == {"kind", "x", "y"}

@@ -122,6 +122,7 @@ def test_trials_are_runs_of_the_grid(here):
     assert fingerprint(ours.final.weights) == swept
 
 
+@pytest.mark.long
 def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     """The trial says why and counts, the study goes on; MLflow that does not answer is one line, made good later."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")

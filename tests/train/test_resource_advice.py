@@ -110,10 +110,15 @@ def test_out_of_memory_without_a_value(here, monkeypatch, fitting, advice):
 
 
 def test_the_value_is_simulated_in_a_process_of_its_own(here):
-    """The largest below the one that did not fit; nothing of a shape that cannot be built."""
+    """The largest below the one that did not fit."""
     run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
     model_cfg = backbone.load(here / "models" / "tiny").model_cfg
     assert fitting_batch.ask_fitting(run, model_cfg, 2, 80 * GIB) == 2
+
+
+@pytest.mark.long
+def test_a_shape_that_cannot_be_built_has_no_value(here):
+    run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
     assert fitting_batch.ask_fitting(run, {"text_cfg": {}}, 1, GIB) is None
 
 

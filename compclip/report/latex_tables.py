@@ -1,0 +1,131 @@
+"""The tables as LaTeX that a paper takes as it is: one booktabs table a section of columns, with readable names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from compclip.report import table_heads
+from compclip.report.escape import to_latex
+from compclip.report.readable_names import format_name
+from compclip.report.table_formats import (
+    FormatCell,
+    describe_contrast_interval,
+    describe_head,
+    format_number,
+    span_benchmarks,
+)
+from compclip.report.tables import SUMMARY, Column, ResultTable, Statistic
+
+ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
+
+
+def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Format a booktabs table for each group and section of columns; needs the packages booktabs and graphicx.
+
+    Sections are means over benchmarks, composition, retrieval and classification, in their order in the table. The
+    first table of a group says in its caption how to read all of them, `notes` included.
+    """
+    latex_tables = []
+    for group in groups:
+        head = [f"{name}: {text}" for name, text in describe_head(group).items()]
+        sentences = [*head, *(notes or {}).get(group.name, ()), *table_heads.describe_marks(group)]
+        caption = (
+            r"mean $\pm$ standard deviation over seeds; best bold, second best underlined where that order is decided, "
+            r"$\approx$ where a row cannot be told from the best; "
+            r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
+            r"checkpoint over the items alone) excludes 0."
+        ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
+        sections = split_sections(group)
+        for section, part in sections.items():
+            latex_tables.append(_latex_table(part, _latex_cell, caption, section))
+            caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
+
+
+def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
+    """Format a booktabs table of differences for each group and section of columns; empty without rows."""
+    caption = (
+        rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
+        r"together, unless it says less; $\ast$ marks one that excludes 0."
+    )
+    return "".join(
+        "\n" + _latex_table(part, _latex_contrast, caption, section)
+        for group in groups
+        if group.rows
+        for section, part in split_sections(group).items()
+    )
+
+
+def split_sections(group: ResultTable) -> dict[str, ResultTable]:
+    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own."""
+    kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
+    places: dict[str, list[int]] = {}
+    for place, column in enumerate(group.columns):
+        section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
+        places.setdefault(section, []).append(place)
+    return {section: _take_columns(group, chosen) for section, chosen in places.items()}
+
+
+def _take_columns(group: ResultTable, places: Sequence[int]) -> ResultTable:
+    rows = tuple(replace(row, statistics=tuple(row.statistics[place] for place in places)) for row in group.rows)
+    return replace(group, columns=tuple(group.columns[place] for place in places), rows=rows)
+
+
+def _latex_table(group: ResultTable, cell: FormatCell, caption: str, section: str) -> str:
+    """Format a booktabs table: a line a row, `cell` of each statistic. Its caption begins with group and section."""
+    spans, rules, first = [], [], 2
+    for name, n in span_benchmarks(group.columns):
+        spans.append(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(format_name(name))}}}")
+        rules.append(rf"\cmidrule(lr){{{first}-{first + n - 1}}}")
+        first += n
+    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.partial_marks(group).items()}
+    names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
+    rows = []
+    for row in group.rows:
+        cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+        rows.append([to_latex(table_heads.row_label(row, group)), *cells])
+    head = [["", *spans], ["Method", *names]]
+    return layout_latex(
+        "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules)
+    )
+
+
+def layout_latex(
+    alignment: str,
+    head: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[str]],
+    name: str,
+    caption: str,
+    rules: str = "",
+) -> str:
+    """Return a booktabs table of cells that are LaTeX already, at most as wide as the line; `name` begins its caption.
+
+    `rules` stand below the first line of the head.
+    """
+    head_lines, row_lines = ([" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows))
+    head_lines[1:1] = [rules] if rules else []
+    return "\n".join([
+        r"\begin{table}[t]", r"\centering", r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule", *head_lines, r"\midrule", *row_lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{name}: {caption}}}", r"\end{table}", "",
+    ])  # fmt: skip
+
+
+def _latex_cell(statistic: Statistic | None, column: Column) -> str:
+    if statistic is None:
+        return "--"
+    text = format_number(statistic.mean, column).replace("−", "$-$")
+    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
+    std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
+    equal = r" $\approx$" if statistic.equal_to else ""
+    return text + equal + std + (r"$^\ast$" if statistic.verdict else "")
+
+
+def _latex_contrast(statistic: Statistic | None, column: Column) -> str:
+    if statistic is None or statistic.change is None:
+        return "--"
+    text = to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "")
+    ends = describe_contrast_interval(statistic, column)
+    return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text
