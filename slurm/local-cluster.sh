@@ -36,7 +36,7 @@ install_packages() {
 
 configure() {
   local memory cpus
-  cpus=$(nproc); memory=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
+  cpus=$(getconf _NPROCESSORS_ONLN); memory=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
   mkdir -p /etc/slurm
   if [ -e $SLURM_CONF ] && ! grep -q '^ClusterName=compclip$' $SLURM_CONF; then
     fail "$SLURM_CONF: is another cluster's; this script only makes one where there is none"
