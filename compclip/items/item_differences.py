@@ -113,8 +113,8 @@ def _name_texts(texts: Sequence[str]) -> list[str]:
     if not removed and not added:
         names.append("edit: the same words in another order")
     names.append(f"the false text is {_compare(len(words[1]), len(words[0]))}")
-    place = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
-    third = min(2, 3 * place // max(1, len(words[0])))
+    first_change = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
+    third = min(2, 3 * first_change // max(1, len(words[0])))
     names.append(f"texts part in the {('first', 'second', 'last')[third]} third")
     return names
 
@@ -130,8 +130,8 @@ def _length_classes(texts: Sequence[Sequence[str]]) -> dict[str, list[int]]:
     members: dict[str, list[int]] = {}
     for low, high in zip(ends[:-1], ends[1:], strict=True):
         first = low if low == ends[0] else low + 1
-        if chosen := [i for i, length in enumerate(lengths) if first <= length <= high]:
-            members[f"length: {first} to {high} words"] = chosen
+        if members_of_class := [i for i, length in enumerate(lengths) if first <= length <= high]:
+            members[f"length: {first} to {high} words"] = members_of_class
     return members
 
 

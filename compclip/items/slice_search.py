@@ -26,7 +26,7 @@ BYTES = 256 << 20  # of the matrix of units and slices
 
 @dataclass(frozen=True)
 class Slice:
-    """A named part of the items and what is found there; `p` is adjusted for all slices that were tried."""
+    """A named part of the items and the difference there and elsewhere; `p` is adjusted for all slices that were tried."""
 
     name: str
     items: int
@@ -38,7 +38,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class SliceSearch:
-    """The slices that were found, the least p first, how many were tried, and how many more there were."""
+    """The slices that depart, the least p first, how many were tried, and how many more there were."""
 
     slices: tuple[Slice, ...]
     tried: int
@@ -61,14 +61,14 @@ def search_slices(
     units = int(unit_I.max()) + 1 if len(unit_I) else 0
     candidates = list(_distinct(members, unit_I, units))
     most = max(1, min(MOST, BYTES // (4 * max(1, units))))
-    chosen = sorted(candidates, key=lambda c: -len(c[1]))[:most]
-    if not chosen:
+    tried = sorted(candidates, key=lambda c: -len(c[1]))[:most]
+    if not tried:
         return SliceSearch((), 0, 0)
     residual_I = difference_I - difference_I.mean()
-    sum_US = np.zeros((units, len(chosen)), np.float32)
-    for s, (_, items) in enumerate(chosen):
+    sum_US = np.zeros((units, len(tried)), np.float32)
+    for s, (_, items) in enumerate(tried):
         np.add.at(sum_US[:, s], unit_I[items], residual_I[items])
-    expected_S = np.array([len(items) for _, items in chosen]) * np.mean(residual_I**2)
+    expected_S = np.array([len(items) for _, items in tried]) * np.mean(residual_I**2)
     norm_S = np.sqrt(np.maximum((sum_US.astype(np.float64) ** 2).sum(axis=0), expected_S))
     scale_S = np.divide(1, norm_S, out=np.zeros_like(norm_S), where=norm_S > 1e-9)
     z_S = np.abs(sum_US.sum(axis=0, dtype=np.float64)) * scale_S
@@ -76,13 +76,13 @@ def search_slices(
     flipped_S = (1 + (largest_P[:, None] >= z_S - 1e-9).sum(axis=0)) / (1 + flips)
     alone_S = [erfc(z / sqrt(2)) for z in z_S]  # for where no slice has enough that differs to flip
     p_S = np.maximum(flipped_S, alone_S)
-    found = [
+    departing = [
         _describe(name, items, difference_I, unit_I, float(p_S[s]))
-        for s, (name, items) in enumerate(chosen)
+        for s, (name, items) in enumerate(tried)
         if p_S[s] <= level
     ]
-    found.sort(key=lambda s: (s.p, -abs(s.difference - s.elsewhere)))
-    return SliceSearch(tuple(found), len(chosen), len(candidates) - len(chosen))
+    departing.sort(key=lambda s: (s.p, -abs(s.difference - s.elsewhere)))
+    return SliceSearch(tuple(departing), len(tried), len(candidates) - len(tried))
 
 
 def _distinct(members: Mapping[str, Sequence[int]], unit_I: np.ndarray, units: int) -> Iterable[tuple[str, np.ndarray]]:
