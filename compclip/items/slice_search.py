@@ -26,7 +26,7 @@ BYTES = 256 << 20  # of the matrix of units and slices
 
 @dataclass(frozen=True)
 class Slice:
-    """A named part of the items and the difference there and elsewhere; `p` is adjusted for all slices that were tried."""
+    """A named part of the items, the difference there and elsewhere; `p` is adjusted for all slices tried."""
 
     name: str
     items: int
