@@ -88,6 +88,15 @@ def find_results(task: EvaluationTask, folder: RunFolder) -> Path | None:
     return results if results and results.is_dir() else None
 
 
+def find_metrics(task: EvaluationTask, cell: Cell) -> dict[str, float] | None:
+    """Return "benchmark/metric": value of a cell that was scored as the task says; None for any other."""
+    try:
+        results = find_results(task, _finished_run(cell, task.root))
+    except UserError:  # it was not trained here
+        return None
+    return dict(read_mapping(results / folders.SUMMARY)) if results else None
+
+
 def _results_folder(task: EvaluationTask, folder: RunFolder) -> Path:
     return folder.scores(task.identity(_weights_fingerprint(folder.final)))
 

@@ -4,7 +4,8 @@ compclip wise_ft --method NAME        every line of a method, as plan/wise_ft/<m
 compclip wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
 compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
 
-A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is.
+A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is. Its ends
+are not scored once more where the evaluation of both cells was that of the line.
 A and B are what `compclip evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
 the line scales the adapter's update. FSC-CLIP's released code scales both factors, and so the update by alpha squared:
 the same curve, with other points on it.
@@ -88,19 +89,32 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():
         return old, False
-    start, points = time.perf_counter(), []
-    pretrained, tuned = (backbone.load(path, device=device) for path in ends)
-    line = score.score_line(
-        pretrained, tuned, task.alphas, loaded.benchmarks, task.how, devices=gpus.list_devices(device)
-    )
-    for point in line:
-        points.append(point)
-        print(f"{cell.name}: alpha {point['alpha']:g} ({len(points)} of {len(task.alphas)})", flush=True)
+    start = time.perf_counter()
+    evaluation = result_store.EvaluationTask(task.benchmarks, task.how, str(made_of["code"]), root)
+    metrics_at = _metrics_of_ends(cell, task.alphas, evaluation)
+    inner = [alpha for alpha in task.alphas if alpha not in metrics_at]
+    if inner:
+        pretrained, tuned = (backbone.load(path, device=device) for path in ends)
+        devices = gpus.list_devices(device)
+        line = score.score_line(pretrained, tuned, inner, loaded.benchmarks, task.how, devices=devices)
+        for count, point in enumerate(line, start=1):
+            metrics_at[point["alpha"]] = point["metrics"]
+            print(f"{cell.name}: alpha {point['alpha']:g} ({count} of {len(inner)})", flush=True)
+    points = [{"alpha": alpha, "metrics": metrics_at[alpha]} for alpha in task.alphas]
     seconds = round(time.perf_counter() - start, 3)
     cosines = [metric for item in loaded.benchmarks.items() for metric in _list_cosines(*item, points[0])]
     document = {"cell": cell.name, "seconds": seconds, **made_of, "scores": cosines, "points": points}
     write_json(out, document)
     return document, True
+
+
+def _metrics_of_ends(
+    cell: Cell, alphas: Sequence[float], evaluation: result_store.EvaluationTask
+) -> dict[float, dict[str, float]]:
+    """Return the metrics at 0 and 1 where the pretrained cell and this one were scored as the line is."""
+    ends = {0.0: Cell(PRETRAINED, *cell[1:]), 1.0: cell}
+    stored = {alpha: result_store.find_metrics(evaluation, end) for alpha, end in ends.items() if alpha in alphas}
+    return {alpha: metrics for alpha, metrics in stored.items() if metrics is not None}
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import asdict
 
@@ -32,7 +33,7 @@ ALPHAS = [0.0, 0.25, 1.0]
 
 
 @pytest.fixture(scope="module")
-def project(project, tmp_path_factory):
+def two_runs(project, tmp_path_factory):
     """A pretrained model, and two cells trained a little: one with an adapter."""
     root = tiny_project.other(project, tmp_path_factory.mktemp("wise") / "project")
     settings = {"fsc_clip": Train(lr=1e-2), "fsc_clip.lora": Train(lr=0.05, lora=Lora(rank=2))}
@@ -43,6 +44,13 @@ def project(project, tmp_path_factory):
         lora.save_and_merge(model.clip, root / "adapter")
         model.save(Published(root, cell).trained.checkpoint)
     return root
+
+
+@pytest.fixture
+def here(two_runs, tmp_path, monkeypatch):
+    """A fresh copy of that project, and the current folder in it."""
+    monkeypatch.chdir(shutil.copytree(two_runs, tmp_path / "p"))
+    return tmp_path / "p"
 
 
 def planned(root, method, **changes):
@@ -172,6 +180,28 @@ def test_a_cell_at_eleven_points(here, method):
     assert points[0]["metrics"] == scores(base)
     assert points[-1]["metrics"] == scores(own)
     assert before == fingerprint(own, base)
+
+
+def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monkeypatch):
+    """Of three points one is scored; by other weights, benchmarks or scoring all three are, to the same numbers."""
+    alphas, score_line = [], score.score_line
+    monkeypatch.setattr(
+        score,
+        "score_line",
+        lambda a, b, asked, *how, **more: alphas.append(list(asked)) or score_line(a, b, asked, *how, **more),
+    )
+    cell = Cell("finetune", "tiny", "scenes", 0)
+    lines = []
+    for overrides in ([], ["evaluate.batch_size=5"]):
+        assert wise_ft.main(["--cell", cell.name, "wise_ft.alphas=[0,0.5,1]", *overrides]) == 0
+        lines.append(read_json(Published(here_finished, cell).line)["points"])
+    assert alphas == [[0.5], [0.0, 0.5, 1.0]]
+    assert [point["alpha"] for point in lines[0]] == [0.0, 0.5, 1.0]
+    for ours, scored in zip(*lines, strict=True):
+        assert ours["metrics"] == pytest.approx(scored["metrics"], abs=1e-6)
+    assert lines[0][0]["metrics"] == read_json(
+        here_finished / "results" / "pretrained" / "tiny-scenes-0" / "summary.json"
+    )
 
 
 def ends(here):
