@@ -1,7 +1,7 @@
 """Lists and models that a data set names beside its captions: sections of `data.<name>` in params.yaml.
 
-`captions` and `texts` are lists of texts that others released, `negative_images` lists of pictures, `rewrites` files of
-hard positives, `masked` a masked language model.
+`captions` and `texts` are lists of texts that others released (or negatives that rules make, balanced),
+`negative_images` lists of pictures, `rewrites` files of hard positives, `masked` a masked language model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from compclip.base.errors import UserError, unknown
 from compclip.config.sections import Data
-from compclip.config.validation import RequiredText, load_section, mapping
+from compclip.config.validation import RequiredText, Seed, load_section, mapping
 
 # By what a list is joined, and the names under which authors have it: PixelProse, LAION, Conceptual Captions, DreamLIP.
 KEYS = {
@@ -26,7 +26,8 @@ KEYS = {
 BY_CAPTION = "caption"  # joined to a caption by its text, and not to a picture
 FROM = re.compile(r"[1-9][0-9]*-")  # a column of a list without header, and all behind it
 NUMBER = re.compile(r"[1-9][0-9]*-?")
-TEXT_KINDS = ("negative", "paraphrase", "dense")
+NEGATIVE = "negative"
+TEXT_KINDS = (NEGATIVE, "paraphrase", "dense")
 
 
 def _as_text(value: Any) -> Any:
@@ -82,6 +83,27 @@ class MemberText:
     """A text of one kind in a file of each sample's tar, as TripletData has its negatives: 7.neg_caption."""
 
     member: str  # its ending
+
+
+# Rules that make a negative of a caption alone.
+BalancedRule = Literal[
+    "negclip", "negclip_released", "clic", "nouns", "atoms", "negate", "conclip", "wordnet", "bigram", "tokens"
+]
+
+
+@dataclass(frozen=True)
+class BalancedTexts:
+    """Negatives that rules make of the captions, chosen so that no text tells them from captions (docs/audit.md)."""
+
+    balance: Literal["blind"] = "blind"
+    rules: list[BalancedRule] = field(default_factory=lambda: ["negclip"])
+    caption: Literal["first", "full"] = "first"  # what a method shows: the first sentence, or the whole caption
+    candidates: Annotated[int, Field(ge=1, le=64)] = 16  # that each rule draws of a caption
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if not self.rules or len(set(self.rules)) < len(self.rules):
+            raise UserError(f"rules={self.rules}: must name rules, each once")
 
 
 @dataclass(frozen=True)
@@ -166,20 +188,28 @@ def captions_config(data: Data, where: str = "captions") -> Captions | None:
     return load_section(Captions, data.captions, where) if data.captions else None
 
 
-def texts_config(data: Data, where: str = "texts") -> dict[str, Texts | MemberText]:
-    """Return the texts that stand beside a data set's captions, by kind: lists, or members of the samples' tars.
+TextSection = Texts | MemberText | BalancedTexts
+
+
+def texts_config(data: Data, where: str = "texts") -> dict[str, TextSection]:
+    """Return the texts that stand beside a data set's captions, by kind: lists, members of tars, or balanced negatives.
 
     Raises UserError for other kinds.
     """
     for kind in data.texts:
         if kind not in TEXT_KINDS:
             raise unknown("kind of texts", kind, TEXT_KINDS, where)
-    sections: dict[str, Texts | MemberText] = {}
+    sections: dict[str, TextSection] = {}
     for kind in filter(data.texts.__contains__, TEXT_KINDS):
         raw, where_kind = mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}"
-        declared: type[Texts | MemberText] = MemberText if "member" in raw else Texts
-        sections[kind] = load_section(declared, raw, where_kind)
+        sections[kind] = load_section(_declared_class(raw, kind), raw, where_kind)
     return sections
+
+
+def _declared_class(raw: Mapping[str, Any], kind: str) -> type[TextSection]:
+    if "balance" in raw and kind == NEGATIVE:
+        return BalancedTexts
+    return MemberText if "member" in raw else Texts
 
 
 def negative_images_config(data: Data, where: str = "negative_images") -> NegativeImages | None:

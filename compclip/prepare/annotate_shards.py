@@ -6,6 +6,7 @@ where the section has a `short_side`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.base.json_text import replace_lone
-from compclip.config.released_lists import MemberText, Texts, texts_config
+from compclip.config.released_lists import NEGATIVE, BalancedTexts, MemberText, Texts, TextSection, texts_config
 from compclip.config.sections import Data
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
 from compclip.prepare import (
+    balanced_negatives,
     benchmark_overlap,
     caption_join,
     file_listing,
@@ -35,7 +37,7 @@ from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
 # columns of a sample in a shard that training reads
 SAMPLE_COLUMNS = ("id", "image", "split", "width", "height", "offset", "length")
 MAX_BYTES = 1 << 16  # of a text in a tar
-TextSections = Mapping[str, Texts | MemberText]
+TextSections = Mapping[str, TextSection]
 TextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
@@ -66,6 +68,9 @@ def annotation_tasks(
             kind: [vars(section), list(file_listing.iterate_files(section.file)) if isinstance(section, Texts) else []]
             for kind, section in texts.items()
         }
+    language = []
+    if any(isinstance(section, BalancedTexts) for section in texts.values()):
+        language, decided_by["language"] = balanced_negatives.language_files(folder, samples), samples.fingerprint
     rewritten, tasks = {shard.name: shard.sha256 for shard in rewrites.shards}, []
     for shard in samples.shards:
         file = f"{shard.name}.arrow"
@@ -76,6 +81,7 @@ def annotation_tasks(
             "relatives": cfg.relatives,
             "short_side": cfg.short_side,
             "folder": str(folder / SHARDS),
+            "language": language,
         }
         contents = {"samples": shard.sha256, "rewrites": rewritten.get(shard.name, "")}
         tasks.append(ShardTask.create(shard.name, inputs, decided_by | contents))
@@ -87,6 +93,7 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
     from compclip.text.spacy_parser import annotate_columns
 
     lists = open_lists(texts or {})
+    balanced = (texts or {}).get(NEGATIVE)
 
     def write(task: ShardTask, path: Path) -> ShardResult:
         benchmarks = task.inputs["excluded"].items()
@@ -94,8 +101,15 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
         samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
         rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
         captions = [caption for sample in samples for caption in sample.captions]
-        annotations = annotate_columns(captions, counts, _add_rewrites(rewrites), task.inputs["relatives"])
+        complete, balance = _add_rewrites(rewrites), None
+        if isinstance(balanced, BalancedTexts):
+            balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
+            complete = _chain(complete, balance.draw)
+        annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"])
         joined, metadata, text_counts = find_texts(lists, samples)
+        if balance:
+            joined[NEGATIVE], balance_counts = balance.choose(samples)
+            text_counts += balance_counts + _count_texts(NEGATIVE, joined[NEGATIVE])
         counts.update(text_counts)
         sizes = [len(sample.captions) for sample in samples]
         tar = ""
@@ -107,6 +121,11 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
         return ShardResult(len(samples), len(captions), dict(counts), tar)
 
     return write
+
+
+def _chain(*completions: Callable[[Annotation], Annotation]) -> Callable[[Annotation], Annotation]:
+    """Return the function that completes an annotation by one function after another."""
+    return lambda annotation: functools.reduce(lambda current, complete: complete(current), completions, annotation)
 
 
 def _add_rewrites(rewrites: Mapping[str, rewrite_shards.Rewrites]) -> Callable[[Annotation], Annotation]:
@@ -148,8 +167,12 @@ def build_batch(
 
 
 def open_lists(cfg: TextSections) -> TextLists:
-    """Return the lists of a data set by kind. Raises UserError as `caption_join.open_list`."""
-    return {kind: caption_join.open_list(texts) if isinstance(texts, Texts) else texts for kind, texts in cfg.items()}
+    """Return the lists by kind; balanced texts have none. Raises UserError as `caption_join.open_list`."""
+    return {
+        kind: caption_join.open_list(texts) if isinstance(texts, Texts) else texts
+        for kind, texts in cfg.items()
+        if not isinstance(texts, BalancedTexts)
+    }
 
 
 def find_texts(
@@ -168,9 +191,14 @@ def find_texts(
             matches = source.find_texts(samples)
             texts[kind] = matches.texts
             metadata.update(caption_join.pack_row_numbers(matches.rows, _metadata_key(kind)))
-        matched = sum(map(bool, texts[kind]))
-        counts.update({f"captions_with_{kind}": matched, f"captions_without_{kind}": len(texts[kind]) - matched})
+        counts.update(_count_texts(kind, texts[kind]))
     return texts, metadata, counts
+
+
+def _count_texts(kind: str, texts: Sequence[Sequence[str]]) -> Counter:
+    """Return how many captions have texts of a kind, and how many have none."""
+    matched = sum(map(bool, texts))
+    return Counter({f"captions_with_{kind}": matched, f"captions_without_{kind}": len(texts) - matched})
 
 
 def _read_member(sample: Sample, name: str) -> tuple[str, ...]:

@@ -213,6 +213,19 @@ def test_the_stages(project):
     }
 
 
+def test_balanced_negatives_are_stored_and_make_a_shard_anew(project):
+    """In the place of a list's; other settings are another shard, and what has none is counted."""
+    balanced = {"balance": "blind", "rules": ["nouns"], "candidates": 4}
+    sets = [replace(project, texts={"negative": balanced | more}) for more in ({}, {"seed": 1}, {"candidates": 5})]
+    counts = prepare_all(sets[0])
+    assert counts["captions_with_negative"] + counts["captions_without_negative"] == 4
+    data = PreparedDataset(Path("data/d"))
+    stored = {data.annotation(i, j).stored.get("negative") for i in range(3) for j in range(data.captions(i))}
+    assert ("A cat sees a dog.",) in stored and None in stored  # two nouns, and one
+    keys = [shard_stages.plan_work("annotate", SafeName("d", "data"), cfg).items[0].key for cfg in sets]
+    assert len(set(keys)) == 3
+
+
 def test_a_shard_is_made_anew_when_a_list_is_another(project):
     """And not otherwise; a data set without texts keeps its keys and its columns."""
     prepare_all(project)

@@ -1,0 +1,147 @@
+"""Balanced negatives: a judge is at chance where the rules' own texts are told, and what is left out is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compclip.audit import blind_judge
+from compclip.base.errors import UserError
+from compclip.config import released_lists
+from compclip.config.released_lists import BalancedTexts
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
+from compclip.data.shard_files import SAMPLES, Manifest, Shard
+from compclip.prepare import balanced_negatives, shard_writer
+from compclip.prepare.balanced_negatives import ShardBalance
+from compclip.text.annotation import Annotation
+from compclip.text.blind_features import FOLDS
+
+COLOURS, THINGS = ("red", "blue", "green", "golden"), ("dog", "cat", "kite", "cup", "tree")
+CFG = BalancedTexts(rules=["negclip"], candidates=16)
+
+
+def make_samples(count: int) -> list[Sample]:
+    """Pictures with a caption each, in which every colour has a thing that it mostly goes with."""
+    rng = np.random.default_rng(0)
+    captions = []
+    for colours in rng.integers(len(COLOURS), size=(count, 2)):
+        usual = rng.random(2) < 0.8
+        things = np.where(usual, colours, rng.integers(len(THINGS), size=2))
+        pairs = [f"a {COLOURS[colour]} {THINGS[thing]}" for colour, thing in zip(colours, things, strict=True)]
+        captions.append(" above ".join(pairs))
+    return [Sample(f"{i}", f"{i}.png", (caption,)) for i, caption in enumerate(captions)]
+
+
+def exchange(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange the colours, the things or both: the first two make unusual pairs."""
+    _, colour, thing, _, _, other_colour, other_thing = annotation.text.split()
+    kind = rng.choice(3, p=(0.45, 0.45, 0.1))  # 2: both
+    first = (other_colour if kind != 1 else colour, other_thing if kind else thing)
+    second = (colour if kind != 1 else other_colour, thing if kind else other_thing)
+    return f"a {' '.join(first)} above a {' '.join(second)}"
+
+
+def recolour(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Put a word that no caption has in a colour's place: always told."""
+    return annotation.text.replace(annotation.text.split()[1], "tenterhook", 1)
+
+
+@pytest.fixture
+def samples(tmp_path, monkeypatch) -> list[Sample]:
+    """A shard of made captions in data/x/samples; the rule `negclip` is `exchange`."""
+    monkeypatch.setitem(balanced_negatives.RULES, "negclip", exchange)
+    monkeypatch.chdir(tmp_path)
+    made = make_samples(600)
+    shard_writer.save_samples(tmp_path / SAMPLES / "00000.arrow", made)
+    balanced_negatives.count_language.cache_clear()
+    return made
+
+
+def choose(samples, tmp_path, cfg=CFG):
+    manifest = Manifest((Shard("00000", len(samples), len(samples), 0, ""),))
+    balance = ShardBalance(cfg, balanced_negatives.language_files(tmp_path, manifest))
+    for sample in samples:
+        for caption in sample.captions:
+            balance.draw(Annotation(caption))
+    return balance.choose(samples), balance
+
+
+def recognise(samples, negatives, files):
+    language = balanced_negatives.count_language(files)
+    rows = [
+        (sample.captions[0], texts[0], balanced_negatives.fold_of(sample))
+        for sample, texts in zip(samples, negatives, strict=True)
+        if texts
+    ]
+    return blind_judge.judge_pairs([row[:2] for row in rows], [row[2] for row in rows], language)
+
+
+def test_a_judge_is_at_chance(samples, tmp_path):
+    """The rule's own texts are told in three of four pairs; of the chosen ones half, and two thirds of the captions have one."""
+    (negatives, counts), balance = choose(samples, tmp_path)
+    raw = [tuple(balance.candidates[s.captions[0]][:1]) for s in samples]
+    assert recognise(samples, raw, balance.files).recognised > 0.7
+    shares = recognise(samples, negatives, balance.files)
+    assert abs(shares.recognised - 0.5) < 0.06 and abs(shares.bigram - 0.5) < 0.06  # three deviations
+    chosen = sum(map(bool, negatives))
+    assert chosen > 0.6 * len(samples)
+    assert chosen + counts["negative_unbalanced"] + counts["negative_without_candidate"] == len(samples)
+
+
+def test_what_cannot_be_balanced_is_left_out_and_counted(samples, tmp_path, monkeypatch):
+    """A rule whose texts all lean one way gives next to nothing."""
+    monkeypatch.setitem(balanced_negatives.RULES, "negclip", recolour)
+    (negatives, counts), _ = choose(samples, tmp_path)
+    assert sum(map(bool, negatives)) < 0.05 * len(samples)
+    assert counts["negative_unbalanced"] > 0.95 * len(samples)
+
+
+def test_the_choice_depends_on_shard_and_seed_alone(samples, tmp_path):
+    (first, _), _ = choose(samples, tmp_path)
+    assert choose(samples, tmp_path)[0][0] == first
+    assert choose(samples, tmp_path, replace(CFG, seed=1))[0][0] != first
+
+
+def test_a_caption_of_the_picture_is_no_negative(samples, tmp_path):
+    """Nor the caption itself; what has no other candidate is counted apart."""
+    captions = ("a red dog above a blue cat", "a blue cat above a red dog")
+    two = [Sample("x", "x.png", (*captions, "A blue dog above a red cat", "a red cat above a blue dog"))]
+    (negatives, counts), _ = choose(two, tmp_path)
+    assert negatives == [(), (), (), ()] and counts["negative_without_candidate"] == 4
+
+
+def test_folds_hold_out_a_pictures_own_captions(samples, tmp_path):
+    """A word of one caption alone is unknown to the models of its picture's fold."""
+    odd = Sample("odd", "odd.png", ("a zebra above a cup",))
+    shard_writer.save_samples(tmp_path / SAMPLES / "00000.arrow", [*samples, odd])
+    language = balanced_negatives.count_language((str(tmp_path / SAMPLES / "00000.arrow"),))
+    known = [language.models[fold][2].words["zebra"] for fold in range(FOLDS)]
+    assert known[balanced_negatives.fold_of(odd)] == 0 and sum(known) == FOLDS - 1
+
+
+def test_language_is_counted_of_a_bounded_number(tmp_path):
+    shards = tuple(Shard(shard_writer.shard_name(i), 1, 1, 0, "") for i in range(1000))
+    assert len(balanced_negatives.language_files(tmp_path, Manifest(shards))) <= balanced_negatives.LANGUAGE_SHARDS
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"negative": {"balance": "blind", "rules": ["negclap"]}}, "rules.*negclip"),
+        ({"negative": {"balance": "blind", "rules": ["negclip", "negclip"]}}, "must name rules, each once"),
+        ({"negative": {"balance": "blin"}}, "blind"),
+        ({"paraphrase": {"balance": "blind"}}, "balance"),
+    ],
+)
+def test_mistakes_name_the_fix(section, message):
+    with pytest.raises(UserError, match=message) as error:
+        released_lists.texts_config(Data(texts=section))
+    assert "\n" not in str(error.value)
+
+
+def test_the_section_is_read():
+    section = released_lists.texts_config(Data(texts={"negative": {"balance": "blind", "candidates": 4}}))
+    assert section == {"negative": BalancedTexts(candidates=4)}
