@@ -60,13 +60,21 @@ class Train:
     beta2: BelowOne = 0.98
     eps: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.1
+    # adam: the decay is added to the gradients (L2); adamw: the weights shrink by themselves
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    # all_but_norms: neither norms nor biases, as transformers' Trainer, so that class token and scale are decayed
+    decayed: Literal["matrices", "all", "all_but_norms"] = "matrices"
+    # after the warm-up; open_clip: a cosine that stops a step before its end; transformers: so, and the first rate is
+    # `lr_start`; late: open_clip's, each rate a step later and the first `lr` (TripletCLIP)
+    schedule: Literal["cosine", "open_clip", "transformers", "late", "constant"] = "cosine"
     grad_clip_norm: NonNegativeFloat = 1.0  # 0: off
     trainable: Literal["all", "text", "image", "none"] = part("all", off="all", name="freezing")  # towers
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
-    max_logit_scale: PositiveFloat = 100.0
-    # bf16: autocast; bf16_weights: the weights of products themselves, as open_clip's bf16
-    precision: Literal["float32", "bf16", "bf16_weights"] = "float32"
+    max_logit_scale: PositiveFloat | None = 100.0  # null: not clamped, neither from below
+    # bf16: autocast; bf16_weights: the weights of products themselves, as open_clip's bf16; fp16_weights: in float16,
+    # as OpenAI's program loads a model on a GPU
+    precision: Literal["float32", "bf16", "bf16_weights", "fp16_weights"] = "float32"
     # of float32 products and convolutions: highest is float32 throughout, high lets a GPU round them to TF32
     matmul: Literal["highest", "high"] = "highest"
     deterministic: bool = False  # kernels that give the same bits each time; slower on a GPU

@@ -38,7 +38,7 @@ LARGEST_MODEL = 1 << 37  # weights
 # Options of `train` that change neither memory nor operations of a step; the others make another step.
 SAME_STEP = (
     "epochs", "max_steps", "lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "beta1", "beta2", "eps",
-    "weight_decay", "grad_clip_norm", "max_logit_scale", "compile", "threads", "log_every_steps",
+    "weight_decay", "decayed", "schedule", "grad_clip_norm", "max_logit_scale", "compile", "threads", "log_every_steps",
     "checkpoint_every_steps", "keep_checkpoint", "workers", "shuffle", "augment", "augment_scale", "average_alpha",
     "text_groups",
 )  # fmt: skip

@@ -23,9 +23,13 @@ BLOCKS = ("resblocks", "blocks", "layer")  # names of lists of blocks: open_clip
 COMPILER = "inductor"
 
 
-def cast_to_bfloat16(clip: ClipModule) -> None:
-    """Cast weights to bfloat16 in place, except those that open_clip's `--precision bf16` keeps in float32.
+WEIGHT_TYPES = {"bf16_weights": torch.bfloat16, "fp16_weights": torch.float16}  # by `train.precision`
 
+
+def cast_weights(clip: ClipModule, precision: str) -> None:
+    """Cast weights in place to the type of `precision`, except those that open_clip's `--precision bf16` keeps.
+
+    Those stay in float32, as they do by OpenAI's `convert_weights`, which loads models on a GPU in float16.
     Of open_clip's own towers these are norms, embeddings, class token, scale and bias. A model with a tower of timm's
     is cast whole but for open_clip's norms; one with a tower of transformers', which open_clip cannot run so, as well.
     """
@@ -39,9 +43,9 @@ def cast_to_bfloat16(clip: ClipModule) -> None:
         getattr(clip, "text", None), open_clip.hf_model.HFTextEncoder
     )
     if not casts_all:
-        open_clip.convert_weights_to_lp(clip, torch.bfloat16)
+        open_clip.convert_weights_to_lp(clip, WEIGHT_TYPES[precision])
         return
-    clip.to(torch.bfloat16)
+    clip.to(WEIGHT_TYPES[precision])
     for module in clip.modules():
         if isinstance(module, layers.LayerNormFp32):
             module.float()

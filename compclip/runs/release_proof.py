@@ -34,7 +34,7 @@ MODEL_CONFIG = "open_clip_config.json"
 # Options of `train` whose value no code asks for before it computes with it.
 AMOUNTS = (
     *("epochs", "max_steps", "batch_size", "lr", "lr_start", "lr_end", "warmup_steps", "beta1", "beta2", "eps"),
-    *("weight_decay", "max_logit_scale", "threads", "log_every_steps", *run_store.RESOURCES),
+    *("weight_decay", "threads", "log_every_steps", *run_store.RESOURCES),
 )
 # What the model of the tiny project says of itself; quick_gelu is open_clip's affair.
 MODEL_OPTIONS = (

@@ -54,7 +54,7 @@ class TrainingState:
 
     model: ClipModel
     frozen: frozenset[str]  # towers
-    adamw: torch.optim.AdamW
+    adamw: torch.optim.Adam
     extras: Extras
 
 
@@ -181,8 +181,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     """
     cfg, seed = run.train, run.cell.seed
     steps, rank = total_steps(cfg, sampler.per_epoch), distributed.current_process().rank
-    if cfg.precision == "bf16_weights":
-        towers.cast_to_bfloat16(model.clip)
+    if cfg.precision in towers.WEIGHT_TYPES:
+        towers.cast_weights(model.clip, cfg.precision)
     frozen = optimiser.freeze(model.clip, cfg, seed)
     extra_parts = extras.create_extras(method, run.method, model, seed)
     if cfg.checkpoint_activations:
@@ -236,7 +236,7 @@ class LossCheck:
     The optimiser's step is skipped by the device itself then, so that the weights stay those before that step.
     """
 
-    def __init__(self, adamw: torch.optim.AdamW) -> None:
+    def __init__(self, adamw: torch.optim.Adam) -> None:
         self.adamw = adamw
         self.unchecked: list[tuple[int, Terms, Tensor]] = []
 
@@ -278,7 +278,7 @@ def total_steps(cfg: Train, per_epoch: int) -> int:
     return cfg.max_steps or max(1, round(cfg.epochs * per_epoch))
 
 
-def update(model: ClipModel, adamw: torch.optim.AdamW, lr: float, cfg: Train, extra_parts: Extras) -> Tensor:
+def update(model: ClipModel, adamw: torch.optim.Adam, lr: float, cfg: Train, extra_parts: Extras) -> Tensor:
     """Take one optimiser step along the gradients that are there; return their norm before clipping, a scalar."""
     for group in adamw.param_groups:
         group["lr"] = lr

@@ -1,4 +1,4 @@
-"""AdamW over the trainable towers, and the learning rate as a function of the step."""
+"""AdamW or Adam over the trainable towers, and the learning rate as a function of the step."""
 
 from __future__ import annotations
 
@@ -51,27 +51,55 @@ def count_parameters(clip: nn.Module) -> dict[str, int]:
     }
 
 
-def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.AdamW:
-    """Return AdamW over model and extra parameters; gains, biases and the logit scale are not decayed."""
+def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.Adam:
+    """Return AdamW, or Adam, over model and extra parameters, of which those of `list_decayed` are decayed."""
     parameters = [(n, p) for n, p in [*clip.named_parameters(), *extra_parameters] if p.requires_grad]
+    decayed = list_decayed(clip, cfg.decayed, parameters)
     groups = [
-        {"params": [p for n, p in parameters if p.ndim >= 2], "weight_decay": cfg.weight_decay},
-        {"params": [p for n, p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for n, p in parameters if n in decayed], "weight_decay": cfg.weight_decay},
+        {"params": [p for n, p in parameters if n not in decayed], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+    kind = torch.optim.AdamW if cfg.optimiser == "adamw" else torch.optim.Adam
+    return kind(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
+
+
+def list_decayed(clip: nn.Module, which: str, parameters: Iterable[tuple[str, nn.Parameter]]) -> frozenset[str]:
+    """Return the names of the parameters that weight decay shrinks: of `matrices`, of `all`, or of `all_but_norms`.
+
+    The last are those of transformers' Trainer (`get_decay_parameter_names`): neither norms nor biases. Vectors beside
+    the model count as norms.
+    """
+    if which == "all":
+        return frozenset(name for name, _ in parameters)
+    matrices = frozenset(name for name, parameter in parameters if parameter.ndim >= 2)
+    if which == "matrices":
+        return matrices
+    norms = [name for name, module in clip.named_modules() if isinstance(module, nn.LayerNorm | nn.BatchNorm2d)]
+    vectors = {name for name, _ in clip.named_parameters() if name.rpartition(".")[0] not in norms}
+    return frozenset(name for name, _ in parameters if "bias" not in name and name in vectors | matrices)
 
 
 def learning_rate(step: int, steps: int, cfg: Train) -> float:
-    """Return the rate: linear from `lr_start` to `lr` over the warm-up, then half a cosine down to `lr_end`."""
+    """Return the rate: linear from `lr_start` to `lr` over the warm-up, then what `schedule` says.
+
+    cosine: half a cosine down to `lr_end`, which the last step has. open_clip, transformers and late: one that would
+    have it a step later; constant: `lr`.
+    """
     warmup = round(cfg.warmup_fraction * steps) if cfg.warmup_fraction else min(cfg.warmup_steps, steps)
+    if cfg.schedule == "late":
+        if step == 0:
+            return cfg.lr
+        step -= 1
     if step < warmup:
-        return cfg.lr_start + (cfg.lr - cfg.lr_start) * (step + 1) / warmup
-    progress = (step - warmup) / max(1, steps - warmup - 1)
+        return cfg.lr_start + (cfg.lr - cfg.lr_start) * (step + (cfg.schedule != "transformers")) / warmup
+    if cfg.schedule == "constant":
+        return cfg.lr
+    progress = (step - warmup) / max(1, steps - warmup - (cfg.schedule == "cosine"))
     return cfg.lr_end + (cfg.lr - cfg.lr_end) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
-def clamp_scale(clip: ClipModule, largest: float) -> None:
-    """Keep exp(logit_scale) within [1, largest], where it is trained."""
-    if clip.logit_scale.requires_grad:
+def clamp_scale(clip: ClipModule, largest: float | None) -> None:
+    """Keep exp(logit_scale) within [1, largest], where it is trained and `largest` is given."""
+    if largest is not None and clip.logit_scale.requires_grad:
         with torch.no_grad():
             clip.logit_scale.clamp_(0.0, math.log(largest))

@@ -117,8 +117,8 @@ def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: 
     model = ClipModel(clip, None, None, cfg, {}, "")
     if method.needs_bias(run.method):
         model.add_bias(run.method.init_bias)
-    if run.train.precision == "bf16_weights":
-        towers.cast_to_bfloat16(clip)
+    if run.train.precision in towers.WEIGHT_TYPES:
+        towers.cast_weights(clip, run.train.precision)
     return model
 
 

@@ -32,6 +32,7 @@ KINDS = {
     "float32": {},
     "bf16": {"precision": "bf16"},
     "bf16_weights": {"precision": "bf16_weights"},
+    "fp16_weights": {"precision": "fp16_weights", "optimiser": "adam", "decayed": "all"},
     "cached": {"precision": "bf16", "micro_batch": 3},
     "lora": {"precision": "bf16", "lora": Lora(), "train_logit_scale": False},
     "text_alone": {"precision": "bf16", "trainable": "text"},

@@ -31,7 +31,7 @@ def models(request, tmp_path):
     ours = backbone.create(str(path), seed=2, tokenizer="clip" if request.param == "SigLIP" else "")
     theirs = open_clip.create_model(path.stem, precision="bf16")
     theirs.load_state_dict(ours.clip.state_dict())
-    towers.cast_to_bfloat16(ours.clip)
+    towers.cast_weights(ours.clip, "bf16_weights")
     yield ours, theirs
     torch.set_grad_enabled(True)
 
@@ -83,7 +83,7 @@ def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapt
     path = tmp_path / f"step_{family}.json"
     write_json(path, FAMILIES[family])
     model = backbone.create(str(path), seed=2, tokenizer="clip" if family == "SigLIP" else "")
-    towers.cast_to_bfloat16(model.clip)
+    towers.cast_weights(model.clip, "bf16_weights")
     cfg = Train(lr=1e-3, lora=Lora(rank=2, alpha=2) if adapted else None)
     optimiser.freeze(model.clip, cfg)
     assert bool(lora.adapter_parameters(model.clip)) == adapted
@@ -106,7 +106,7 @@ def test_a_small_step_moves_what_stays_in_float32(tmp_path):
     """1e-5, the rate of C2LIP: in bfloat16 throughout, the scale stood still and five of six embeddings did."""
     write_json(tmp_path / "small_step.json", TINY)
     model = backbone.create(str(tmp_path / "small_step.json"), seed=2)
-    towers.cast_to_bfloat16(model.clip)
+    towers.cast_weights(model.clip, "bf16_weights")
     adamw = optimiser.adamw(model.clip, Train(lr=1e-5, weight_decay=0.0))
     before = {name: p.detach().clone() for name, p in model.clip.named_parameters()}
     for parameter in model.clip.parameters():

@@ -29,7 +29,7 @@ def build(kind: str, device: str) -> State:
         if kind == "lora":
             distributed_check.adapt(clip)
         if kind == "bfloat16":
-            towers.cast_to_bfloat16(clip)
+            towers.cast_weights(clip, "bf16_weights")
         model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
         parts = extras.create_extras(KeepingMethod(0.5), None, model, seed=0)
     memory = {name: value.to(device) for name, value in parts.memory.items()}
