@@ -51,6 +51,8 @@ def check_sections(params: Params) -> None:
     for name, benchmark in params.benchmarks.items():
         benchmark_config(name, benchmark, f"benchmarks.{name}.options")
     _check_names("benchmark", params.evaluate.benchmarks, params.benchmarks, "evaluate.benchmarks")
+    for name, benchmark in params.benchmarks.items():
+        _check_validation_set(params, name, benchmark.validation)
     _check_grid(params)
     _check_names("benchmark", params.wise_ft.benchmarks, params.benchmarks, "wise_ft.benchmarks")
     trained = params.methods.keys() - {PRETRAINED}
@@ -63,6 +65,20 @@ def _check_names(kind: str, names: Iterable[str], table: Collection[str], where:
     for name in names:
         if name not in table:
             raise unknown(kind, name, table, where)
+
+
+def _check_validation_set(params: Params, name: str, validation: str) -> None:
+    """Raise UserError for a validation set that is not scored, or that measures something else."""
+    where, scored = f"benchmarks.{name}.validation", params.evaluate.benchmarks
+    if not validation or name not in scored:
+        return
+    if validation not in scored or validation == name:
+        raise unknown("benchmark", validation, [other for other in scored if other != name], where)
+    modules = [params.benchmarks[section].benchmark or section for section in (name, validation)]
+    if modules[0] != modules[1]:
+        raise UserError(
+            f"{where}={validation}: is read by {modules[1]}, {name} by {modules[0]}; name one of {modules[0]}"
+        )
 
 
 def _check_method(params: Params, name: str, raw: dict) -> None:

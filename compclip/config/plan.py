@@ -100,6 +100,7 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         "grid": asdict(params.grid),
         "report": asdict(params.report),
         "benchmarks": list(params.evaluate.benchmarks),
+        "splits": [params.evaluate.validation_share, {n: b.validation for n, b in params.benchmarks.items()}],
         "lines": [cell.name for cell in list_line_cells(params)],
     }
     methods = [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]

@@ -14,6 +14,7 @@ from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
 HOLM, BENJAMINI_HOCHBERG = "holm", "benjamini_hochberg"  # corrections for the number of comparisons
+WHOLE, VALIDATION, TEST = SPLITS = ("whole", "validation", "test")  # items of a benchmark that are read
 COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 
 
@@ -160,6 +161,7 @@ class BenchmarkSection:
     split: str = ""
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     options: dict[str, Any] = field(default_factory=dict)  # the module's own
+    validation: str = ""  # the section of its authors' validation set, in place of a split by picture
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ class Evaluate(Scoring):
         default_factory=lambda: ["length", "frequency", "bigram"]
     )
     language_model: str = ""  # a folder of transformers', a further blind row
+    # of the pictures: whose items are the validation split; chosen as results are read
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
 
     @property
     def scoring(self) -> Scoring:
@@ -233,6 +237,7 @@ class Report:
     reference: str = ""  # a method of the grid that all others are compared with as well, beside the pretrained model
     # over all comparisons of a table: holm holds the chance of one false mark, benjamini_hochberg the share of them
     correction: Literal["none", "holm", "benjamini_hochberg"] = "none"
+    split: Literal["whole", "validation", "test"] = "whole"  # the items that are shown; papers print whole benchmarks
 
 
 @dataclass(frozen=True)

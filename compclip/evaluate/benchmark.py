@@ -20,7 +20,7 @@ from compclip.base.files import fingerprint
 from compclip.config.sections import FIRST, SCORERS
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import number_picture, parse_reference
-from compclip.runs.item_outcomes import CAPTION, CLASSIFICATION, KINDS, Items
+from compclip.runs.item_outcomes import CAPTION, KINDS, Items
 
 Groups = Mapping[str, Mapping[str, frozenset[str]]]  # subset -> group -> record ids
 
@@ -132,10 +132,14 @@ class Benchmark:
 
     @functools.cached_property
     def units(self) -> dict[tuple[str, str], int]:
-        """The unit of each record, by subset and id; nothing where a classification shows each picture once."""
-        units = number_units(self.records, self.first_picture)
-        is_repeated = len(set(units.values())) < len(units)
-        return units if is_repeated or self.kind != CLASSIFICATION else {}
+        """The unit of each record, by subset and id."""
+        return number_units(self.records, self.first_picture)
+
+    @functools.cached_property
+    def units_by_id(self) -> dict[str, int]:
+        """The unit of each id that one record alone has."""
+        count = Counter(key for _, key in self.units)
+        return {key: unit for (_, key), unit in self.units.items() if count[key] == 1}
 
     @functools.cached_property
     def unit_pictures(self) -> list[int | None]:
@@ -176,7 +180,7 @@ class Benchmark:
         measured = self.evaluate(records, embeddings)
         items = {name: i for name, i in measured.items() if len(i.ids) and name not in without}
         items |= _group_items(items, self.groups)
-        items = {name: replace(i, units=_item_units(i, self.units)) for name, i in items.items()}
+        items = {name: replace(i, units=_item_units(i, self.units, self.units_by_id)) for name, i in items.items()}
         metrics = {name: float(i.values.mean()) for name, i in items.items()}
         means = {}
         for name, members in self._all_means().items():
@@ -267,8 +271,11 @@ def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
     return Items(keys, np.concatenate([items.values for items in subsets]), subset)
 
 
-def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
-    """Return each item's unit, that of its record; none where some items are no records."""
+def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id: Mapping[str, int]) -> tuple[int, ...]:
+    """Return each item's unit, that of its record; none where some items are no records.
+
+    A caption's subset may be another than its record's, where no second record has the id.
+    """
     numbers = []
     for key in items.ids if unit_of else ():
         # a record's id, one behind the name of its subset (`pool_items`), or a caption of a record
@@ -276,6 +283,8 @@ def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int]) -> tuple[i
         caption = CAPTION.fullmatch(key)
         candidates = ((items.subset, key), (pooled_subset, pooled_key), (items.subset, caption[1] if caption else ""))
         number = next((unit_of[candidate] for candidate in candidates if candidate in unit_of), None)
+        if number is None and caption:
+            number = unit_of_id.get(caption[1])
         if number is None:
             return ()
         numbers.append(number)

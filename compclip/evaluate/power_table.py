@@ -32,8 +32,7 @@ from compclip.evaluate import benchmark_module, census
 from compclip.report import decisions, run_collection, statistics, table_rows, tables
 from compclip.report.statistics import ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
-from compclip.runs.item_outcomes import Items
-from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
 
 POINTS = 100.0
@@ -80,8 +79,8 @@ def _plan_result(name: str, params: Params) -> Result:
     benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
     outcomes, pictures = census.score_made_vectors(benchmark), benchmark.unit_pictures
     items = {
-        metric: Items(of.ids, of.values, units=tuple(str(u) if pictures[u] is None else pictures[u] for u in of.units))  # type: ignore[misc, index]
-        for metric, of in outcomes.items.items()
+        metric: make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
+        for metric, of_metric in outcomes.items.items()
     }
     declared: dict[str, Any] = benchmark.declared(outcomes.metrics)
     return Result(

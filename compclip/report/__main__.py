@@ -38,6 +38,7 @@ from compclip.report import (
 )
 from compclip.report.claims import Claim
 from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
 
 PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
@@ -57,12 +58,16 @@ def main(argv: list[str]) -> int:
     params = read.load_params(args.params)
     check.check_reference(params)
     benchmarks = list(params.evaluate.benchmarks)
-    runs, missing = collect_runs(grid.list_cells(params), benchmarks, args.root, args.partial)
-    missing += run_collection.find_stale_runs(params, runs, args.partial)
+    whole_runs, missing = collect_runs(grid.list_cells(params), benchmarks, args.root, args.partial)
+    missing += run_collection.find_stale_runs(params, whole_runs, args.partial)
+    split = picture_splits.make_split(params, params.report.split)
+    runs = run_collection.select_split(whole_runs, split)
+    blind = blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks)
     folder = args.published or PUBLISHED
     printed = published_numbers.read_numbers(folder)
     stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
     lines, without = wise_ft_lines.collect_lines(grid.list_line_cells(params), args.root, args.partial)
+    benchmarks = [name for name in benchmarks if name not in split.authors.values()]
     page = report_page.build_page(
         runs,
         benchmarks,
@@ -71,13 +76,15 @@ def main(argv: list[str]) -> int:
         printed,
         make_defaults(params),
         stated,
-        lines,
+        lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
         table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
         published_models.read_models(folder / published_models.FOLDER),
         params.report.reference,
         published_numbers.read_official_benchmarks(folder),
-        blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks),
+        {name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
         params.report.correction,
+        split,
+        whole_runs,
     )
     report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

@@ -8,9 +8,8 @@ better are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,8 @@ from compclip.report.table_formats import csv_value
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
-from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.item_selection import select_items
+from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
 
 PREFIX = "blind."  # before a row's name, where methods stand
@@ -33,8 +33,6 @@ FIELDS = (
     "sighted", "sighted_low", "sighted_high", "sighted_over", "sighted_items",
     "gain", "gain_low", "gain_high", "gain_over",
 )  # fmt: skip
-LISTS = 4096
-ChooseIds = Callable[[str, str], frozenset[str] | None]  # of benchmark and metric; None: the metric is left out
 BlindRuns = Mapping[str, Sequence[FinishedRun]]  # by data set
 
 
@@ -175,38 +173,6 @@ def _find_items(run: FinishedRun, benchmark: str, metric: str) -> Items | None:
 
 def _wrong_ids(items: Items) -> frozenset[str]:
     return frozenset(items.ids[index] for index in np.flatnonzero(items.values == 0))
-
-
-def select_items(run: FinishedRun, choose: ChooseIds) -> FinishedRun:
-    """Return a run with chosen items alone, its numbers computed anew; metrics without an item are absent."""
-    results = {name: _select_of_result(result, choose) for name, result in run.results.items()}
-    return replace(run, results={name: result for name, result in results.items() if result.items})
-
-
-def _select_of_result(result: Result, choose: ChooseIds) -> Result:
-    items = {}
-    for metric, all_items in result.items.items():
-        ids = choose(result.benchmark, metric)
-        if ids is not None and len(positions := _positions(all_items.ids, ids)):
-            items[metric] = _take(all_items, positions)
-    metrics = {metric: float(chosen.values.mean()) for metric, chosen in items.items()}
-    means = {}
-    for name, members in result.means.items():
-        if metrics.keys() >= set(members):
-            means[name] = members
-            metrics[name] = float(np.mean([metrics[member] for member in members]))
-    headline = result.headline if metrics.keys() >= set(result.headline) else ()
-    return replace(result, metrics=metrics, items=items, means=means, headline=headline)
-
-
-@lru_cache(maxsize=LISTS)
-def _positions(ids: tuple[str, ...], chosen: frozenset[str]) -> tuple[int, ...]:
-    """Return where the chosen ids stand; remembered, since every run has the ids of the same benchmarks."""
-    return tuple(index for index, key in enumerate(ids) if key in chosen)
-
-
-def _take(items: Items, positions: tuple[int, ...]) -> Items:
-    return items if len(positions) == len(items.ids) else items.at(positions)
 
 
 def _get_nothing(run: FinishedRun) -> FinishedRun:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.config.cell import PRETRAINED
+from compclip.config.sections import WHOLE
 from compclip.report import (
     blind_comparison,
     claims_table,
@@ -43,6 +44,7 @@ from compclip.report.run_collection import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
 from compclip.report.tables import SUMMARY, MethodRow, ResultTable
+from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
 MANIFEST = ".written.json"
@@ -71,6 +73,8 @@ class ReportPage:
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
     blind_tables: Mapping[str, blind_comparison.BlindTable] = field(default_factory=dict)  # of the main tables, by name
     correction: str = ""  # over the comparisons of each table
+    split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
+    whole: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -102,19 +106,24 @@ def build_page(
     official: OfficialBenchmarks | None = None,
     blind: Mapping[str, Sequence[FinishedRun]] | None = None,
     correction: str = "",
+    split: PictureSplit | None = None,
+    whole_runs: Sequence[FinishedRun] = (),
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
+    `runs` and `blind` have the items of `split` alone; `whole_runs` are the same runs with all items.
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
     made over all comparisons of a table (`report.correction`).
     """
-    blind = blind or {}
+    blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
     selected = tables.select_columns(runs, column_names, benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
-    main_tables, subsets, other_metrics = (tuple(table_rows.build_tables(runs, s)) if s else () for s in sections)
+    main_tables, subsets, other_metrics = (
+        tuple(table_rows.build_tables(runs, s, split)) if s else () for s in sections
+    )
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
@@ -138,6 +147,8 @@ def build_page(
         blind=blind,
         blind_tables={name: table for name, table in compared.items() if table},
         correction=correction,
+        split=split,
+        whole=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
     )
 
 
@@ -201,7 +212,7 @@ def render_page(page: ReportPage) -> str:
         hours=run_details.tabulate_hours(page.runs, page.main),
         machines=run_details.tabulate_runs(page.runs),
         versions=run_details.list_package_versions(page.runs),
-        settings=list_settings(page),
+        settings=run_details.list_settings(page.main, page.defaults),
         view_shares=run_details.tabulate_view_shares(page.main),
     )
 
@@ -215,6 +226,7 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
         "data": [c.data for c in cells],
         "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
         "benchmarks": list(page.benchmarks),
+        "scores of": [page.split.describe()],
         "training took": [run_details.format_total_hours([r for r in page.runs if r.cell.method != PRETRAINED])],
         "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(page.runs)],
     }
@@ -298,7 +310,9 @@ def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[st
 
 
 def _join_tables(page: ReportPage) -> list[ResultTable]:
-    """Return the main tables with all columns of the other sections."""
+    """Return the main tables with all columns of the other sections, of whole benchmarks."""
+    if page.whole:
+        return list(page.whole)
     joined = []
     for group in page.main:
         for table in (*page.subsets, *page.other_metrics):
@@ -308,27 +322,6 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
                 group = replace(group, columns=group.columns + table.columns, rows=both)
         joined.append(group)
     return joined
-
-
-def list_settings(page: ReportPage) -> list[tuple[str, list[run_details.ChangedSetting]]]:
-    """List each trained method's parameters that differ from their defaults.
-
-    By backbone and data where these differ.
-    """
-    by_method: dict[str, dict[str, list[run_details.ChangedSetting]]] = {}
-    for group in page.main:
-        for row in group.rows:
-            if row.method != PRETRAINED and row.runs and row.runs[0].config:
-                settings = run_details.list_changed_settings(row.runs[0], page.defaults)
-                by_method.setdefault(row.method, {})[group.name] = settings
-    labelled = []
-    for method, by_group in by_method.items():
-        first, *further = by_group.items()
-        if any(settings != first[1] for _, settings in further):
-            labelled += [(f"{method}, {name}", settings) for name, settings in by_group.items()]
-        else:
-            labelled.append((method, first[1]))
-    return labelled
 
 
 def write_report(page: ReportPage, out: Path) -> None:

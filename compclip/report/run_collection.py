@@ -5,7 +5,7 @@ The pretrained model needs only its results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.run_details import SECTIONS, flatten_keys
 from compclip.runs import result_files, run_folder
+from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Published
 from compclip.runs.run_store import RESOURCES
@@ -80,6 +81,18 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
     except UserError as error:
         reasons.append(str(error))
     return run, [MissingResult(cell.name, reason) for reason in reasons]
+
+
+def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[FinishedRun]:
+    """Return runs with the items of a split alone. Raises UserError where a benchmark has none."""
+    selected = [split.select(run) for run in runs]
+    for whole, run in zip(runs, selected, strict=True):
+        if absent := whole.results.keys() - run.results.keys() - set(split.authors.values()):
+            raise UserError(
+                f"report.split={split.name}: {whole.cell.name} has no such items of {min(absent)}; evaluate it again "
+                "(`dvc repro`), or set another evaluate.validation_share"
+            )
+    return selected
 
 
 def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[MissingResult]:

@@ -219,3 +219,26 @@ def _format_share(share: float) -> str:
     """Format a share, as '97.3 %', with more digits where these would say 0 or 100."""
     digits = 1 if 0.0005 <= share <= 0.9995 else 4
     return f"{100 * share:.{digits}f} %"
+
+
+def list_settings(
+    groups: Sequence[ResultTable], defaults: Callable[[FinishedRun], dict[str, Any]]
+) -> list[tuple[str, list[ChangedSetting]]]:
+    """List each trained method's parameters that differ from their defaults.
+
+    By backbone and data where these differ.
+    """
+    by_method: dict[str, dict[str, list[ChangedSetting]]] = {}
+    for group in groups:
+        for row in group.rows:
+            if row.method != PRETRAINED and row.runs and row.runs[0].config:
+                settings = list_changed_settings(row.runs[0], defaults)
+                by_method.setdefault(row.method, {})[group.name] = settings
+    labelled = []
+    for method, by_group in by_method.items():
+        first, *further = by_group.items()
+        if any(settings != first[1] for _, settings in further):
+            labelled += [(f"{method}, {name}", settings) for name, settings in by_group.items()]
+        else:
+            labelled.append((method, first[1]))
+    return labelled

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from compclip.config.sections import WHOLE
 from compclip.report import decisions, escape, report_figures, table_heads
 from compclip.report.escape import to_markdown
 from compclip.report.run_collection import MissingResult
@@ -20,7 +21,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
-    "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights",
+    "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -63,7 +64,11 @@ def describe_basis(statistic: Statistic) -> str:
 
 def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
-    head = {"Backbone": table_heads.describe_backbone(group), "Scored": table_heads.describe_records(group)}
+    head = {
+        "Backbone": table_heads.describe_backbone(group),
+        "Scores of": "" if group.split.name == WHOLE else group.split.describe(),
+        "Scored": table_heads.describe_records(group),
+    }
     return {name: text for name, text in head.items() if text}
 
 
@@ -282,7 +287,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                     values = (
                         group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                         e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
-                        *table_heads.backbone_names(group),
+                        *table_heads.backbone_names(group), group.split.name,
                     )  # fmt: skip
                     lines.append([csv_value(v) for v in values])
     return escape.format_csv([FIELDS, *lines])

@@ -14,14 +14,18 @@ from compclip.report import statistics, table_heads, tables
 from compclip.report.statistics import Interval, ItemDifferences, mean_std
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import Items
+from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
 RunsBySeed = Mapping[int, FinishedRun]  # a method's runs by seed
 RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
-def build_tables(runs: Sequence[FinishedRun], columns: Sequence[Column]) -> list[ResultTable]:
-    """Make one table for each backbone and data set, in the grid's order."""
+def build_tables(
+    runs: Sequence[FinishedRun], columns: Sequence[Column], split: PictureSplit | None = None
+) -> list[ResultTable]:
+    """Make one table for each backbone and data set, in the grid's order; `runs` have the items of `split` alone."""
+    split = split or PictureSplit()
     built = []
     for backbone, data in dict.fromkeys((r.cell.backbone, r.cell.data) for r in runs):
         base = tables.select_pretrained_runs(runs, backbone, data)
@@ -33,7 +37,7 @@ def build_tables(runs: Sequence[FinishedRun], columns: Sequence[Column]) -> list
             MethodRow(method, tuple(of_method), tuple(compute_statistic(column, of_method, base) for column in columns))
             for method, of_method in methods.items()
         ]
-        built.append(unmark_random(ResultTable(backbone, data, tuple(columns), _rank_rows(rows, columns))))
+        built.append(unmark_random(ResultTable(backbone, data, tuple(columns), _rank_rows(rows, columns), split)))
     return built
 
 
@@ -161,5 +165,5 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
                 shared = tuple(run for seed, run in left.items() if seed in right)
                 differences = tuple(compute_difference(column, left, right) for column in group.columns)
                 rows.append(MethodRow(row.method, shared, differences))
-        contrasts.append(unmark_random(ResultTable(group.backbone, group.data, group.columns, tuple(rows))))
+        contrasts.append(unmark_random(replace(group, rows=tuple(rows))))
     return contrasts

@@ -6,7 +6,7 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.columns import MEAN_OF_WAYS
 from compclip.report.statistics import Interval
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
+from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 SUMMARY = "summary"
@@ -112,6 +113,7 @@ class ResultTable:
     data: str
     columns: tuple[Column, ...]
     rows: tuple[MethodRow, ...]
+    split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
 
     @property
     def name(self) -> str:

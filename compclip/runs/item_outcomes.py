@@ -26,8 +26,10 @@ class Items:
 
     `units` are what an interval draws at once, a picture with all that is asked about it: its number, which is the same
     in all benchmarks (while a benchmark is scored, its own), or a text that is its name in this benchmark alone. They
-    are empty where the ids say it. `subset` tells a benchmark which of its groups apply, and `tied` are the ids whose
-    outcome hangs on equal scores; neither is kept with the results.
+    are empty where the ids say it. `pictures` are the same for splits (`runs.picture_splits`), also where each item has
+    a picture to itself; empty where items show none, as the classes of a mean average precision. `subset` tells a
+    benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on equal scores; neither is kept
+    with the results.
     """
 
     ids: tuple[str, ...]
@@ -35,8 +37,12 @@ class Items:
     subset: str = ""
     tied: tuple[str, ...] = ()
     units: tuple[int | str, ...] = ()
+    pictures: tuple[int | str, ...] = ()
 
     def at(self, indices: Sequence[int]) -> Items:
         """Return the items at these indices."""
-        units = tuple(self.units[index] for index in indices) if self.units else ()
-        return Items(tuple(self.ids[index] for index in indices), self.values[list(indices)], self.subset, units=units)
+        ids = tuple(self.ids[index] for index in indices)
+        units, pictures = (
+            tuple(names[index] for index in indices) if names else () for names in (self.units, self.pictures)
+        )
+        return Items(ids, self.values[list(indices)], self.subset, units=units, pictures=pictures)

@@ -6,6 +6,7 @@ Every file is checked as it is read, so that a number without its items, or item
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from compclip.base.files import read_mapping, read_text
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.grid import parse_cell
 from compclip.runs import run_folder
-from compclip.runs.item_outcomes import Items
+from compclip.runs.item_outcomes import CLASSIFICATION, Items
 from compclip.runs.run_folder import Trained
 
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
@@ -164,7 +165,8 @@ def read_result(path: Path) -> Result:
             scores=frozenset(raw["scores"]),
             counts=raw.get("counts", {}),
             items={
-                name: _parse_items(value, units.get(name, ()), pictures) for name, value in raw.get("items", {}).items()
+                name: _parse_items(value, raw["kind"], units.get(name, ()), pictures)
+                for name, value in raw.get("items", {}).items()
             },
             means=raw.get("means", {}),
             fingerprint=raw.get("fingerprint", ""),
@@ -182,13 +184,25 @@ def read_result(path: Path) -> Result:
     return result
 
 
-def _parse_items(raw: dict[str, Any], numbers: list[int], pictures: list[int | None] | None) -> Items:
+def _parse_items(raw: dict[str, Any], kind: str, numbers: list[int], pictures: list[int | None] | None) -> Items:
     ids, values = _share(tuple(raw["ids"])), np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.size} outcomes")
     if len(set(ids)) != len(ids):
         raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")
-    return Items(ids, values, units=_name_units(tuple(numbers), tuple(pictures or ())))
+    return make_items(ids, values, kind, numbers, pictures or ())
+
+
+def make_items(
+    ids: tuple[str, ...], values: np.ndarray, kind: str, numbers: Sequence[int], pictures: Sequence[int | None]
+) -> Items:
+    """Make a metric's items of their unit's numbers, and of each number's picture.
+
+    Where a classification shows each picture once, each item is drawn by itself.
+    """
+    named = _name_units(tuple(numbers), tuple(pictures))
+    is_repeated = kind != CLASSIFICATION or len(set(numbers)) < len(numbers)
+    return Items(ids, values, units=named if is_repeated else (), pictures=named)
 
 
 @lru_cache(maxsize=LISTS)

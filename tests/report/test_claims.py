@@ -368,8 +368,8 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     fake_runs.make(tmp_path)
     (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
     params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)), methods={m: {} for m in fake_runs.METHODS},
-        report=SimpleNamespace(columns=[], reference="", correction="none"),
+        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2), methods={m: {} for m in fake_runs.METHODS},
+        report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"), benchmarks={},
     )  # fmt: skip
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())

@@ -119,8 +119,9 @@ def test_results_without_coverage_have_that_of_their_counts(tmp_path):
 def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
     project(tmp_path, RANDOM, swap_att=[15, 15], swap_obj=[5, 15])
     params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)),
-        report=SimpleNamespace(columns=[], reference="", correction="none"),
+        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2),
+        report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"),
+        benchmarks={},
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
     )

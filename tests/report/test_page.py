@@ -197,7 +197,7 @@ def test_missing_cells_are_named_on_a_partial_page(tmp_path):
 def test_parameters_that_differ_from_the_defaults(report):
     settings_by_method = {
         method: [(s.key, s.value, s.default) for s in settings]
-        for method, settings in report_page.list_settings(report)
+        for method, settings in run_details.list_settings(report.main, report.defaults)
     }
     assert settings_by_method == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
 
@@ -209,7 +209,8 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
     page = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
     settings_by_name = [
-        (name, [(s.key, s.value) for s in settings]) for name, settings in report_page.list_settings(page)
+        (name, [(s.key, s.value) for s in settings])
+        for name, settings in run_details.list_settings(page.main, page.defaults)
     ]
     assert settings_by_name == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
                      ("clic", [("train.lr", "2e-06")])]  # fmt: skip
@@ -260,11 +261,12 @@ def test_metrics_are_flat(report):
 def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
     fake_runs.make(tmp_path)
-    evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS))
-    settings = SimpleNamespace(columns=[], reference="", correction="none")
+    evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2)
+    settings = SimpleNamespace(columns=[], reference="", correction="none", split="whole")
     params = SimpleNamespace(
         evaluate=evaluate,
         report=settings,
+        benchmarks={},
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
     )

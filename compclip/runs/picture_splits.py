@@ -1,0 +1,108 @@
+"""Validation and test items of every benchmark, chosen by picture when results are read: nothing is scored twice.
+
+A picture is a validation picture if its number (`evaluate.picture_references.number_picture`), a hash of its identity
+and of nothing else, lies in the lowest `share` of all numbers. So it is one in all benchmarks, on all machines. Items
+of one unit (`evaluate.benchmark.number_units`) go by its first picture. Items that show no picture are in no split.
+Benchmarks of which the authors have a validation set name it: `benchmarks.<name>.validation`.
+
+A split of a retrieval benchmark has the queries of its pictures; candidates are those of the whole benchmark. The
+number of candidates decides recall, so that both splits estimate what the whole measures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from compclip.config.sections import VALIDATION, WHOLE, Params
+from compclip.runs.item_outcomes import Items
+from compclip.runs.item_selection import select_of_result
+from compclip.runs.result_files import FinishedRun, Result
+
+NUMBERS = 1 << 48  # of pictures
+LISTS = 4096  # lists of pictures whose split is kept in memory
+
+
+@dataclass(frozen=True)
+class PictureSplit:
+    """Which items of each result are read: all, or those of one split.
+
+    `authors` names for a benchmark the one that its authors' validation set is scored as.
+    """
+
+    name: str = WHOLE
+    share: float = 0.2
+    authors: Mapping[str, str] = field(default_factory=dict)
+
+    def select(self, run: FinishedRun) -> FinishedRun:
+        """Return a run with the split's items; a validation set of the authors' stands for nothing but itself."""
+        results = {}
+        for name, result in run.results.items():
+            validation_set = self.authors.get(name, "")
+            if name in self.authors.values() or (self.name == VALIDATION and validation_set not in ("", *run.results)):
+                continue
+            if self.name == VALIDATION and validation_set:
+                results[name] = replace(run.results[validation_set], benchmark=name)
+            elif self.name == WHOLE or validation_set:
+                results[name] = result
+            elif (selected := self.select_of_result(result)).items:
+                results[name] = selected
+        return replace(run, results=results)
+
+    def describe(self) -> str:
+        """Describe in words which items a number is of."""
+        if self.name == WHOLE:
+            return "whole benchmarks"
+        share = self.share if self.name == VALIDATION else 1 - self.share
+        return f"{self.name} items alone: {100 * share:g} % of the pictures, by a hash of their names"
+
+    def select_of_result(self, result: Result) -> Result:
+        """Return a result with the split's items by picture; counts of records shrink by the same share."""
+        ids = {metric: self._choose_ids(items) for metric, items in result.items.items()}
+        selected = select_of_result(result, lambda _, metric: ids[metric])
+        sizes = {metric: (len(items.ids), len(result.items[metric].ids)) for metric, items in selected.items.items()}
+        coverage = {
+            metric: (_scale(scored, *sizes[metric]), _scale(records, *sizes[metric]))
+            for metric, (scored, records) in result.coverage.items()
+            if metric in sizes
+        }
+        whole_metrics = [size for metric, size in sizes.items() if "/" not in metric]
+        left, of_all = (sum(numbers) for numbers in zip(*whole_metrics, strict=True)) if whole_metrics else (0, 1)
+        records = {
+            name: _scale(count, left, of_all) if name in ("records", "scored") else count
+            for name, count in result.counts.items()
+        }
+        return replace(selected, coverage=coverage, counts=records)
+
+    def _choose_ids(self, items: Items) -> frozenset[str] | None:
+        """Return the ids of the split's items; None where items show no picture."""
+        if not items.pictures:
+            return None
+        return _list_ids(items.ids, items.pictures, self.share, self.name == VALIDATION)
+
+
+def make_split(params: Params, name: str) -> PictureSplit:
+    """Return a split of the benchmarks of params.yaml: `whole`, `validation` or `test`."""
+    authors = {name: section.validation for name, section in params.benchmarks.items() if section.validation}
+    return PictureSplit(name, params.evaluate.validation_share, authors)
+
+
+def is_validation(picture: int | str, share: float) -> bool:
+    """Return whether a picture, by its number or, without one, its name in the benchmark, is a validation picture."""
+    if isinstance(picture, str):
+        picture = int.from_bytes(hashlib.sha256(picture.encode()).digest()[:6], "big")
+    return picture < share * NUMBERS
+
+
+@lru_cache(maxsize=LISTS)
+def _list_ids(
+    ids: tuple[str, ...], pictures: tuple[int | str, ...], share: float, in_validation: bool
+) -> frozenset[str]:
+    pairs = zip(ids, pictures, strict=True)
+    return frozenset(key for key, picture in pairs if is_validation(picture, share) == in_validation)
+
+
+def _scale(count: int, left: int, of_all: int) -> int:
+    return round(count * left / of_all)

@@ -1,0 +1,210 @@
+"""Validation and test items: by picture, the same in all benchmarks, chosen when results are read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, zeroshot
+from compclip.config import read
+from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
+from compclip.evaluate import result_store, score
+from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.picture_references import number_picture
+from compclip.report import report_page, run_collection
+from compclip.runs import result_files
+from compclip.runs.item_outcomes import Items
+from compclip.runs.picture_splits import PictureSplit, is_validation
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import Trained
+from tests import fake_runs
+from tests.conftest import ROOT
+
+PICTURES = [f"{number:012}.jpg" for number in range(60)]
+SUBSETS = "swap_att,swap_obj,replace_rel"
+VALIDATION_PICTURES = {name for name in PICTURES if is_validation(number_picture(name), 0.2)}
+
+
+def write_files(folder):
+    """SugarCrepe and SugarCrepe++ over the same pictures, two records each; retrieval with two captions of a picture;
+    two classes."""
+    for name in SUBSETS.split(","):
+        two = [(str(2 * i + j), picture) for i, picture in enumerate(PICTURES) for j in range(2)]
+        texts = {"caption": f"{name} a", "negative_caption": "b"}
+        rows = {key: {"filename": picture, **texts, "caption": f"{name} {key}"} for key, picture in two}
+        write(folder / "sugarcrepe" / f"{name}.json", rows)
+        reworded = [{"id": int(key), **row, "caption2": f"again {key}"} for key, row in rows.items()]
+        write(folder / "sugarcrepe_pp" / f"{name}.json", reworded)
+    captions = [{"filename": p, "split": "test", "sentences": [{"raw": f"{p} {i}"} for i in "12"]} for p in PICTURES]
+    write(folder / "retrieval" / "dataset.json", {"images": captions})
+    for i, picture in enumerate(PICTURES):
+        write(folder / "zeroshot" / "images" / ("cat", "dog")[i % 2] / picture, {})
+    (folder / "zeroshot" / "classnames.txt").write_text("cat\ndog\n")
+    (folder / "zeroshot" / "zeroshot_classification_templates.txt").write_text("a {c}\n")
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose results were written and read again; embeddings by chance."""
+    folder = tmp_path_factory.mktemp("splits")
+    write_files(folder)
+    benchmarks = {
+        "sugarcrepe": sugarcrepe.load(folder / "sugarcrepe", split=SUBSETS),
+        "sugarcrepe_pp": sugarcrepe_pp.load(folder / "sugarcrepe_pp", split=SUBSETS),
+        "retrieval": retrieval.load(folder / "retrieval"),
+        "zeroshot": zeroshot.load(folder / "zeroshot"),
+    }
+    loaded = score.LoadedBenchmarks(benchmarks, {name: name for name in benchmarks}, DEFAULT_SCORING)
+    scored = {name: benchmark.score(random_embeddings(benchmark)) for name, benchmark in benchmarks.items()}
+    result_store.write_documents(score.result_documents(scored, loaded, {}, 0.0), folder / "results")
+    results = {name: result_files.read_result(folder / "results" / f"{name}.json") for name in benchmarks}
+    return FinishedRun(Trained(folder), folder, fake_runs.cell("negclip"), {}, [], {}, results)
+
+
+def random_embeddings(benchmark):
+    images, texts = benchmark.images, benchmark.texts
+    rng = np.random.default_rng(0)
+    vectors = [rng.standard_normal((len(keys), 4), dtype=np.float32) for keys in (images, texts)]
+    rows = [{key: row for row, key in enumerate(keys)} for keys in (images, texts)]
+    return Embeddings(*vectors, *rows, {})
+
+
+def pictures_of(run):
+    """benchmark/metric -> pictures that its items show."""
+    return {
+        f"{name}/{metric}": set(items.pictures)
+        for name, result in run.results.items()
+        for metric, items in result.items.items()
+    }
+
+
+def test_no_validation_picture_is_a_test_picture_of_any_benchmark(run):
+    """All metrics of all four benchmarks, captions of retrieval included, have the very same pictures in each split."""
+    validation, test = (pictures_of(PictureSplit(name).select(run)) for name in (VALIDATION, TEST))
+    expected = set(map(number_picture, VALIDATION_PICTURES))
+    assert 0 < len(expected) < 30
+    assert validation.keys() == test.keys() == pictures_of(run).keys() and len(validation) > 15
+    assert all(pictures == expected for pictures in validation.values())
+    assert all(pictures == set(map(number_picture, PICTURES)) - expected for pictures in test.values())
+
+
+def test_numbers_are_those_of_the_split_s_items(run):
+    """Means are made anew of them; the items of both splits are all items; records are counted by split."""
+    validation, test = (PictureSplit(name).select(run) for name in (VALIDATION, TEST))
+    for name, whole in run.results.items():
+        for metric, items in whole.items.items():
+            parts = [r.results[name].items[metric] for r in (validation, test)]
+            assert sorted(key for part in parts for key in part.ids) == sorted(items.ids)
+            assert sum(part.values.sum() for part in parts) == pytest.approx(items.values.sum())
+            assert validation.number(name, metric) == parts[0].values.mean()
+    of_swap = [validation.number("sugarcrepe", metric) for metric in ("swap_att", "swap_obj", "swap")]
+    assert of_swap[2] == pytest.approx(np.mean(of_swap[:2]))
+    count = 2 * len(VALIDATION_PICTURES)
+    assert validation.results["sugarcrepe"].coverage["swap_att"] == (count, count)
+    assert test.results["sugarcrepe"].counts["records"] == 3 * (120 - count)
+
+
+def test_candidates_of_a_split_are_the_whole_benchmark_s(run):
+    """A query's outcome does not change with the split: recall over fewer candidates is another measure."""
+    (whole, part) = (r.results["retrieval"].items["t2i_recall_at_1"] for r in (run, PictureSplit(TEST).select(run)))
+    outcome = dict(zip(whole.ids, whole.values, strict=True))
+    assert all(outcome[key] == value for key, value in zip(part.ids, part.values, strict=True))
+
+
+def test_each_picture_of_a_classification_is_drawn_by_itself(run):
+    """As before pictures were named in its results: their names decide the split alone."""
+    items = run.results["zeroshot"].items["top_1"]
+    assert items.units == () and len(items.pictures) == len(PICTURES)
+
+
+def test_items_that_show_no_picture_are_in_no_split(run):
+    """A mean average precision is of classes, each of which looks at all pictures."""
+    result = run.results["zeroshot"]
+    of_classes = Items(("0", "1"), np.array([0.5, 1.0]))
+    result = replace(result, items=result.items | {"map_11": of_classes})
+    assert "map_11" not in PictureSplit(VALIDATION).select_of_result(result).items
+
+
+def test_the_share_grows_by_pictures_alone():
+    """Who is a validation picture at a small share is one at a larger one, and about as many as asked are."""
+    chosen = [{name for name in range(5000) if is_validation(str(name), share)} for share in (0.1, 0.2, 0.5)]
+    assert chosen[0] < chosen[1] < chosen[2]
+    assert [len(names) / 5000 for names in chosen] == pytest.approx([0.1, 0.2, 0.5], abs=0.02)
+
+
+def test_the_authors_validation_set_stands_in_place_of_a_split(run):
+    """Its numbers are the validation split; the test split is the whole; nowhere is it a benchmark of its own."""
+    own = run.results["retrieval"]
+    both = replace(run, results=run.results | {"retrieval_val": replace(own, metrics={"x": 1})})
+    authors = {"retrieval": "retrieval_val"}
+    selected = {name: PictureSplit(name, 0.2, authors).select(both) for name in (WHOLE, VALIDATION, TEST)}
+    assert all("retrieval_val" not in r.results for r in selected.values())
+    assert selected[VALIDATION].results["retrieval"].metrics == {"x": 1}
+    assert selected[VALIDATION].results["retrieval"].benchmark == "retrieval"
+    assert selected[TEST].results["retrieval"] is own and selected[WHOLE].results["retrieval"] is own
+
+
+def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
+    """It is refused where it is not scored, or read by another module."""
+    with pytest.raises(UserError, match=r"benchmarks.sugarcrepe.validation: unknown benchmark 'other'"):
+        read.load_params(ROOT / "params.yaml", ["benchmarks.sugarcrepe.validation=other"])
+    with pytest.raises(
+        UserError, match=r"validation=winoground: is read by winoground, sugarcrepe by sugarcrepe; name"
+    ):
+        read.load_params(ROOT / "params.yaml", ["benchmarks.sugarcrepe.validation=winoground"])
+
+
+# --- the report
+
+
+def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run, tmp_path):
+    """Its numbers are the split's; the tables that published numbers stand beside are of all items."""
+    split = PictureSplit(TEST)
+    page = report_page.build_page(
+        [split.select(run)],
+        ["sugarcrepe"],
+        ["sugarcrepe/swap_att"],
+        [],
+        [],
+        lambda run: {},
+        split=split,
+        whole_runs=[run],
+    )
+    (table,), (whole,) = page.main, page.whole
+    place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
+    assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
+    assert whole.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
+    report_page.write_report(page, tmp_path)
+    sentence = "test items alone: 80 % of the pictures, by a hash of their names"
+    for name in ("index.html", "report.md"):
+        assert sentence in (tmp_path / name).read_text()
+    assert sentence.replace("%", r"\%") in (tmp_path / "report.tex").read_text()
+    assert {line["split"] for line in csv.DictReader((tmp_path / "report.csv").open())} == {TEST}
+
+
+def test_a_report_of_results_that_name_no_pictures_is_refused(tmp_path):
+    """Those of earlier versions; no number of a whole benchmark passes for one of a split."""
+    fake_runs.make(tmp_path)
+    runs, _ = run_collection.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
+    with pytest.raises(UserError, match=r"report.split=test: pretrained-.* has no such items of .*evaluate it again"):
+        run_collection.select_split(runs, PictureSplit(TEST))
+
+
+def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data):
+    """SugarCrepe and SugarCrepe++ as published: about a fifth of the pictures, the same ones in both."""
+    numbers = [
+        set(m.load(shared_data / m.__name__.rpartition(".")[2]).unit_pictures) for m in (sugarcrepe, sugarcrepe_pp)
+    ]
+    validation = [{number for number in of_benchmark if is_validation(number, 0.2)} for of_benchmark in numbers]
+    assert validation[0] & numbers[1] == validation[1] & numbers[0]
+    assert all(0.17 < len(v) / len(n) < 0.23 for v, n in zip(validation, numbers, strict=True))
