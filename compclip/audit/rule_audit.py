@@ -9,23 +9,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from PIL import Image
 
-from compclip.audit import blind_judge, text_edits
-from compclip.audit.blind_judge import BlindShares, FoldedLanguage
+from compclip.audit import blind_judge, picture_judge, text_edits
+from compclip.audit.blind_judge import BlindShares
+from compclip.audit.picture_judge import JudgedTexts, PictureJudge
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
+from compclip.text.blind_features import FOLDS, FoldedLanguage
 from compclip.text.blind_language import split_words
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
 
-NEGATIVE, POSITIVE = "negative", "positive"
+NEGATIVE, POSITIVE, COMPOSITE = "negative", "positive", "composite"
 PICTURES = 5_000  # looked at, evenly spaced
 SAMPLES = 20
 EXAMPLES = 12  # new words that are named
@@ -59,6 +61,7 @@ class RuleAudit:
     still_true: float
     may_be_true: float
     samples: list[tuple[str, str]]
+    judged: JudgedTexts | None = None  # None without a judge, and of composites
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,52 @@ class Audit:
     samples: int  # of the data set
     looked_at: int
     rules: list[RuleAudit]
+    judge: str = ""  # the model that saw the pictures
 
 
-def audit_data(params: Params, data: str, methods: Sequence[str], root: Path, pictures: int = PICTURES) -> Audit:
-    """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
+def audit_data(
+    params: Params,
+    data: str,
+    methods: Sequence[str],
+    root: Path,
+    pictures: int = PICTURES,
+    judge: PictureJudge | None = None,
+) -> Audit:
+    """Audit the texts that methods make of a data set; `judge` sees the pictures, too.
+
+    Raises UserError where it is not annotated.
+    """
     dataset = PreparedDataset(root / "data" / data)
     indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
     captions_of = {index: _texts_of(dataset, index) for index in indices}
-    fold_of = {index: number % blind_judge.FOLDS for number, index in enumerate(indices)}
+    fold_of = {index: number % FOLDS for number, index in enumerate(indices)}
     flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
     language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
     pos_of = count_pos(dataset, indices)
     known = frozenset(word for caption in iterate_captions(dataset.folder) for word in split_words(caption))
-    rules = []
+    rule_texts = []
     for method in methods:
         config, _ = grid.method_config(params, method, data)
         views = grid.first_views(method.partition(".")[0], config)
-        for texts in make_texts(dataset, indices, method, views):
-            rules.append(_audit_rule(texts, captions_of, fold_of, language, known, pos_of))
+        rule_texts += make_texts(dataset, indices, method, views)
+    rules = [_audit_rule(texts, captions_of, fold_of, language, known, pos_of) for texts in rule_texts]
+    if judge:
+        judged = judge_rules(rule_texts, dataset, judge)
+        rules = [replace(rule, judged=verdict) for rule, verdict in zip(rules, judged, strict=True)]
     return Audit(data, len(dataset), len(indices), rules)
+
+
+def judge_rules(
+    rule_texts: Sequence[RuleTexts], dataset: PreparedDataset, judge: PictureJudge
+) -> list[JudgedTexts | None]:
+    """Return what a judge says of each rule's texts; None of a composite, whose picture is made while training."""
+    single = [texts for texts in rule_texts if texts.rule != COMPOSITE]
+    refs = [[picture_judge.picture_reference(dataset.sample(index)) for index in texts.pictures] for texts in single]
+    pairs_of = [texts.pairs for texts in single]
+    rows = [row for of_rule in zip(refs, pairs_of, strict=True) for row in zip(*of_rule, strict=True)]
+    scores = judge([(ref, text) for ref, pair in rows for text in pair])
+    judged = iter([picture_judge.compare_texts(scores, *of_rule) for of_rule in zip(refs, pairs_of, strict=True)])
+    return [next(judged) if texts.rule != COMPOSITE else None for texts in rule_texts]
 
 
 def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
@@ -124,7 +154,7 @@ def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, vi
 def _name_rules(views: Views) -> list[tuple[str, str]]:
     """Name what rules make, negatives first; a composite's positives are captions and none of a rule's."""
     if views.composite:
-        return [(NEGATIVE, "composite")]
+        return [(NEGATIVE, COMPOSITE)]
     roles: list[tuple[str, tuple[Rule, ...]]] = [(NEGATIVE, views.negatives), (POSITIVE, views.positives)]
     return [(role, rule_name(rule)) for role, rules in roles for rule in rules]
 

@@ -6,6 +6,7 @@ each, turned and converted as `evaluate.pictures` says; what a model does with t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -49,26 +50,34 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
 
     Raises UserError, with the model's own error as its cause where there is one.
     """
-    start, candidates = time.perf_counter(), (model, getattr(model, "model", None))
-    modules = [module for module in candidates if isinstance(module, torch.nn.Module)]
+    start = time.perf_counter()
+    refs = sorted({ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images})
+    texts = sorted({text for benchmark in loaded.benchmarks.values() for text in benchmark.texts})
+    with using(model):
+        targets = replace(embed(model, refs, texts, loaded.how), ties=loaded.how.ties)
+        scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
+    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
+
+
+@contextlib.contextmanager
+def using(model: Any) -> Iterator[None]:
+    """Set a model's modules to evaluation, without gradients. Raises UserError for whatever it raises meanwhile."""
+    modules = [m for m in (model, getattr(model, "model", None)) if isinstance(m, torch.nn.Module)]
     try:
         with torch.inference_mode(), evaluation_mode(modules):
-            targets = replace(_embed(model, loaded), ties=loaded.how.ties)
-            scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
+            yield
     except UserError:
         raise
     except Exception as error:  # of a model that is somebody else's
         reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
         raise UserError(f"{type(model).__name__}: {reason}; mend that model") from error
-    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
 
 
-def _embed(model: Any, loaded: LoadedBenchmarks) -> Embeddings:
-    refs = sorted({ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images})
+def embed(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) -> Embeddings:
+    """Return what different pictures and texts are compared by; of a model that scores pairs, when they are asked."""
     if hasattr(model, PAIRS):
-        return vqa.score_targets(refs, _pair_scores(model, loaded.how))
-    texts = sorted({text for benchmark in loaded.benchmarks.values() for text in benchmark.texts})
-    return encode(model, refs, texts, loaded.how)
+        return vqa.score_targets(refs, _pair_scores(model, how))
+    return encode(model, refs, texts, how)
 
 
 def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) -> Embeddings:
