@@ -37,19 +37,23 @@ class PictureSplit:
     authors: Mapping[str, str] = field(default_factory=dict)
 
     def select(self, run: FinishedRun) -> FinishedRun:
-        """Return a run with the split's items; a validation set of the authors' stands for nothing but itself."""
-        results = {}
-        for name, result in run.results.items():
+        """Return a run with the split's items."""
+        return replace(run, results=self.select_results(run.results))
+
+    def select_results(self, results: Mapping[str, Result]) -> dict[str, Result]:
+        """Return the results of a run with the split's items; a validation set of the authors' is no benchmark."""
+        selected = {}
+        for name, result in results.items():
             validation_set = self.authors.get(name, "")
-            if name in self.authors.values() or (self.name == VALIDATION and validation_set not in ("", *run.results)):
+            if name in self.authors.values() or (self.name == VALIDATION and validation_set not in ("", *results)):
                 continue
             if self.name == VALIDATION and validation_set:
-                results[name] = replace(run.results[validation_set], benchmark=name)
+                selected[name] = replace(results[validation_set], benchmark=name)
             elif self.name == WHOLE or validation_set:
-                results[name] = result
-            elif (selected := self.select_of_result(result)).items:
-                results[name] = selected
-        return replace(run, results=results)
+                selected[name] = result
+            elif (of_split := self.select_of_result(result)).items:
+                selected[name] = of_split
+        return selected
 
     def describe(self) -> str:
         """Describe in words which items a number is of."""

@@ -18,11 +18,12 @@
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
     objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
+    split: validation           # the items that the objectives are of: whole (default), validation or test
     trials: 12
     params: params.yaml         # what the trials start from, where the command names no other
 
-A study selects on the benchmark that it reports: its best value is optimistic. Choose on one benchmark (or split) and
-report another, or train the best values again with other seeds.
+A study of whole benchmarks selects on what it reports: its best value is optimistic. With `split: validation` the test
+items stay unseen; or choose on one benchmark and report another.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.grid import Run
-from compclip.config.sections import Params
+from compclip.config.sections import WHOLE, Params
 from compclip.config.validation import RequiredText, Seed, load_section, mapping
 from compclip.report.tables import SUMMARIES, SUMMARY
 
@@ -114,6 +115,7 @@ class StudyOptions:
     pruner: Literal["none", "median", "dominated"] = "none"
     rungs: tuple[Finite, ...] = (0.25, 0.5)
     dominated_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    split: Literal["whole", "validation", "test"] = "whole"
     params: str = read.DEFAULT
 
     def __post_init__(self) -> None:
@@ -125,6 +127,10 @@ class StudyOptions:
             raise UserError(f"startup_trials={self.startup_trials}: must be >= {least} with the sampler {self.sampler}")
         if self.pruner == "median" and len(self.objectives) > 1:
             raise UserError(f"pruner=median: is of one objective, not of {len(self.objectives)}; set dominated or none")
+        if self.pruner != "none" and self.split != WHOLE:
+            raise UserError(
+                f"pruner={self.pruner}: rungs have numbers of whole benchmarks; set none with split={self.split}"
+            )
         if sorted(set(self.rungs)) != list(self.rungs) or not all(0 < rung < 1 for rung in self.rungs):
             raise UserError(f"rungs={list(self.rungs)}: must rise and lie between 0 and 1")
         columns = [o.column for o in self.objectives]
@@ -184,8 +190,12 @@ class Study(StudyOptions):
     space: tuple[Dimension, ...]
 
     def identity(self) -> dict:
-        """Return what must not change between two starts of a study: everything but the number of trials."""
-        return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k != "trials"}))
+        """Return what must not change between two starts of a study: everything but the number of trials.
+
+        Studies that were begun before there were splits are of whole benchmarks.
+        """
+        unsaid = {"trials"} | ({"split"} if self.split == WHOLE else set())
+        return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k not in unsaid}))
 
 
 def load_study(name: str, folder: Path = FOLDER) -> Study:

@@ -25,8 +25,9 @@ from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
-from compclip.runs import jobs, run_store
+from compclip.runs import jobs, picture_splits, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
 from compclip.sweep import objectives, study_results
 from compclip.sweep import study_declaration as studies
@@ -147,6 +148,7 @@ class StudyDriver:
     poll_s: float = 0.5
     scored: Callable[[Params, StoredRun], bool] = result_store.is_scored
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
+    split: PictureSplit = field(default_factory=PictureSplit)  # the items that the objectives are of
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
 
     def drive(self, target: int) -> None:
@@ -201,6 +203,7 @@ class StudyDriver:
     def _score_pretrained(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         loaded = read.load_params(self.params)
+        self.split = picture_splits.make_split(loaded, self.study.split)
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
             job = self.sender.attach(pretrained) or self.sender.submit(pretrained, self.params)
@@ -209,7 +212,7 @@ class StudyDriver:
         self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
         if "reference" in self.opened.user_attrs:
             return
-        values, key = objectives.read_scores(self.columns, self._results(pretrained.key)), pretrained.key
+        values, key = objectives.read_scores(self.columns, self._results(pretrained.key), self.split), pretrained.key
         self.opened.set_user_attr(
             "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
         )
@@ -255,7 +258,8 @@ class StudyDriver:
             return True
         elif state == DONE:
             try:
-                self.opened.tell(running.trial, objectives.read_scores(self.columns, self._results(running.key)))
+                values = objectives.read_scores(self.columns, self._results(running.key), self.split)
+                self.opened.tell(running.trial, values)
             except UserError as error:
                 self._fail(running.trial, str(error))
                 return True

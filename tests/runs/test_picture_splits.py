@@ -17,11 +17,14 @@ from compclip.evaluate import result_store, score
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import number_picture
 from compclip.report import report_page, run_collection
+from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import Items
 from compclip.runs.picture_splits import PictureSplit, is_validation
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
+from compclip.sweep import objectives
+from compclip.sweep.study_declaration import parse_study
 from tests import fake_runs
 from tests.conftest import ROOT
 
@@ -208,3 +211,36 @@ def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data
     validation = [{number for number in of_benchmark if is_validation(number, 0.2)} for of_benchmark in numbers]
     assert validation[0] & numbers[1] == validation[1] & numbers[0]
     assert all(0.17 < len(v) / len(n) < 0.23 for v, n in zip(validation, numbers, strict=True))
+
+
+# --- studies
+
+
+def test_an_objective_on_validation_items_does_not_read_a_test_outcome(run, tmp_path):
+    """It stays what it is when every test item is answered otherwise, metrics of the file included."""
+    columns = (Column("summary", "both", (Column("sugarcrepe", "swap"), Column("retrieval", "t2i_recall_at_1"))),)
+    split = PictureSplit(VALIDATION)
+    score_before = objectives.read_scores(columns, run.trained.path / "results", split)
+    assert score_before == [np.mean([split.select(run).number(c.benchmark, c.metric) for c in columns[0].members])]
+    for name, result in run.results.items():
+        raw = json.loads((run.trained.path / "results" / f"{name}.json").read_text())
+        for metric, items in result.items.items():
+            is_test = [not is_validation(picture, 0.2) for picture in items.pictures]
+            outcomes = np.where(is_test, 1 - items.values, items.values)
+            raw["items"][metric]["outcomes"] = outcomes.tolist()
+            raw["metrics"][metric] = outcomes.mean()
+        for mean, members in raw["means"].items():
+            raw["metrics"][mean] = np.mean([raw["metrics"][member] for member in members])
+        write(tmp_path / f"{name}.json", raw)
+    assert objectives.read_scores(columns, tmp_path, split) == score_before
+    assert objectives.read_scores(columns, tmp_path) != objectives.read_scores(columns, run.trained.path / "results")
+
+
+def test_a_study_of_validation_items_has_no_rungs_and_older_studies_go_on():
+    """What a pruner would look at is of whole benchmarks; a study without the key is declared as before there was one."""
+    raw = {"method": "fsc_clip", "backbone": "b", "data": "d", "space": {"gamma": {"float": [0, 5]}}, "trials": 3}
+    raw["objectives"] = ["sugarcrepe/swap"]
+    with pytest.raises(UserError, match="pruner=median: rungs have numbers of whole benchmarks; set none with split="):
+        parse_study("s", raw | {"split": VALIDATION, "pruner": "median"})
+    assert "split" not in parse_study("s", raw).identity()
+    assert parse_study("s", raw | {"split": VALIDATION}).identity()["split"] == VALIDATION
