@@ -1,11 +1,11 @@
 """How often the 95 % intervals of a difference hold the truth, with each benchmark's real pictures.
 
-    python -m perf.coverage [--samples 1000] [--seeds 3 5] [--columns sugarcrepe valse] [--files FOLDER]
+    python -m perf.coverage [--samples 4000] [--seeds 3 5] [--columns sugarcrepe valse] [--by-item] [--files FOLDER]
 
 Outcomes are made: right where a normal score is above 0. A method's score is its mean, its seed's shift, an item's
 difficulty that both methods share, a picture's effect on this method, and noise. The truth is known. How many items of
 which subset each picture has is that of the official files, from FOLDER with `--files`, else from cluster_sizes.json,
-which `--files FOLDER --write` makes. `by item` are intervals as if each item were a picture by itself.
+which `--files FOLDER --write` makes. With `--by-item` intervals are made as if each item were a picture by itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONDITIONS = ((0.0, 0.0), (0.0, 0.15), (0.7, 0.0), (0.7, 0.15), (1.0, 0.15))
 
 @dataclass(frozen=True)
 class Structure:
-    """Items of a mean over subsets: each one's picture, and the place of its subset; subsets weigh alike."""
+    """Items of a mean over subsets: each one's picture, and the index of its subset; subsets weigh alike."""
 
     picture_I: np.ndarray
     subset_I: np.ndarray
@@ -45,10 +45,10 @@ class Structure:
     def select(self, subsets: Sequence[int]) -> Structure:
         """Return the items of these subsets."""
         keep_I = np.isin(self.subset_I, subsets)
-        place = np.zeros(len(self.benchmarks), int)
-        place[list(subsets)] = np.arange(len(subsets))
+        new_index = np.zeros(len(self.benchmarks), int)
+        new_index[list(subsets)] = np.arange(len(subsets))
         names = tuple(self.benchmarks[subset] for subset in subsets)
-        return Structure(self.picture_I[keep_I], place[self.subset_I[keep_I]], names)
+        return Structure(self.picture_I[keep_I], new_index[self.subset_I[keep_I]], names)
 
 
 def read_structures(path: Path = SIZES) -> dict[str, Structure]:
@@ -60,20 +60,20 @@ def read_structures(path: Path = SIZES) -> dict[str, Structure]:
         picture_P, subset_P = np.nonzero(count_PS)
         repeats = count_PS[picture_P, subset_P]
         benchmarks = tuple(subset.partition("/")[0] for subset in table["subsets"])
-        whole = Structure(np.repeat(picture_P, repeats), np.repeat(subset_P, repeats), benchmarks)
-        structures.update(_list_columns(name, table["subsets"], whole))
+        all_subsets = Structure(np.repeat(picture_P, repeats), np.repeat(subset_P, repeats), benchmarks)
+        structures.update(_list_columns(name, table["subsets"], all_subsets))
     return structures
 
 
-def _list_columns(name: str, subsets: Sequence[str], whole: Structure) -> Iterator[tuple[str, Structure]]:
+def _list_columns(name: str, subsets: Sequence[str], structure: Structure) -> Iterator[tuple[str, Structure]]:
     """Yield the mean over all subsets, the means of each benchmark, and the subsets."""
     if len(subsets) > 1:
-        yield f"{name}: mean of {len(subsets)}", whole
-    benchmarks = dict.fromkeys(whole.benchmarks)
+        yield f"{name}: mean of {len(subsets)}", structure
+    benchmarks = dict.fromkeys(structure.benchmarks)
     for benchmark in benchmarks if len(benchmarks) > 1 else ():
-        yield benchmark, whole.select([i for i, other in enumerate(whole.benchmarks) if other == benchmark])
-    for place, subset in enumerate(subsets):
-        yield subset, whole.select([place])
+        yield benchmark, structure.select([i for i, name in enumerate(structure.benchmarks) if name == benchmark])
+    for index, subset in enumerate(subsets):
+        yield subset, structure.select([index])
 
 
 def write_sizes(files: Path, path: Path = SIZES) -> None:
@@ -93,34 +93,39 @@ def _count_pictures(files: Path, names: Sequence[str]) -> dict:
         for record in benchmark.records
     ]
     subsets, pictures = list(dict.fromkeys(s for _, s in items)), list(dict.fromkeys(p for p, _ in items))
-    place = {picture: index for index, picture in enumerate(pictures)}
+    picture_index = {picture: index for index, picture in enumerate(pictures)}
     count_PS = np.zeros((len(pictures), len(subsets)), int)
-    np.add.at(count_PS, ([place[p] for p, _ in items], [subsets.index(s) for _, s in items]), 1)
+    np.add.at(count_PS, ([picture_index[p] for p, _ in items], [subsets.index(s) for _, s in items]), 1)
     patterns = Counter(map(tuple, count_PS.tolist()))
     return {"subsets": subsets, "pictures": [[*pattern, count] for pattern, count in sorted(patterns.items())]}
 
 
 def measure_coverage(
-    structure: Structure, seeds: int, picture_sd: float, seed_sd: float, samples: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Return the share of intervals that hold the truth: by picture, and as if each item were a picture."""
+    structure: Structure,
+    seeds: int,
+    picture_sd: float,
+    seed_sd: float,
+    samples: int,
+    rng: np.random.Generator,
+    by_item: bool = False,
+) -> float:
+    """Return the share of intervals that hold the truth."""
     fixed = 1 + picture_sd**2 + 1 + seed_sd**2  # difficulty, picture, noise, seed
     truth = _chance(GAP, fixed) - _chance(0.0, fixed)
-    groups = [np.flatnonzero(structure.subset_I == place) for place in range(len(structure.benchmarks))]
-    pictures = [tuple(structure.picture_I[group].tolist()) for group in groups]
-    alone = [tuple(map(str, group.tolist())) for group in groups]
-    hits = np.zeros(2)
+    groups = [np.flatnonzero(structure.subset_I == index) for index in range(len(structure.benchmarks))]
+    ids = [tuple(map(str, group.tolist())) for group in groups]
+    units = ids if by_item else [tuple(structure.picture_I[group].tolist()) for group in groups]
+    hits = 0
     for _ in range(samples):
         gap_SI = _draw_gaps(structure, seeds, picture_sd, seed_sd, rng)
         mean_S = np.mean([gap_SI[:, group].mean(axis=1) for group in groups], axis=0).tolist()
-        for which, units in enumerate((pictures, alone)):
-            differences = [
-                ItemDifferences(benchmark, 1 / len(groups), ids, gap_SI[:, group], unit)
-                for benchmark, ids, group, unit in zip(structure.benchmarks, alone, groups, units, strict=True)
-            ]
-            interval, _ = statistics.compute_interval(mean_S, differences)
-            hits[which] += interval is not None and interval.low <= truth <= interval.high
-    return tuple(hits / samples)
+        differences = [
+            ItemDifferences(benchmark, 1 / len(groups), group_ids, gap_SI[:, group], group_units)
+            for benchmark, group_ids, group, group_units in zip(structure.benchmarks, ids, groups, units, strict=True)
+        ]
+        interval, _ = statistics.compute_interval(mean_S, differences)
+        hits += interval is not None and interval.low <= truth <= interval.high
+    return hits / samples
 
 
 def _draw_gaps(
@@ -128,12 +133,13 @@ def _draw_gaps(
 ) -> np.ndarray:
     """Draw the differences of two methods' outcomes, shape S x I."""
     items, pictures = len(structure.picture_I), structure.picture_I.max() + 1
-    difficulty_I = rng.standard_normal(items)
+    difficulty_I = rng.standard_normal(items, np.float32)
     gap_SI = np.zeros((seeds, items))
     for mean, sign in ((GAP, 1), (0.0, -1)):
-        effect_I = picture_sd * rng.standard_normal(pictures)[structure.picture_I]
-        shift_S1 = mean + seed_sd * rng.standard_normal((seeds, 1))
-        gap_SI += sign * (shift_S1 + difficulty_I + effect_I + rng.standard_normal((seeds, items)) > 0)
+        effect_I = np.float32(picture_sd) * rng.standard_normal(pictures, np.float32)[structure.picture_I]
+        shift_S1 = np.float32(mean) + np.float32(seed_sd) * rng.standard_normal((seeds, 1), np.float32)
+        score_SI = rng.standard_normal((seeds, items), np.float32) + (difficulty_I + effect_I) + shift_S1
+        gap_SI += sign * (score_SI > 0)
     return gap_SI
 
 
@@ -145,7 +151,8 @@ def _chance(mean: float, variance: float) -> float:
 def main(argv: Sequence[str]) -> int:
     """Print a line for each column, condition and number of seeds; return 1 where one is outside of 94 to 98 %."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=1000, help="made tables of outcomes for each line")
+    parser.add_argument("--samples", type=int, default=4000, help="made tables of outcomes for each line")
+    parser.add_argument("--by-item", action="store_true", help="count each item as a picture by itself")
     parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5], help="numbers of seeds")
     parser.add_argument("--columns", nargs="+", default=[""], help="beginnings of the names of columns")
     parser.add_argument("--files", type=Path, help="folder of official files, by benchmark")
@@ -154,18 +161,18 @@ def main(argv: Sequence[str]) -> int:
     if args.files and args.write:
         write_sizes(args.files)
     outside = 0
-    print(f"{'column':<28} {'items':>6} {'pictures':>8} {'seeds':>5} {'picture sd':>10} {'seed sd':>8}  holds by item")
+    print(f"{'column':<28} {'items':>6} {'pictures':>8} {'seeds':>5} {'picture sd':>10} {'seed sd':>8}  holds")
     for name, structure in read_structures().items():
         if not name.startswith(tuple(args.columns)):
             continue
         for seeds in args.seeds:
             for condition in CONDITIONS:
                 rng = np.random.default_rng((seeds, *map(ord, name)))
-                held, alone = measure_coverage(structure, seeds, *condition, args.samples, rng)
+                held = measure_coverage(structure, seeds, *condition, args.samples, rng, args.by_item)
                 outside += not 0.94 <= held <= 0.98
                 sizes = f"{len(structure.picture_I):>6} {len(np.unique(structure.picture_I)):>8} {seeds:>5}"
                 deviations = "{:>10} {:>8}".format(*condition)
-                print(f"{name:<28} {sizes} {deviations} {100 * held:>6.1f} {100 * alone:.1f}", flush=True)
+                print(f"{name:<28} {sizes} {deviations} {100 * held:>6.1f}", flush=True)
     print(f"{outside} lines outside of 94 to 98 %")
     return int(outside > 0)
 

@@ -31,6 +31,7 @@ from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module, census
 from compclip.report import decisions, run_collection, statistics, table_rows, tables
 from compclip.report.statistics import ItemDifferences, Spread, Variance
+from compclip.report.student_distribution import LEVEL
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
@@ -131,7 +132,7 @@ def compute_power(
     selected = tables.select_columns([run], params.report.columns, list(params.evaluate.benchmarks))
     columns = [c for c in (*tables.summary_columns(selected, [run]), *selected) if not c.score]
     rows = max(len(params.grid.methods) - 1, 1)
-    level = decisions.LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
+    level = LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
     powers = []
     for column in columns:
         differences = table_rows.collect_item_differences(column, [(run, run)])

@@ -29,6 +29,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, published_numbers, table_rows, tables
 from compclip.report.statistics import NEITHER, Interval, mean_std
+from compclip.report.student_distribution import LEVEL
 from compclip.report.table_rows import RunsBySeed
 from compclip.report.tables import Column, ResultTable
 from compclip.runs.result_files import FinishedRun
@@ -187,7 +188,7 @@ def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evid
     why = f"not after {decisions.NAMES.get(correction)}'s correction"
     return [
         replace(e, verdict=UNDECIDED, why=why)
-        if e.verdict in (HOLDS, REFUTED) and correction in decisions.NAMES and not adjusted[index] <= decisions.LEVEL
+        if e.verdict in (HOLDS, REFUTED) and correction in decisions.NAMES and not adjusted[index] <= LEVEL
         else e
         for index, e in enumerate(evidence)
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from compclip.config.cell import PRETRAINED
 from compclip.report import decisions, table_rows, tables
 from compclip.report.statistics import Interval
+from compclip.report.student_distribution import LEVEL
 from compclip.report.table_rows import RunsBySeed
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
@@ -41,9 +42,7 @@ def mark_order(table: ResultTable, correction: str = "") -> ResultTable:
     p_values = [decisions.p_value(c.interval) for c in measured if c.interval]
     adjusted = decisions.adjust(p_values, correction)
     decided = {
-        (c.place, c.upper, c.lower)
-        for c, p in zip(measured, adjusted, strict=True)
-        if p <= decisions.LEVEL and c.is_ordered
+        (c.place, c.upper, c.lower) for c, p in zip(measured, adjusted, strict=True) if p <= LEVEL and c.is_ordered
     }
     cells = [list(row.statistics) for row in table.rows]
     for place, column in enumerate(table.columns):

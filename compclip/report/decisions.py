@@ -1,6 +1,6 @@
 """What a table's numbers can decide: corrections for many comparisons, least differences, and seeds that are missing.
 
-A comparison's p value is that of its interval: Student's t of the same standard error and degrees of freedom.
+A comparison's p value is the level at which its interval would touch the margin.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from math import sqrt
 import numpy as np
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
-from compclip.report import statistics
 from compclip.report.statistics import Interval, Spread
+from compclip.report.student_distribution import LEVEL, student_quantile
 from compclip.report.tables import Column, MethodRow, ResultTable
 
-LEVEL = 0.05
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
 NAMES = {HOLM: "Holm", BENJAMINI_HOCHBERG: "Benjamini-Hochberg"}
@@ -26,9 +25,7 @@ def p_value(interval: Interval, margin: float = 0.0) -> float:
     """Return the p value of a difference to `margin`; 0 or 1 where the interval is a point."""
     if interval.spread is None:
         return float("nan")
-    error, freedom = interval.spread.error()
-    gap = interval.estimate - margin
-    return statistics.student_tail(gap / error, freedom) if error else float(gap == 0)
+    return interval.spread.p_value(interval.estimate - margin)
 
 
 def adjust(p_values: Sequence[float], method: str) -> np.ndarray:
@@ -75,20 +72,8 @@ def correct_table(table: ResultTable, method: str) -> ResultTable:
 
 
 def least_difference(spread: Spread, level: float = LEVEL) -> float:
-    """Return the difference that is decided in about 8 of 10 repeats: (t of the level + t of the power) x error."""
-    error, freedom = spread.error()
-    return (tail_quantile(level, freedom) + tail_quantile(2 * (1 - POWER), freedom)) * error
-
-
-def tail_quantile(level: float, freedom: float) -> float:
-    """Return the value that Student's t exceeds, on either side, in a share `level` of draws; by bisection."""
-    low, high = 0.0, 1.0
-    while statistics.student_tail(high, freedom) > level:
-        high *= 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if statistics.student_tail(middle, freedom) > level else (low, middle)
-    return high
+    """Return the difference that is decided in about 8 of 10 repeats: half widths of the level and of the power."""
+    return spread.half_width(level) + spread.half_width(2 * (1 - POWER))
 
 
 def least_of_column(rows: Sequence[MethodRow], place: int) -> float | None:
@@ -104,8 +89,7 @@ def seeds_needed(interval: Interval, margin: float = 0.0) -> int | None:
     if spread is None or spread.seed is None or not gap:
         return None
     for seeds in range(2, MOST_SEEDS + 1):
-        error, freedom = spread.with_seeds(seeds).error()
-        if statistics.student_quantile(freedom) * error < gap:
+        if spread.with_seeds(seeds).half_width() < gap:
             return seeds
     return None
 
@@ -118,5 +102,5 @@ def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
     if spread is None or spread.seed is None:
         return ""
     units = max(sum(variance.value for variance in spread.by_unit) - spread.noise, 0.0)
-    half = column.scale * statistics.student_quantile(np.inf) * sqrt(units)
+    half = column.scale * student_quantile(np.inf) * sqrt(units)
     return f"no number of seeds would decide a difference this small: its items leave ±{half:.{column.digits}f}"

@@ -1,8 +1,9 @@
 """The papers' published numbers (experiments/published/*.csv) beside ours: same method, metric, backbone, data.
 
-Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and, where printed, deviation (over
-seeds); values as printed. A row without a method is a model that we do not train: it is kept for the sums and left out
-of the comparison. benchmarks.yaml has the fingerprints of the official benchmarks.
+Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and where there is one, deviation
+(over seeds) and activation (a wrong one, with which the weights were scored); values as printed. A row without a method
+is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
+fingerprints of the official benchmarks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from compclip.report.table_formats import format_number
 from compclip.report.tables import Column, MethodRow, ResultTable
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
-DEVIATION = "deviation"  # a column that a file may have
+DEVIATION, ACTIVATION = "deviation", "activation"  # columns that a file may have
+WRONG_ACTIVATIONS = ("", "gelu")  # of weights that were trained with QuickGELU
 OFFICIAL_FILE = "benchmarks.yaml"
 UNITS = ("percent", "score")  # a score is a cosine
 TOLERANCE = 0.5  # percentage points between two measurements of the same weights; their printed digits are 0.1
@@ -37,7 +39,10 @@ KINDS = {  # endings of the printed columns whose mean stands for a summary colu
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number of a paper, `value` as it stands there, in `unit`; `deviation` over seeds, "" without one."""
+    """One printed number of a paper, `value` as it stands there, in `unit`; `deviation` over seeds, "" without one.
+
+    `activation` is the wrong one with which the weights were scored, "" for the right one.
+    """
 
     paper: str
     table: str
@@ -50,6 +55,7 @@ class PublishedNumber:
     value: str
     unit: str = "percent"
     deviation: str = ""
+    activation: str = ""
 
     @property
     def column(self) -> str:
@@ -85,7 +91,7 @@ def read_numbers(folder: Path) -> list[PublishedNumber]:
     """Read all numbers of the folder's CSV files. Raises UserError naming file and line of a bad one."""
     numbers = []
     for where, row in read_rows(folder, FIELDS):
-        fields = {name: (row.get(name) or "").strip() for name in (*FIELDS, DEVIATION)}
+        fields = {name: (row.get(name) or "").strip() for name in (*FIELDS, DEVIATION, ACTIVATION)}
         for name in ("value", DEVIATION):
             try:
                 float(fields[name] or (0 if name == DEVIATION else ""))
@@ -93,8 +99,15 @@ def read_numbers(folder: Path) -> list[PublishedNumber]:
                 raise UserError(f"{where}: {name}={row[name]!r} is not a number; write it as printed") from error
         if fields["unit"] not in UNITS:
             raise UserError(f"{where}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
+        if fields[ACTIVATION] not in WRONG_ACTIVATIONS:
+            raise UserError(f"{where}: activation={row[ACTIVATION]!r}: must be gelu, or empty")
         numbers.append(PublishedNumber(**fields))
     return numbers
+
+
+def drop_wrong_activations(numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
+    """Return the numbers whose weights were scored with the activation of their training."""
+    return [n for n in numbers if not n.activation]
 
 
 def read_rows(folder: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -207,6 +220,8 @@ def _make_printed_rows(method: str, numbers: Sequence[PublishedNumber], names: S
             base = {} if method == PRETRAINED else bases.get(backbone, {})
             cells = tuple(_format_printed_cell(row.get(column), base.get(column)) for column in names)
             source = f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}"
+            if activation := next(iter(row.values())).activation:
+                source += f", scored with {activation.upper()} ⚠"
             rows.append(ComparisonRow(source, method, False, cells))
     return rows
 
@@ -227,7 +242,8 @@ def _make_our_row(
     """Make a row of ours, with a mark at a number of the same weights that is far from all that is printed for it."""
     statistics = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
     is_checkpoint = row.method == PRETRAINED or row.method.startswith(RELEASED)
-    same_weights = [n for n in _select_matching(row.method, numbers) if to_slug(n.backbone) == group.backbone]
+    matching = _select_matching(row.method, drop_wrong_activations(numbers))
+    same_weights = [n for n in matching if to_slug(n.backbone) == group.backbone]
     cells = []
     for name in names:
         column, statistic = statistics[name]

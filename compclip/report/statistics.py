@@ -6,11 +6,11 @@ it, in all metrics and benchmarks that a column is the mean of (`evaluate.benchm
 
 The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
 `unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off
-`seed`, never below 0. (To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than
-once, and the seeds' spread too little by 1 / S.) The interval is Student's t with Satterthwaite's degrees of freedom
-(1946), or Cochran and Cox's (1950) where these are fewer: with Satterthwaite's alone 92 to 94 of 100 intervals of three
-seeds hold the truth where seeds and pictures both vary. How often it does is in tests/report/test_crossed.py, and
-with all benchmarks' pictures in perf/coverage.py.
+`unit`. (To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than once, and the
+seeds' spread too little by 1 / S.) What remains are two independent variances, and their interval is Banerjee's
+(Sankhya, 1960 and 1961): the square of its half width is the sum of each variance times the square of its
+own Student's factor. With Satterthwaite's degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three
+seeds held the truth. How often these do, with all benchmarks' pictures, is in perf/coverage.py.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import erfc, exp, lgamma, pi, sqrt
+from math import sqrt
 
 import numpy as np
 
+from compclip.report.student_distribution import LEVEL, LEVELS_K, student_quantile, student_quantiles
 from compclip.runs.item_outcomes import CAPTION, Items
 
 BOTH, SEEDS_ALONE, ITEMS_ALONE, NEITHER = "seeds and items", "seeds alone", "items alone", ""
-# The 97.5 % point of Student's t by degrees of freedom.
-STUDENT = {1: 12.7062, 1.2: 8.6488, 1.5: 6.0167, 2: 4.3027, 2.5: 3.5747, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469,
-           7: 2.3646, 8: 2.3060, 9: 2.2622, 10: 2.2281, 12: 2.1788, 15: 2.1314, 20: 2.0860, 30: 2.0423, 60: 2.0003,
-           np.inf: 1.95996}  # fmt: skip
 Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
-TAIL_STEPS = 4001  # of the integral over Student's density
+# A tenth of the noise is taken off the seeds' variance, and no less is left of it than nine tenths of the units' factor
+# make. By integration 94 to 98 of 100 intervals of three or more seeds then hold the truth, whatever the variances are.
+# So they do by Banerjee's rule alone, with which seeds that agree by chance leave an interval of almost no width.
+NOISE_OFF, LEAST_FACTOR = 0.1, 0.9
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
 
 
@@ -131,7 +131,7 @@ class Variance:
     """An estimate of a variance and the degrees of freedom that it rests on."""
 
     value: float
-    freedom: int
+    freedom: float
 
 
 @dataclass(frozen=True)
@@ -151,20 +151,28 @@ class Spread:
         """The variance of one seed's difference that is no noise of units; 0 where one seed tells nothing of it."""
         return max(self.seed.value - self.noise, 0.0) * self.seeds if self.seed else 0.0
 
-    def error(self) -> tuple[float, float]:
-        """Return the mean's standard error and degrees of freedom: Satterthwaite's, or Cochran and Cox's if fewer.
+    @property
+    def variances(self) -> tuple[Variance, ...]:
+        """The independent variances of the mean that are not 0: seeds with their noise, and units without it."""
+        units = Variance(sum(variance.value for variance in self.by_unit), _satterthwaite(self.by_unit))
+        if self.seed is None:
+            return (units,) if units.value else ()
+        factor = LEAST_FACTOR * student_quantile(units.freedom) / student_quantile(self.seed.freedom)
+        seed = replace(self.seed, value=max(self.seed.value - NOISE_OFF * self.noise, factor**2 * self.noise))
+        crossed = replace(units, value=max(units.value - self.noise, 0.0))
+        return tuple(variance for variance in (seed, crossed) if variance.value > 0)
 
-        Those of Cochran and Cox (1950) give as Student's factor those of units and seeds, weighted by their variances.
-        """
-        units, shift = sum(variance.value for variance in self.by_unit), self.shift / self.seeds
-        if units + shift == 0:
-            return 0.0, np.inf
-        freedom = _satterthwaite([*self.by_unit, *([self.seed] if self.seed else [])], units + shift)
-        if self.seed and units:
-            factor_of_units = student_quantile(_satterthwaite(self.by_unit, units))
-            factor = (units * factor_of_units + shift * student_quantile(self.seed.freedom)) / (units + shift)
-            freedom = min(freedom, _quantile_freedom(factor))
-        return sqrt(units + shift), freedom
+    def half_width(self, level: float = LEVEL) -> float:
+        """Return half the width of an interval that leaves out the truth in a share `level`, by Banerjee's rule."""
+        return sqrt(sum(v.value * student_quantile(v.freedom, level) ** 2 for v in self.variances))
+
+    def p_value(self, gap: float) -> float:
+        """Return the level of which half the width is `gap`; 0 or 1 where nothing varies."""
+        variances = self.variances
+        if not variances:
+            return float(gap == 0)
+        square_K = sum(v.value * student_quantiles(v.freedom) ** 2 for v in variances)
+        return float(np.exp(np.interp(gap**2, square_K, np.log(LEVELS_K))))
 
     def with_seeds(self, seeds: int) -> Spread:
         """Return what the spread of so many seeds would be, by the variances of these; two or more."""
@@ -194,8 +202,7 @@ def compute_interval(
     mean, spread = mean_std(gap_S)[0], estimate_spread(gap_S, differences)
     if spread.seed is None and not spread.by_unit:
         return None, NEITHER
-    error, freedom = spread.error()
-    half = student_quantile(freedom) * error
+    half = spread.half_width()
     basis = ITEMS_ALONE if spread.seed is None else BOTH if spread.by_unit else SEEDS_ALONE
     items = sum(len(difference.ids) for difference in differences or ())
     return Interval(mean, mean - half, mean + half, items, spread), basis
@@ -206,35 +213,11 @@ def describe_basis(basis: str) -> str:
     return "" if basis == BOTH else basis
 
 
-def student_quantile(freedom: float) -> float:
-    """Return the 97.5 % point of Student's t, linear in 1 / freedom between the points of the table."""
-    table = sorted(STUDENT.items(), reverse=True)
-    return float(np.interp(1 / freedom, [1 / f for f, _ in table], [t for _, t in table]))
-
-
-def _satterthwaite(terms: Sequence[Variance], total: float) -> float:
-    """Return the degrees of freedom of a variance from those of its terms; no fewer than any of them has."""
-    freedom = total**2 / sum(term.value**2 / term.freedom for term in terms)
-    return max(freedom, min(term.freedom for term in terms))
-
-
-def _quantile_freedom(quantile: float) -> float:
-    """Return the degrees of freedom of which `student_quantile` is this one."""
-    table = sorted(STUDENT.items())[::-1]
-    inverse = float(np.interp(quantile, [t for _, t in table], [1 / f for f, _ in table]))
-    return 1 / inverse if inverse else np.inf
-
-
-def student_tail(value: float, freedom: float) -> float:
-    """Return how often Student's t is further from 0 than `value`: I_x(v / 2, 1 / 2) with x = v / (v + t^2)."""
-    if value == 0 or freedom == np.inf:
-        return erfc(abs(value) / sqrt(2))
-    if not np.isfinite(value):
-        return 0.0
-    angle_N = np.linspace(0, np.arctan(sqrt(freedom) / abs(value)), TAIL_STEPS)  # t = sqrt(v) / tan(angle)
-    density_N = np.sin(angle_N) ** (freedom - 1)
-    scale = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(pi)
-    return min(1.0, float(2 * scale * np.trapezoid(density_N, angle_N)))
+def _satterthwaite(terms: Sequence[Variance]) -> float:
+    """Return the degrees of freedom of a sum of variances (Satterthwaite, 1946), to four digits; infinite for none."""
+    squares = sum(term.value**2 / term.freedom for term in terms)
+    total = sum(term.value for term in terms)
+    return float(f"{total**2 / squares:.4g}") if squares else np.inf
 
 
 def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
@@ -278,8 +261,7 @@ def unit_errors(differences: Sequence[ItemDifferences]) -> np.ndarray:
     """
     numbered, size = _number_units(tuple(difference.units for difference in differences))
     error_SU = np.zeros((len(differences[0].gap_SI), size))
-    for difference, unit_I in zip(differences, numbered, strict=True):
-        units = len(np.unique(unit_I))
+    for difference, (unit_I, units) in zip(differences, numbered, strict=True):
         scale = difference.weight / len(difference.ids) * sqrt(units / (units - 1))
         error_SI = scale * (difference.gap_SI - difference.gap_SI.mean(axis=1, keepdims=True))
         error_SU += np.stack([np.bincount(unit_I, error_I, size) for error_I in error_SI])
@@ -287,11 +269,12 @@ def unit_errors(differences: Sequence[ItemDifferences]) -> np.ndarray:
 
 
 @lru_cache(maxsize=LISTS)
-def _number_units(lists: tuple[Units, ...]) -> tuple[list[np.ndarray], int]:
-    """Number the units of each list, equal names alike; also return how many different ones there are.
+def _number_units(lists: tuple[Units, ...]) -> tuple[list[tuple[np.ndarray, int]], int]:
+    """Number the units of each list, equal names alike, and count those of each list and all of them.
 
     Subsets may name different records alike. To draw those together is no error: what they add to each other's
     variance is 0 in the mean.
     """
     number: dict[int | str, int] = {}
-    return [np.array([number.setdefault(name, len(number)) for name in units]) for units in lists], len(number)
+    numbered = [np.array([number.setdefault(name, len(number)) for name in units]) for units in lists]
+    return [(unit_I, len(set(units))) for unit_I, units in zip(numbered, lists, strict=True)], len(number)

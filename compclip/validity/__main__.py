@@ -63,13 +63,15 @@ def main(argv: Sequence[str]) -> int:
         str(args.params), declared, tuple(pairs),
         tuple(pair_summary.summarize_pairs(name, pairs_of_set) for name, pairs_of_set in sets.items()),
         {name: trivial_predictors.summarize_predictors(sets[name]) for name in (CHOOSING, HELD_OUT) if name in sets},
-        not_paired, tuple(missing), args.held_out, tuple(looks),
+        not_paired, tuple(missing), args.held_out, tuple(looks), tuple(n for n in numbers if n.activation),
     )  # fmt: skip
     write_json(args.out / "validity.json", validity_page.make_json(results, results_hash))
     write_atomic(args.out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
     write_atomic(args.out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
     first = results.headline(results.summaries[0])
     headline = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
+    if results.wrong_activations:
+        messages.note(f"left out: {validity_page.describe_wrong_activations(results.wrong_activations)}")
     print(f"{args.out / 'validity.html'}: {format_count(len(results.pairs), 'pair')}; {CHOOSING}: {headline}")
     return 0
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from compclip.config.cell import PRETRAINED
 from compclip.report import tables
-from compclip.report.published_numbers import PublishedNumber
+from compclip.report.published_numbers import PublishedNumber, drop_wrong_activations
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
@@ -81,9 +81,12 @@ FindPrinted = Callable[[str, str], tuple[PrintedDifference, ...]]  # of a row of
 
 
 def index_printed(declared: Counterparts, numbers: Sequence[PublishedNumber]) -> FindPrinted:
-    """Return a function that looks up the published differences of a row of ours in a published column."""
+    """Return a function that looks up the published differences of a row of ours in a published column.
+
+    Numbers whose weights were scored with a wrong activation are left out.
+    """
     values: dict[tuple[PaperTable, str], list[PublishedNumber]] = {}
-    for n in numbers:
+    for n in drop_wrong_activations(numbers):
         values.setdefault(((n.paper, n.table), n.column), []).append(n)
 
     def find(row: str, column: str) -> tuple[PrintedDifference, ...]:
@@ -245,7 +248,9 @@ def _find_published_rows(
         if source in paired:
             continue
         row = stands.get(source)
-        if row is None:
+        if n.activation:
+            why = f"scored with {n.activation.upper()}, not the activation of its weights"
+        elif row is None:
             why = f"{n.method}: no row of the file" if n.method else "a model that is no method of ours"
         elif row not in grid_rows:
             why = f"stands for {row}, which this grid does not have"

@@ -11,7 +11,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.number_text import format_count
 from compclip.report import escape
+from compclip.report.published_numbers import PublishedNumber
 from compclip.report.run_collection import MissingResult
 from compclip.report.svg_figures import COLOURS, draw_axes, draw_line, format_tick, linear_axis, wrap_svg
 from compclip.validity.counterparts import Counterparts
@@ -31,6 +33,7 @@ HEADLINES = {
 class ValidityResults:
     """All that the page shows. `summaries` starts with the choosing half; `looks` are those of validity.json.
 
+    `wrong_activations` are published numbers that are left out for the activation that they were scored with.
     `predictors` are summaries of what published numbers alone predict, by the name of the half.
     """
 
@@ -43,6 +46,7 @@ class ValidityResults:
     missing: tuple[MissingResult, ...]
     held_out: bool
     looks: tuple[str, ...]
+    wrong_activations: tuple[PublishedNumber, ...] = ()
 
     def headline(self, summary: PairSummary) -> Estimate:
         """Return the headline number, which the file declares in advance."""
@@ -78,7 +82,16 @@ def list_facts(results: ValidityResults) -> list[tuple[str, str]]:
         ("shown", "both halves" if results.held_out else "the choosing half"),
         ("pairs", f"{first.pairs}, of {first.methods} methods in the choosing half"),
         ("seeds", " or ".join(map(str, seeds)) or "none"),
+        ("left out", describe_wrong_activations(results.wrong_activations)),
     ]
+
+
+def describe_wrong_activations(numbers: Sequence[PublishedNumber]) -> str:
+    """Describe how many published numbers, of which papers, were scored with a wrong activation."""
+    papers = dict.fromkeys(n.paper for n in numbers)
+    rows = {(n.paper, n.table, n.row) for n in numbers}
+    count = f"{format_count(len(numbers), 'published number')} in {format_count(len(rows), 'row')}"
+    return f"{count} ({', '.join(papers)}), scored with a wrong activation" if numbers else "nothing"
 
 
 def arrange_section(results: ValidityResults, summary: PairSummary) -> dict[str, Any]:
@@ -146,6 +159,7 @@ def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
         "pairs": [dict(zip(FIELDS, line, strict=True)) for line in _make_pair_rows(results.pairs)],
         "unpaired": asdict(results.unpaired),
         "missing": [asdict(m) for m in results.missing],
+        "wrong_activations": len(results.wrong_activations),
     }
 
 

@@ -291,7 +291,7 @@ def test_what_the_grid_lacks_is_named(text, column, is_measured, missing_names):
 
 
 MADE = [
-    claim("clic > pretrained on sugarcrepe/swap", "clic > negclip + 90 on summary/T2I"),
+    claim("clic > pretrained on sugarcrepe/swap", "clic > negclip + 99 on summary/T2I"),
     claim("clic > pretrained on sugarcrepe/swap_att"),
     claim("fsc_clip > pretrained on sugarcrepe/swap", "clic > pretrained on sugarcrepe/swap"),
     claim("clic > pretrained on sugarcrepe/swap_obj"),
@@ -306,7 +306,7 @@ def report(tmp_path):
 
 
 def test_verdicts_of_the_fake_runs(report):
-    """swap_att: 0.9 against 0.5 under every seed; swap_obj: one item of five; T2I differs by far less than 90 points."""
+    """swap_att: 0.9 against 0.5 under every seed; swap_obj: one item of five; T2I differs by less than 99 points."""
     assert [f.verdict for f in report.findings] == [REFUTED, HOLDS, ABSENT, UNDECIDED]
     assert claims.count_verdicts(report.findings) == {HOLDS: 1, REFUTED: 1, UNDECIDED: 1, ABSENT: 1}
     # Table 1's swap column: CLIC on COCO, LAION, CC12M and RedCaps against CLIP's 62.7
@@ -332,7 +332,7 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 4  # three sections, and the claims
     rows = list(csv.DictReader(table.splitlines()))
     assert [row["claim_verdict"] for row in rows] == [REFUTED] * 2 + [HOLDS] + [ABSENT] * 2 + [UNDECIDED]
-    assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.900000", "3", REFUTED)
+    assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.990000", "3", REFUTED)
     assert (rows[0]["difference"], rows[0]["paper_low"], rows[0]["paper_high"]) == ("0.300000", "0.066000", "0.116000")
     assert rows[0]["over"] == "seeds and items" and float(rows[0]["low"]) < 0.3 < float(rows[0]["high"])
     assert html.count(">seeds and items<") == text.count("| seeds and items |") == 4

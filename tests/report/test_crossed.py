@@ -6,16 +6,18 @@ S seeds, I items.
 from __future__ import annotations
 
 import dataclasses
-from math import erf, gamma, pi, sqrt
+from math import erf, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats as scipy_stats
 
 from compclip.report import statistics, table_rows, tables
-from compclip.report.statistics import ItemDifferences
+from compclip.report.statistics import ItemDifferences, Spread, Variance
+from compclip.report.student_distribution import student_quantile
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -48,29 +50,21 @@ def squares(gap_SI):
 # against references
 
 
-@pytest.mark.parametrize("freedom", [*statistics.STUDENT, 1.3, 1.7, 2.2, 2.7, 3.4, 6.5, 11, 25, 45, 200])
-def test_student_s_point_has_97_5_percent_below_it(freedom):
-    """By integrating the density; between the table's lines the point is a little too high."""
-    point = statistics.student_quantile(freedom)
-    x = np.linspace(0, point, 200_001)
-    density = np.exp(-(x**2) / 2) / sqrt(2 * pi)
-    if (v := freedom) < np.inf:
-        density = gamma((v + 1) / 2) / (sqrt(v * pi) * gamma(v / 2)) * (1 + x**2 / v) ** (-(v + 1) / 2)
-    below = 0.5 + float(np.sum((density[1:] + density[:-1]) / 2) * (x[1] - x[0]))
-    assert 0.97495 < below < (0.97505 if freedom in statistics.STUDENT else 0.9765)
+@pytest.mark.parametrize("freedom", [1, 1.3, 2, 3.4, 11, 200, 25_000, np.inf])
+@pytest.mark.parametrize("level", [0.4, 0.05, 1e-4, 1e-8])
+def test_student_s_quantile_is_scipy_s(freedom, level):
+    expected = scipy_stats.t.isf(level / 2, freedom) if freedom < np.inf else scipy_stats.norm.isf(level / 2)
+    assert student_quantile(freedom, level) == pytest.approx(expected, rel=1e-4)
 
 
 @given(st.integers(2, 5), st.integers(2, 9), st.integers(0, 10_000))
-def test_the_variance_is_that_of_the_two_way_layout(seeds, items, number):
+def test_half_the_width_is_banerjee_s_of_the_two_way_layout(seeds, items, number):
     rng = np.random.default_rng(number)
     gap_SI = rng.normal(size=(seeds, items)) + 2 * rng.normal(size=(seeds, 1))
     of_seeds, of_items, noise = (m / (seeds * items) for m in squares(gap_SI.tolist()))
-    total = of_items + max(of_seeds - noise, 0)
-    freedom = total**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
-    shift = max(of_seeds - noise, 0)
-    t_items, t_seeds = (statistics.student_quantile(n - 1) for n in (items, seeds))
-    cochran = (of_items * t_items + shift * t_seeds) / total
-    half = max(statistics.student_quantile(max(freedom, min(seeds, items) - 1)), cochran) * sqrt(total)
+    t_seeds, t_items = student_quantile(seeds - 1), student_quantile(items - 1)
+    shift = max((of_seeds - 0.1 * noise) * t_seeds**2, (0.9 * t_items) ** 2 * noise)
+    half = sqrt(shift + max(of_items - noise, 0) * t_items**2)
     interval, over = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), [make_differences(gap_SI)])
     assert over == statistics.BOTH and interval.items == items
     assert (interval.low, interval.high) == pytest.approx((gap_SI.mean() - half, gap_SI.mean() + half))
@@ -84,9 +78,7 @@ def test_the_variance_over_pictures_is_the_bootstrap_s(rng):
     bootstrap_means = right.reshape(200, 3).mean(axis=1)[picked_BG].mean(axis=1)
     interval, over = statistics.compute_interval([right.mean()], [make_differences([right], ids=ids)])
     assert over == statistics.ITEMS_ALONE
-    assert (interval.high - interval.low) / 2 == pytest.approx(
-        statistics.student_quantile(199) * bootstrap_means.std(), rel=0.02
-    )
+    assert (interval.high - interval.low) / 2 == pytest.approx(student_quantile(199) * bootstrap_means.std(), rel=0.02)
     unclustered, _ = statistics.compute_interval([right.mean()], [make_differences([right])])
     assert unclustered.high < interval.high - 0.01
 
@@ -102,7 +94,7 @@ def test_metrics_of_the_same_records_are_drawn_together():
     three_benchmarks, _ = statistics.compute_interval(
         [0.625], [make_differences(gap_SI[:1], 1 / 3, benchmark=b) for b in "xyz"]
     )
-    factor = statistics.student_quantile(21) / statistics.student_quantile(7) / sqrt(3)
+    factor = student_quantile(21) / student_quantile(7) / sqrt(3)
     assert three_benchmarks.high - 0.625 == pytest.approx((one_benchmark.high - 0.625) * factor)
 
 
@@ -189,9 +181,26 @@ def coverage(rng, seeds, seed_sd, item_sd, noise_sd, samples=500, items=400):
     [(5, 0.0, 1.0, 0.0), (5, 0.05, 1.0, 0.5), (5, 0.15, 0.5, 0.0), (5, 0.5, 0.5, 1.0), (3, 0.15, 1.0, 0.0),
      (3, 0.5, 0.5, 0.5), (2, 0.0, 1.0, 0.0), (1, 0.0, 1.0, 0.0), (1, 0.5, 1.0, 0.0)],
 )  # fmt: skip
-def test_a_95_percent_interval_holds_the_truth_92_to_99_times_in_a_hundred(rng, seeds, seed_sd, item_sd, noise_sd):
-    """Crossed seeds and items, also with seeds that do not vary, and one seed."""
-    assert 0.92 <= coverage(rng, seeds, seed_sd, item_sd, noise_sd)[0] <= 0.99
+def test_a_95_percent_interval_holds_the_truth_94_to_98_times_in_a_hundred(rng, seeds, seed_sd, item_sd, noise_sd):
+    """Crossed seeds and items, also with seeds that do not vary, and one seed; two seeds may hold more (500 draws)."""
+    assert 0.93 <= coverage(rng, seeds, seed_sd, item_sd, noise_sd)[0] <= (0.99 if seeds > 2 else 1)
+
+
+def integrate_coverage(seeds, noise, shift, steps=200):
+    """How often an interval holds the truth, over all estimates of the seeds' variance; units vary by 1, known."""
+    level_Q = (np.arange(steps) + 0.5) / steps
+    estimate_Q = (shift + noise) * scipy_stats.chi2.ppf(level_Q, seeds - 1) / (seeds - 1)
+    units = (Variance(1.0, np.inf),)
+    half_Q = [Spread(seeds, Variance(e, seeds - 1), units, noise).half_width() for e in estimate_Q]
+    return np.mean(1 - 2 * scipy_stats.norm.sf(np.array(half_Q) / sqrt(1 + shift)))
+
+
+@pytest.mark.parametrize(("seeds", "most"), [(3, 0.98), (4, 0.975), (5, 0.97), (10, 0.96)])
+def test_by_integration_intervals_hold_the_truth_94_to_98_times_in_a_hundred(seeds, most):
+    """Whatever share of the units' variance is noise, and however much seeds differ."""
+    for noise in (0.05, 0.2, 0.5, 0.8, 1.0):
+        for shift in (0, 0.1, 0.35, 1, 2, 4, 10, 50):
+            assert 0.94 <= integrate_coverage(seeds, noise, shift) <= most, (noise, shift)
 
 
 def by_picture(rng, seeds, samples=300, records=300, pictures=70, picture_sd=1.0):

@@ -262,6 +262,31 @@ def test_a_printed_deviation_stands_beside_its_value():
     assert published_numbers._format_printed_cell(number, base) == "53.4 ± 0.09 (+3.4)"
 
 
+def test_weights_scored_with_a_wrong_activation_are_marked_and_counted():
+    """C2LIP's ImageNet of NegCLIP and CE-CLIP is 5 and 10 points below that of FSC-CLIP's authors."""
+    marked = [n for n in NUMBERS if n.activation]
+    rows = sorted({(n.paper, n.table, n.row, n.activation) for n in marked})
+    assert rows == [
+        ("C2LIP", "Table 2", "CE-CLIP", "gelu"), ("C2LIP", "Table 2", "NegCLIP", "gelu"),
+        ("C2LIP", "Table A5", "NegCLIP", "gelu"), ("Hard Positives", "Table 4", "NegCLIP", "gelu"),
+        ("Hard Positives", "Table 6", "NegCLIP", "gelu"),
+    ]  # fmt: skip
+    assert len(marked) == 45 and not set(marked) & set(published_numbers.drop_wrong_activations(NUMBERS))
+
+
+def test_another_activation_than_gelu_is_one_line(tmp_path):
+    head = ",".join((*published_numbers.FIELDS, published_numbers.ACTIVATION))
+    (tmp_path / "a.csv").write_text(f"{head}\np,t,r,m,b,d,x,y,1.0,percent,GELU\n")
+    with pytest.raises(UserError, match=r"a.csv: line 2: activation='GELU': must be gelu, or empty"):
+        published_numbers.read_numbers(tmp_path)
+
+
+def test_a_row_scored_with_a_wrong_activation_says_so():
+    number = published_numbers.PublishedNumber("p", "t", "r", "m", "b", "", "x", "y", "53.4", activation="gelu")
+    (row,) = published_numbers._make_printed_rows("m", [number], ["x/y"])
+    assert row.source == "r: b, scored with GELU ⚠"
+
+
 def test_a_model_has_the_same_number_in_every_table_of_a_paper():
     """But for the three places that the README names."""
     first_values: dict[tuple, tuple[str, float]] = {}

@@ -78,10 +78,10 @@ def test_difference_to_the_pretrained_model(table):
     entry = table["negclip"]["sugarcrepe/swap_att"]
     assert entry.change == entry.difference.estimate == pytest.approx(0.4)
     assert entry.difference.items == 10
-    # Per item, five are 0, three +1, two +0.5: their mean varies by 1.9 / 90. Seeds, 0.3 and 0.5, vary by 0.02 / 2, of
-    # which noise of a seed on an item is 0.8 / 90 / 2. Student's factors are 2.262 for items and 12.706 for two seeds.
-    items, seeds = 1.9 / 90, 0.01 - 0.4 / 90
-    half = (2.2622 * items + 12.706 * seeds) / (items + seeds) * (items + seeds) ** 0.5
+    # Per item, five are 0, three +1, two +0.5: their mean varies by 1.9 / 90. Seeds, 0.3 and 0.5, vary by 0.02 / 2,
+    # less a tenth of the noise of a seed on an item, 0.8 / 90 / 2; items by the rest. Student's factors are 2.262 for items and 12.706 for two seeds.
+    items, seeds = 1.5 / 90, 0.01 - 0.04 / 90
+    half = (2.2622**2 * items + 12.706**2 * seeds) ** 0.5
     assert (entry.difference.low, entry.difference.high) == pytest.approx((0.4 - half, 0.4 + half), abs=1e-3)
     assert (entry.verdict, entry.basis) == (0, "seeds and items")
 

@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.report import tables
-from compclip.report.statistics import student_quantile
+from compclip.report.student_distribution import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
@@ -196,7 +196,7 @@ def test_the_interval_by_hand(folder):
 def test_an_objective_without_items_is_judged_over_its_seeds(folder):
     """Of 9, 10 and 11 points the mean is 10 ± 4.3027 x 1 / sqrt 3, of 1, 10 and 19 nine times as wide."""
     objective, text = judge_gaps([0.09, 0.10, 0.11], with_items=False)
-    half = 4.3027 * 0.01 / math.sqrt(3)
+    half = 4.30265 * 0.01 / math.sqrt(3)
     assert objective["interval"] == pytest.approx({"estimate": 0.1, "low": 0.1 - half, "high": 0.1 + half, "items": 0})
     assert (objective["over"], objective["better"], objective["std"]) == ("seeds alone", True, pytest.approx(0.01))
     assert text == "dominates: +10.0 ± 1.0 [+7.5, +12.5] (over seeds alone)"

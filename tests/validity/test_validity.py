@@ -14,7 +14,7 @@ from compclip.config import read
 from compclip.report import published_coverage, published_numbers
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.tables import Column
-from compclip.validity import counterparts, difference_pairs, pair_summary
+from compclip.validity import counterparts, difference_pairs, pair_summary, validity_page
 from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterpart, Counterparts, PublishedRow
 from compclip.validity.difference_pairs import DifferencePair, PrintedDifference
 from tests.conftest import ROOT
@@ -104,7 +104,11 @@ def test_every_published_column_has_a_counterpart_or_a_reason():
         difference_pairs.index_printed(STATED, NUMBERS),
         {s for published_rows in STATED.rows.values() for s in published_rows},
     )
-    of_rows = [n for n in NUMBERS if PublishedRow(n.paper, n.table, n.row) in sources and n.column in paired_columns]
+    of_rows = [
+        n
+        for n in published_numbers.drop_wrong_activations(NUMBERS)
+        if PublishedRow(n.paper, n.table, n.row) in sources and n.column in paired_columns
+    ]
     assert sum(len(prints(row, name)) for row in STATED.rows for name in paired_columns) == len(of_rows)
 
 
@@ -122,6 +126,19 @@ def stated(rows, columns, baselines=None, same=None):
     without = {section: {} for section in ("rows", "columns", "published")}
     return Counterparts(
         "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING)
+    )
+
+
+def test_numbers_of_a_wrong_activation_are_in_no_pair():
+    rows, columns = {"negclip": (PublishedRow("P", "1", "N"),)}, {"c": ["sugarcrepe/swap"]}
+    clip, negclip = number("P", "1", "CLIP", "pretrained", 50), number("P", "1", "N", "negclip", 53.5)
+    declared, wrong = stated(rows, columns), replace(negclip, activation="gelu")
+    assert len(difference_pairs.index_printed(declared, [clip, negclip])("negclip", "sugarcrepe/swap")) == 1
+    assert not difference_pairs.index_printed(declared, [clip, wrong])("negclip", "sugarcrepe/swap")
+    not_paired = difference_pairs.find_unpaired(declared, [], ["negclip"], ["c"], [clip, wrong], True)
+    assert [row.why for row in not_paired.published_rows] == ["scored with GELU, not the activation of its weights"]
+    assert validity_page.describe_wrong_activations([wrong]) == (
+        "1 published number in 1 row (P), scored with a wrong activation"
     )
 
 
