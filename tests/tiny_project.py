@@ -45,6 +45,7 @@ scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 
 
 METHODS = ("pretrained", "finetune", "fsc_clip")
+WORLD = World(train=40, retrieval=2, records=2, per_class=1, processes=1)
 
 
 def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
@@ -52,7 +53,7 @@ def make(root: Path, steps: int = 10, params: str = PARAMS) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     (root / "params.yaml").write_text(params.replace("STEPS", str(steps)))
     write_json(root / "tiny.json", TINY)
-    generate.generate(World(train=40, retrieval=2, records=2, per_class=1, processes=1), root / "world")
+    generate.generate(WORLD, root / "world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         assert shard_stages.main(["--data", "scenes"]) == 0

@@ -60,7 +60,8 @@ def rows(name: str) -> list[published_numbers.PublishedNumber]:
 
 
 def test_every_paper_grid_is_known_here():
-    assert set(GRIDS) == set(TABLES) | set(RELEASED) | {
+    """But for those of what authors ran, which tests/config/test_as_released.py reads."""
+    assert {name for name in GRIDS if not name.endswith("_released")} == set(TABLES) | set(RELEASED) | {
         "balanced_negatives",
         "claims",
         "every_benchmark",
@@ -144,7 +145,8 @@ def test_backbones_are_open_clip_s(name):
     """A model with a tag of its weights, or a repository that brings both; OpenAI's weights with QuickGELU."""
     for backbone in read.load_params(GRIDS[name]).backbones.values():
         if backbone.model in open_clip.list_models():
-            assert backbone.weights in open_clip.list_pretrained_tags_by_model(backbone.model)
+            tags = open_clip.list_pretrained_tags_by_model(backbone.model)
+            assert backbone.weights in (*tags, "random")  # TripletCLIP: from scratch
             assert backbone.weights != "openai" or backbone.model.endswith("-quickgelu")
         else:
             assert backbone.model.startswith("hf-hub:") or (ROOT / backbone.model).is_file()

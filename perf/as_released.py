@@ -1,0 +1,114 @@
+"""Write docs/as_released.md from the comments of the grids `<method>_released.yaml`: `python -m perf.as_released`.
+
+A comment of a value is `theirs | file:line`, or `theirs | file:line | why ours differs`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
+LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
+GROUPS = {
+    "length": ("seeds", "epochs", "max_steps", "batch_size"),
+    "rate": ("lr", "lr_start", "lr_end", "warmup_steps", "schedule"),
+    "optimiser": ("optimiser", "beta1", "beta2", "eps", "weight_decay", "decayed", "grad_clip_norm"),
+    "trained": ("trainable", "lora", "train_logit_scale", "max_logit_scale", "average_alpha"),
+    "numbers, pictures": (
+        *("precision", "matmul", "checkpoint_activations"),
+        *("augment", "augment_scale", "context_length"),
+    ),
+    "method": (),
+    "model, data": (),
+}
+HEAD = """# As their authors ran them, value by value
+
+Ten grids, `experiments/grids/<method>_released.yaml`: what the released programs set, and what ours sets in its place.
+`python -m perf.as_released` writes this page from their comments; a test holds it to them. A place is a file and a line
+of the release, at the commit that the method's first sentence names; `:40` is a line of the file before. Where ours
+differs, the reason stands behind the place. `threads`, `workers`, and how often a run logs and saves, are ours. The
+schedules are the programs' own, step by step ([training.md](training.md#options-of-train)). None was trained here.
+"""
+
+
+@dataclass(frozen=True)
+class ReleasedValue:
+    """A value of a grid beside the released program's; `place` is a file and a line."""
+
+    section: str  # train, methods, …
+    key: str
+    value: str
+    theirs: str
+    place: str
+    reason: str
+
+
+def read_values(grid: Path) -> list[ReleasedValue]:
+    """Return the commented values of a grid, in its order."""
+    return [value for value in _iterate_values(grid) if value.place]
+
+
+def list_uncommented(grid: Path) -> set[str]:
+    """Return the keys of the section `train` whose value has no comment."""
+    return {value.key for value in _iterate_values(grid) if value.section == "train" and not value.place}
+
+
+def _iterate_values(grid: Path) -> Iterator[ReleasedValue]:
+    section = ""
+    for line in grid.read_text(encoding="utf-8").splitlines():
+        match = LINE.fullmatch(line)
+        if match is None:
+            continue
+        section = section if match["indent"] else match["key"]
+        theirs, place, reason = (*(match["comment"] or "").split(" | "), "", "")[:3]
+        if match["indent"]:
+            yield ReleasedValue(section, match["key"], match["value"], theirs, place, reason)
+
+
+def group_of(value: ReleasedValue) -> str:
+    """Return the row of the page's table that a value belongs to."""
+    if value.section not in ("grid", "train"):
+        return "method" if value.section == "methods" else "model, data"
+    return next(name for name, keys in GROUPS.items() if value.key in keys)
+
+
+def write_page() -> str:
+    """Return the page."""
+    return HEAD + "".join(_write_section(grid) for grid in sorted(GRIDS.glob("*_released.yaml")))
+
+
+def _write_section(grid: Path) -> str:
+    head = " ".join(line[2:] for line in grid.read_text(encoding="utf-8").partition("\ngrid:")[0].splitlines())
+    name, _, said = head.partition(" A comment behind")[0].partition(" as its authors ran it: ")
+    if not said:  # a method without a program
+        name, _, said = head.partition(" A comment behind")[0].partition(": ")
+    ordered = sorted(read_values(grid), key=lambda value: [*GROUPS].index(group_of(value)))
+    rows = "".join(_write_row(group, list(values)) for group, values in groupby(ordered, group_of))
+    return f"\n## {name}\n\n{said}\n\n| | ours | theirs |\n|---|---|---|\n{rows}"
+
+
+def _write_row(group: str, values: list[ReleasedValue]) -> str:
+    ours = ", ".join(f"`{v.key}` {v.value.replace('|', '/')}" for v in values)
+    theirs, file = [], ""
+    for value in values:
+        path, _, line = value.place.rpartition(":")
+        place = f":{line}" if path and path == file else value.place
+        file = path or file
+        theirs.append(f"{value.theirs} (`{place}`{'; ' + value.reason if value.reason else ''})")
+    return f"| {group} | {ours} | {', '.join(theirs)} |\n"
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(write_page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The grids of what authors ran: every value has the release's beside it, and the page shows what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from perf import as_released
+from perf.as_released import GRIDS, PAGE, ReleasedValue
+
+RELEASED = sorted(GRIDS.glob("*_released.yaml"))
+OURS = {"threads", "workers", "log_every_steps", "checkpoint_every_steps"}
+
+
+def number(text: str) -> float | None:
+    """A text as a number; None for words."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def test_the_page_is_written_from_the_grids():
+    assert PAGE.read_text() == as_released.write_page(), "run python -m perf.as_released"
+
+
+@pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
+def test_every_value_has_theirs_beside_it(grid):
+    """Nothing of the schedule is open; a number that is not theirs says why."""
+    assert as_released.list_uncommented(grid) == OURS
+    values = as_released.read_values(grid)
+    assert {"train", "methods", "backbones", "data"} <= {value.section for value in values}
+    for value in values:
+        path, _, line = value.place.rpartition(":")
+        assert (path and line.isdigit()) or value.place == "no program", value
+        assert value.reason or not is_other_number(value), value
+
+
+def is_other_number(value: ReleasedValue) -> bool:
+    """Whether both are numbers, and not the same."""
+    ours, theirs = number(value.value.strip("[]")), number(value.theirs)
+    return ours is not None and theirs is not None and ours != theirs
+
+
+def test_another_number_is_noticed(tmp_path):
+    (tmp_path / "grid.yaml").write_text(
+        "train:\n  lr: 1.0e-5  # 5e-06 | a.py:3\n  eps: 1.0e-6  # 1e-06 | a.py:4\n  threads: 8\n"
+    )
+    lr, eps = as_released.read_values(tmp_path / "grid.yaml")
+    assert (lr.place, is_other_number(lr), is_other_number(eps)) == ("a.py:3", True, False)
+    assert as_released.list_uncommented(tmp_path / "grid.yaml") == {"threads"}

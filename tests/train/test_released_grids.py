@@ -1,0 +1,91 @@
+"""Each `<method>_released` grid takes two steps on the scenes: none of its options is refused or gives no number."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compclip.config import grid, read
+from compclip.config.grid import Run
+from compclip.interface.method import load_method
+from compclip.model import backbone
+from compclip.prepare import shard_stages
+from compclip.runs.run_folder import Inputs
+from compclip.scenes import generate
+from compclip.train import fine_tuning, recorder
+from tests import tiny_project
+from tests.conftest import ROOT
+
+GRIDS = sorted((ROOT / "experiments" / "grids").glob("*_released.yaml"))
+CELLS = [
+    pytest.param(
+        path, method, marks=[pytest.mark.long] * ("." in method and method != "crepe.swap"), id=f"{path.stem}-{method}"
+    )
+    for path in GRIDS
+    for method in map(str, read.load_params(path).grid.methods)
+    if load_method(method).TRAINS
+]
+# What a grid asks of files that are not here: words of a masked model, a T5, four written negatives.
+INSTEAD = {"ce_clip": {"words": "wordnet"}, "read_clip": {"decoder": ""}, "degla": {"negatives": "rules"}}
+EDITS = "world/train_edits.jsonl"
+DATA = f"""
+data:
+  scenes:
+    source: karpathy
+    path: world/train.json
+    images: world/train
+    captioner: scenes
+    relatives: true
+    texts:
+      negative: {{file: {EDITS}, on: image, column: negative_caption}}
+      paraphrase: {{file: world/train_paraphrases.jsonl, on: image, column: paraphrase}}
+      dense: {{file: world/train_dense.jsonl, on: image, column: dense}}
+    negative_images: {{file: {EDITS}, on: image, column: negative_image, images: world/train_edits}}
+"""
+
+
+@pytest.fixture(scope="module")
+def world(project, tmp_path_factory) -> Path:
+    """The tiny project with edits, paraphrases and single facts beside its pictures."""
+    root = tmp_path_factory.mktemp("released") / "p"
+    params = "\n".join(line for line in tiny_project.PARAMS.splitlines() if not line.startswith("data:")) + DATA
+    tiny_project.other(project, root, params=params)
+    world = replace(tiny_project.WORLD, train=12, beside=True)
+    generate.generate(world, root / "world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert shard_stages.main(["--data", "scenes"]) == 0
+        assert shard_stages.main(["--data", "scenes", "--annotate"]) == 0
+    return root
+
+
+def resolve_here(path: Path, method: str, root: Path) -> Run:
+    """A grid's run of a method with the tiny project's data and backbone, two steps of four pictures."""
+    params = read.load_params(path)
+    cell = next(cell for cell in grid.list_cells(params) if cell.method == method)
+    run = grid.resolve(params, cell.name)
+    train = replace(run.train, max_steps=2, batch_size=4, warmup_steps=1, threads=1, workers=0, log_every_steps=1)
+    here = grid.resolve(read.load_params(root / "params.yaml"), tiny_project.cell("finetune"))
+    return replace(
+        here,
+        train=train,
+        method=replace(run.method, **INSTEAD.get(method, {})),
+        cell=here.cell._replace(method=cell.method),
+    )
+
+
+@pytest.mark.parametrize(("path", "name"), CELLS)
+def test_two_steps(path, name, world, tmp_path, monkeypatch):
+    monkeypatch.chdir(world)
+    run = resolve_here(path, name, world)
+    method, model = load_method(name), backbone.load(world / "models" / "tiny")
+    sampler = fine_tuning.build_sampler(run, method, model, Inputs(world, run.cell))
+    with recorder.recording(run, tmp_path, recorder.do_nothing) as record, fine_tuning.set_arithmetic(run.train):
+        fine_tuning.train(run, method, model, sampler, record)
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2]
+    assert all(math.isfinite(row["loss"]) for row in rows)
