@@ -16,7 +16,7 @@ from typing import Any
 
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
-from compclip.base.files import update_json
+from compclip.base.files import fingerprint, update_json
 from compclip.config import columns, training_code
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
@@ -104,6 +104,8 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         "lines": [cell.name for cell in list_line_cells(params)],
     }
     methods = [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
+    studies = sorted(Path("studies").glob("*/trials.json"))  # of which the report marks rows
+    compared["studies"] = fingerprint(*studies) if studies else ""
     yield "report", "report", compared | {"code": hash_stage_code("report", methods)}
     yield "track", "track", compared | {"code": hash_stage_code("track")}
 

@@ -34,6 +34,7 @@ from compclip.report import (
     run_collection,
     table_heads,
     tables,
+    tuned_rows,
     wise_ft_lines,
 )
 from compclip.report.claims import Claim
@@ -85,6 +86,7 @@ def main(argv: list[str]) -> int:
         params.report.correction,
         split,
         whole_runs,
+        tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(args.root), benchmarks, split.name),
     )
     report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

@@ -34,6 +34,7 @@ from compclip.report import (
     table_heads,
     table_rows,
     tables,
+    tuned_rows,
     wise_ft_lines,
 )
 from compclip.report.claims import Claim, Finding, judge_claims
@@ -108,10 +109,12 @@ def build_page(
     correction: str = "",
     split: PictureSplit | None = None,
     whole_runs: Sequence[FinishedRun] = (),
+    tuned: Mapping[tuned_rows.RowName, str] | None = None,
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
     `runs` and `blind` have the items of `split` alone; `whole_runs` are the same runs with all items.
+    `tuned` says which rows were tuned on what is shown.
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
     made over all comparisons of a table (`report.correction`).
     """
@@ -122,7 +125,8 @@ def build_page(
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
     main_tables, subsets, other_metrics = (
-        tuple(table_rows.build_tables(runs, s, split)) if s else () for s in sections
+        tuple(tuned_rows.mark_table(t, tuned or {}) for t in table_rows.build_tables(runs, s, split)) if s else ()
+        for s in sections
     )
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}

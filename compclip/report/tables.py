@@ -5,7 +5,7 @@ A column is a metric of a benchmark, or the mean of other columns (the summary c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -114,6 +114,7 @@ class ResultTable:
     columns: tuple[Column, ...]
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
+    tuned: Mapping[str, str] = field(default_factory=dict)  # methods that were tuned on what is shown: how, in words
 
     @property
     def name(self) -> str:

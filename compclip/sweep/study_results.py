@@ -19,6 +19,7 @@ from compclip.base.files import hold_exclusively, read_mapping, write_atomic, wr
 from compclip.base.number_text import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
+from compclip.config.sections import WHOLE
 from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.tables import Column
 from compclip.runs import run_store
@@ -150,9 +151,8 @@ def best_yaml(study: Study, params_path: Path, trial: dict, scores: str) -> str:
         merged.grid.methods.append(str(study.method))
     text = dump_yaml(yaml_text.to_unresolved(merged))
     title = f"Study {study.name}, trial {trial['number']}: {one_line(scores)}"
-    return (
-        f"# {title}; selected on these very columns.\n# `compclip config use FILE` makes it the current grid.\n\n{text}"
-    )
+    items = "these very columns" if study.split == WHOLE else f"{study.split} items of these columns"
+    return f"# {title}; selected on {items}.\n# `compclip config use FILE` makes it the current grid.\n\n{text}"
 
 
 def format_values(study_json: Mapping[str, Any], values: Sequence[float]) -> str:

@@ -93,6 +93,8 @@ def _make_row(
     tags |= {f"verdict/{_metric(line)}": line["verdict"] for line in compared if line["verdict"]}
     points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time), *_points(blind, BLIND, time)]
     points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
+    tuned_on = lines[0].get("tuned_on", "")  # none in a report of an earlier version
+    tags |= {"tuned_on": tuned_on} if tuned_on else {}
     seeds = max(int(line["seeds"]) for line in lines)
     count = format_count(seeds, "seed")
     note = (
@@ -100,6 +102,7 @@ def _make_row(
         f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
         f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
+        f"{f' **Tuned on what is shown**: it {to_markdown(tuned_on)}.' if tuned_on else ''}"
         f"\n\n{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
