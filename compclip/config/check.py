@@ -30,7 +30,7 @@ from compclip.text.annotation import required_key
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
 RESERVED = {
-    "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "scenes_world"),
+    "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "records", "scenes_world"),
     "benchmark": ("summary",),
 }
 

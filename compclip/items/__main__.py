@@ -34,7 +34,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Compare two rows on a benchmark and print what differs."""
     args = _parser().parse_args(argv)
     from compclip.config import read
-    from compclip.items import item_differences, slice_search
+    from compclip.items import item_differences
+    from compclip.report import slice_search
     from compclip.report.statistics import named_generator
 
     params = read.load_params(args.params)

@@ -5,7 +5,6 @@ I items. An item's difference is the mean over seeds of the one row's outcomes m
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from compclip.base.errors import UserError
+from compclip.prepare.item_slices import list_text_slices
+from compclip.report.joined_items import is_repetition
 from compclip.report.statistics import item_units
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result
-from compclip.track.item_tables import RecordTexts, is_repetition
-
-WORD = re.compile(r"[\w'-]+")
-SHARES = 4  # classes of length
+from compclip.track.item_tables import RecordTexts
 
 
 @dataclass(frozen=True)
@@ -89,50 +87,11 @@ def _mean_outcomes(seeds: Sequence[Items | None]) -> dict[str, float]:
 
 
 def list_slices(items: JoinedItems) -> dict[str, list[int]]:
-    """Name slices of the items: metric, words, what the second text changes in the first and where, and lengths."""
+    """Name slices of the items: their metric, where there are several, and what `report.item_slices` makes of texts."""
     members: dict[str, list[int]] = {}
-    metrics = {metric for metric, _ in items.keys}
-    for index, ((metric, _), texts) in enumerate(zip(items.keys, items.texts, strict=True)):
-        names = [f"metric: {metric}"] if len(metrics) > 1 else []
-        for name in dict.fromkeys([*names, *_name_texts(texts)]):
-            members.setdefault(name, []).append(index)
-    return members | _length_classes(items.texts)
-
-
-def _name_texts(texts: Sequence[str]) -> list[str]:
-    """Name the slices that an item's texts put it in: the first text is true, the second is not."""
-    words = [[word.lower() for word in WORD.findall(text)] for text in texts[:2]]
-    names = [f"word: {word}" for word in (words[0] if words else ())]
-    if len(words) < 2:
-        return names
-    removed, added = (list((Counter(a) - Counter(b)).elements()) for a, b in (words, words[::-1]))
-    names += [f"only in the true text: {word}" for word in removed]
-    names += [f"only in the false text: {word}" for word in added]
-    if len(removed) == len(added) == 1:
-        names.append(f"edit: {removed[0]} -> {added[0]}")
-    if not removed and not added:
-        names.append("edit: the same words in another order")
-    names.append(f"the false text is {_compare(len(words[1]), len(words[0]))}")
-    first_change = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)))
-    third = min(2, 3 * first_change // max(1, len(words[0])))
-    names.append(f"texts part in the {('first', 'second', 'last')[third]} third")
-    return names
-
-
-def _compare(ours: int, theirs: int) -> str:
-    return "longer" if ours > theirs else "shorter" if ours < theirs else "as long"
-
-
-def _length_classes(texts: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """Divide the items by the number of words of their first text, into classes of about the same size."""
-    lengths = [len(WORD.findall(own[0])) if own else 0 for own in texts]
-    ends = np.unique(np.quantile(lengths, np.linspace(0, 1, SHARES + 1)).astype(int)) if lengths else np.zeros(0, int)
-    members: dict[str, list[int]] = {}
-    for low, high in zip(ends[:-1], ends[1:], strict=True):
-        first = low if low == ends[0] else low + 1
-        if members_of_class := [i for i, length in enumerate(lengths) if first <= length <= high]:
-            members[f"length: {first} to {high} words"] = members_of_class
-    return members
+    for index, (metric, _) in enumerate(items.keys):
+        members.setdefault(f"metric: {metric}", []).append(index)
+    return (members if len(members) > 1 else {}) | list_text_slices(items.texts)
 
 
 def list_decided_items(items: JoinedItems, count: int) -> tuple[list[int], list[int]]:

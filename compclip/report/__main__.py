@@ -3,8 +3,8 @@
 `compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-reference.csv, blind.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that names it,
-unless --partial shows what there is.
+reference.csv, blind.csv, slices.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that
+names it, unless --partial shows what there is.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from compclip.base.number_text import format_count
 from compclip.config import check, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
+from compclip.prepare import benchmark_records
+from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
     published_coverage,
     published_models,
     published_numbers,
+    report_files,
     report_page,
     run_collection,
     table_heads,
@@ -52,6 +55,8 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["validity"]:
         raise UserError("report validity: is a command of its own; run `compclip validity`")
     args = _parser().parse_args(argv)
+    if args.items < 0:
+        raise UserError(f"--items {args.items}: must be 0 or more; 0 shows no items")
     if args.published and not args.published.is_dir():
         raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")
     if args.claims and not args.claims.is_file():
@@ -87,8 +92,11 @@ def main(argv: list[str]) -> int:
         split,
         whole_runs,
         tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(args.root), benchmarks, split.name),
+        read_records(args.root, benchmarks),
+        args.items,
+        args.root,
     )
-    report_page.write_report(page, args.out)
+    report_files.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):
         messages.warn(line)
     print(f"{args.out / 'index.html'}: {_count_cells(grid.list_cells(params), runs, missing)}")
@@ -117,9 +125,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")
     parser.add_argument("--out", type=check_output_folder, default=Path("reports"), help="folder to write")
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=report_page.ITEMS,
+        help="how many won and lost items of each method the page shows with their pictures; 0: none",
+    )
     parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
     parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
     return parser
+
+
+def read_records(root: Path, benchmarks: Sequence[str]) -> dict[str, BenchmarkRecords]:
+    """Read what the benchmarks asked, as far as the stage `benchmark` wrote it."""
+    files = {name: benchmark_records.records_file(root, name) for name in benchmarks}
+    return {name: benchmark_records.read_records(path) for name, path in files.items() if path.is_file()}
 
 
 def _read_claims(

@@ -1,11 +1,8 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out; and all files of a report.
-
-`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
-"""
+"""One self-contained page: the tables, plots and details as text that the template lays out."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,22 +12,22 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import WHOLE
+from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims_table,
     composition_verdicts,
     decided_order,
     decisions,
-    latex_tables,
+    item_gallery,
     method_stories,
     published_models,
     published_numbers,
     report_figures,
     run_details,
-    table_formats,
+    slice_tables,
     table_heads,
     table_rows,
     tables,
@@ -38,17 +35,18 @@ from compclip.report import (
     wise_ft_lines,
 )
 from compclip.report.claims import Claim, Finding, judge_claims
-from compclip.report.escape import to_markdown
 from compclip.report.method_stories import MethodStory
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_collection import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
 from compclip.report.tables import SUMMARY, MethodRow, ResultTable
+from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
-MANIFEST = ".written.json"
+GALLERY_MARK = "<!-- gallery -->"  # texts of others are escaped: none holds it
+ITEMS = 3  # won, and lost, of each method
 MANY = 25  # methods; the head of the page counts the variants of more
 
 
@@ -76,6 +74,9 @@ class ReportPage:
     correction: str = ""  # over the comparisons of each table
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
     whole: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
+    slices: tuple[slice_tables.SliceTable, ...] = ()
+    items: int = ITEMS  # won, and lost, of each method on the page
+    root: Path = Path()  # of the project, where pictures lie
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -110,13 +111,17 @@ def build_page(
     split: PictureSplit | None = None,
     whole_runs: Sequence[FinishedRun] = (),
     tuned: Mapping[tuned_rows.RowName, str] | None = None,
+    records: Mapping[str, BenchmarkRecords] | None = None,
+    items: int = ITEMS,
+    root: Path = Path(),
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
     `runs` and `blind` have the items of `split` alone; `whole_runs` are the same runs with all items.
     `tuned` says which rows were tuned on what is shown.
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
-    made over all comparisons of a table (`report.correction`).
+    made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
+    and for the `items` won and lost ones of each method, whose pictures lie below `root`.
     """
     blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -153,6 +158,9 @@ def build_page(
         correction=correction,
         split=split,
         whole=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
+        slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
+        items=items,
+        root=root,
     )
 
 
@@ -173,14 +181,14 @@ def tell_stories(page: ReportPage) -> list[tuple[str, list[MethodStory]]]:
     return [(name, sentences) for name, sentences in stories if sentences]
 
 
-def render_page(page: ReportPage) -> str:
-    """Render the page's HTML, the same bytes for the same run files."""
+def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
+    """Render the HTML of a page in the folder `out`, the same bytes for the same run files."""
     names, counts = run_details.tabulate_counts(page.runs, page.benchmarks)
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("page.html.j2").render(
+    text = environment.get_template("page.html.j2").render(
         facts=list_facts(page),
         missing=page.missing,
         missing_cells=len({m.cell for m in page.missing}),
@@ -218,7 +226,20 @@ def render_page(page: ReportPage) -> str:
         versions=run_details.list_package_versions(page.runs),
         settings=run_details.list_settings(page.main, page.defaults),
         view_shares=run_details.tabulate_view_shares(page.main),
+        slices=[(t.name, slice_tables.describe_search(t), slice_tables.group_slices(t)) for t in page.slices],
+        has_gallery=bool(page.slices and page.items),
+        gallery_mark=Markup(GALLERY_MARK),
     )
+    return _insert_gallery(text, page, out, environment) if page.slices and page.items else text
+
+
+def _insert_gallery(text: str, page: ReportPage, out: Path, environment: Environment) -> str:
+    """Put the gallery where the page has its mark, as much of it as the page's bound leaves room for."""
+    room = item_gallery.PAGE_BYTES - len(text.encode("utf-8", "replace"))
+    results = Path(os.path.relpath(page.root / run_folder.RESULTS, out))
+    galleries = item_gallery.make_galleries(page.slices, page.items, page.root, results, room)
+    gallery = environment.get_template("gallery.html.j2").render(galleries=galleries)
+    return text.replace(GALLERY_MARK, gallery, 1)
 
 
 def list_facts(page: ReportPage) -> list[tuple[str, str]]:
@@ -326,54 +347,3 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
                 group = replace(group, columns=group.columns + table.columns, rows=both)
         joined.append(group)
     return joined
-
-
-def write_report(page: ReportPage, out: Path) -> None:
-    """Write all files of the report; each is whole or not there, and the page comes last."""
-    groups = page.main
-    plots = {"tradeoff.csv": report_figures.format_tradeoff_csv(groups)}
-    if wise_ft := wise_ft_lines.format_lines_csv(groups, page.lines):
-        plots["wise_ft.csv"] = wise_ft
-    for group in groups:
-        for row in group.rows:
-            if losses := report_figures.format_loss_csv(row.runs):
-                plots[f"loss/{row.method}-{group.backbone}-{group.data}.csv"] = losses
-    files = {
-        "report.md": table_formats.format_markdown(
-            groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups}
-        )
-        + (f"\n{correction}\n" if (correction := decisions.describe_correction(page.correction)) else "")
-        + "".join(
-            f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_markdown(stories)}"
-            for name, stories in tell_stories(page)
-        )
-        + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
-        + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
-        + claims_table.format_markdown(page.findings),
-        "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
-        "report.tex": latex_tables.format_latex(groups, page.notes)
-        + latex_tables.format_contrasts_latex(page.contrasts, page.reference)
-        + claims_table.format_latex(page.findings),
-        "claims.csv": claims_table.format_csv(page.findings),
-        "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
-        "blind.csv": blind_comparison.format_blind_csv(groups, page.blind_tables),
-        **{f"plots/{name}": text for name, text in plots.items()},
-        "index.html": render_page(page),
-    }
-    remove_old_plots(out / "plots", plots)
-    write_json(out / "metrics.json", table_formats.flatten_means(groups))
-    for name, text in files.items():
-        write_atomic(out / name, text.encode("utf-8", "replace"))
-
-
-def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
-    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
-    manifest = folder / MANIFEST
-    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
-    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
-    for path in list(folder.rglob("*.csv")):
-        old_hash = stale.get(path.relative_to(folder).as_posix())
-        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
-            path.unlink()
-    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
-    write_json(manifest, hashes)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compclip.base.errors import UserError
 from compclip.config.sections import BenchmarkSection
+from compclip.prepare.benchmark_records import RecordFinder
+from compclip.report.joined_items import is_repetition
 from compclip.runs import result_files, run_folder
-from compclip.runs.item_outcomes import CAPTION, Items
+from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result
 
 if TYPE_CHECKING:
-    from compclip.evaluate.benchmark import Benchmark, Record
+    from compclip.evaluate.benchmark import Benchmark
 
 FOLDER = "items"
 MOST_TEXTS = 5  # columns of texts; a record of more texts shows its first ones
@@ -71,19 +73,14 @@ class RecordTexts:
 
     def __init__(self, benchmark: Benchmark) -> None:
         self.fingerprint = benchmark.fingerprint()
-        self._by_id: dict[str, dict[str, Record]] = {}
-        for record in benchmark.records:
-            self._by_id.setdefault(record.id, {})[record.subset] = record
+        self._finder = RecordFinder(benchmark.records)
 
     def find(self, metric: str, item: str) -> tuple[str, ...]:
         """Return the texts of an item; of a caption that one alone; () where no record is the item's beyond doubt."""
-        caption = None if item in self._by_id else CAPTION.fullmatch(item)
-        records = self._by_id.get(caption[1] if caption else item, {})
-        subsets = [name for name in records if len(records) == 1 or metric == name or metric.startswith(f"{name}_")]
-        if not subsets:
-            return ()
-        texts = records[max(subsets, key=len)].texts
-        return texts[int(item.rpartition("#")[2]) :][:1] if caption else texts
+        record = self._finder.find(metric, item)
+        if record is None or not self._finder.is_caption(item):
+            return record.texts if record else ()
+        return record.texts[int(item.rpartition("#")[2]) :][:1]
 
 
 def make_table(result: Result, texts: RecordTexts, most: int) -> ItemTable:
@@ -120,12 +117,6 @@ def _load_texts(name: str, section: BenchmarkSection | None, ties: str) -> Recor
         return RecordTexts(benchmark_module.load_benchmark(name, section).counted(ties))
     except UserError:
         return None
-
-
-def is_repetition(metric: str, items: Items, result: Result) -> bool:
-    """Return whether a metric repeats outcomes of others: a part of its items, or a pool of theirs."""
-    prefixes = {item.partition("/")[0] for item in items.ids}
-    return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
 
 
 def _make_row(metric: str, items: Items, index: int, texts: RecordTexts) -> list[str | float]:

@@ -22,7 +22,7 @@ from compclip.track import descriptions
 from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
-FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv")
+FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv")
 NUMBERS = ("mean", "std")  # of a row of report.csv
 CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
 BLIND = ("above", "above_low", "above_high", "sighted", "sighted_low", "sighted_high")  # of a row of blind.csv
@@ -46,8 +46,9 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     means = _group_lines(files["report.csv"])
     contrasts = _group_lines(files["reference.csv"]) if "reference.csv" in files else {}
     blind = _group_lines(files["blind.csv"]) if "blind.csv" in files else {}
+    slices = _group_lines(files["slices.csv"]) if "slices.csv" in files else {}
     rows = [
-        _make_row(name, lines, contrasts.get(name, ()), blind.get(name, ()), runs, options, time)
+        _make_row(name, lines, contrasts.get(name, ()), blind.get(name, ()), slices.get(name, ()), runs, options, time)
         for name, lines in means.items()
     ]
     rows += [_make_blind_row(name, lines, options, time) for name, lines in blind.items() if name not in means]
@@ -83,7 +84,7 @@ def _group_lines(file: Path) -> dict[RowName, list[CsvLine]]:
 
 def _make_row(
     name: RowName, lines: Sequence[CsvLine], contrasts: Sequence[CsvLine], blind: Sequence[CsvLine],
-    runs: Iterable[FinishedRun], options: EntryOptions, time: float,
+    slices: Sequence[CsvLine], runs: Iterable[FinishedRun], options: EntryOptions, time: float,
 ) -> MlflowEntry:  # fmt: skip
     method, backbone, data = name
     of_row = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
@@ -103,7 +104,7 @@ def _make_row(
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
         f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
         f"{f' **Tuned on what is shown**: it {to_markdown(tuned_on)}.' if tuned_on else ''}"
-        f"\n\n{_format_table(lines, compared, reference)}"
+        f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
     return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
@@ -116,6 +117,19 @@ def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptio
     note = f"**{to_markdown(method)}**: what is had of each benchmark without its pictures (captions of {data})."
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
     return replace(entry, numbers=tuple(_points(lines, ("mean",), time)))
+
+
+def _format_slices(slices: Sequence[CsvLine]) -> str:
+    """Format the slices that the report's page shows of a row as a table in Markdown, in points; empty without any."""
+    shown = [line for line in slices if line["shown"] == "1"]
+    if not shown:
+        return ""
+    table = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
+    for line in shown:
+        names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
+        there, elsewhere = (f"{100 * float(line[field]):+.1f}" for field in ("difference", "elsewhere"))
+        table.append(f"| {names} | {there} | {elsewhere} |")
+    return "\n".join([*table, "", ""])
 
 
 def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:

@@ -19,6 +19,7 @@ from compclip.evaluate import benchmark_module, census
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import with_box
+from compclip.prepare import benchmark_records
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 
 OUTSIDE = "../outside/o.png"
@@ -226,3 +227,16 @@ def test_metrics_are_named_without_scoring():
     assert columns.list_absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == [
         "mean_recall_at_7"
     ]
+
+
+def test_records_are_written_for_the_report(picture_root, dump):
+    """Texts, the picture with its box, and slices of texts and of the picture's size; none of a classification."""
+    content = [{**GENOME, "bbox_x": 1, "image_path": "a.png"}]
+    folder = dump("b/visual_genome_relation.json", content).parent
+    split = Section("aro", str(folder), str(picture_root / "images"), "visual_genome_relation")
+    counts = census.write_census("aro", split, picture_root)
+    records = benchmark_records.read_records(benchmark_records.records_file(picture_root, "aro"))
+    assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "y")
+    assert [(p.path, p.box) for p in records.pictures(0)] == [(str(picture_root / "images/a.png"), (1, 0, 4, 4))]
+    assert records.slices["edit: x -> y"].tolist() == [0]
+    assert any(name.startswith("picture: ") for name in records.slices)

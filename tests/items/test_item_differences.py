@@ -65,11 +65,11 @@ def test_slices_by_hand():
         ("a cup above a hat", "a cup below a hat"), ("a red cup", "a cup red"), ("A cup", "A cup and a hat")
     )
     assert slices["word: cup"] == [0, 1, 2] and slices["word: above"] == [0] and "word: below" not in slices
-    assert slices["only in the true text: above"] == slices["only in the false text: below"] == [0]
+    assert slices["only in the first text: above"] == slices["only in the other text: below"] == [0]
     assert slices["edit: above -> below"] == [0] and slices["edit: the same words in another order"] == [1]
-    assert slices["the false text is as long"] == [0, 1] and slices["the false text is longer"] == [2]
+    assert slices["the other text is as long"] == [0, 1] and slices["the other text is longer"] == [2]
     assert slices["texts part in the second third"] == [0, 1] and slices["texts part in the last third"] == [2]
-    assert slices["only in the false text: hat"] == [2]
+    assert slices["only in the other text: hat"] == [2]
     lengths = {name: members for name, members in slices.items() if name.startswith("length")}
     assert sorted(sum(lengths.values(), [])) == [0, 1, 2]
 

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import blind_comparison, report_page
+from compclip.report import blind_comparison, report_files, report_page
 from compclip.report.run_collection import collect_runs
 from compclip.runs import run_folder
 from tests import fake_runs
@@ -81,7 +81,7 @@ def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
 
 
 def test_every_file_has_them(page, tmp_path):
-    report_page.write_report(page, tmp_path / "out")
+    report_files.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
     assert (

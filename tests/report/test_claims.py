@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, published_numbers, report_page, table_rows
+from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
@@ -314,7 +314,7 @@ def test_verdicts_of_the_fake_runs(report):
 
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
-    report_page.write_report(report, tmp_path / "out")
+    report_files.write_report(report, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
@@ -343,7 +343,7 @@ def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
     """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
     page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
-    report_page.write_report(page, tmp_path / "out")
+    report_files.write_report(page, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )

@@ -11,10 +11,23 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
 from compclip.base.errors import UserError, entry
+from compclip.prepare import benchmark_records, record_writer
+from compclip.prepare.benchmark_records import RecordPicture
+from compclip.prepare.record_writer import StoredRecord
 from compclip.report import __main__ as report_command
-from compclip.report import latex_tables, report_figures, report_page, run_details, table_formats
+from compclip.report import (
+    item_gallery,
+    latex_tables,
+    report_figures,
+    report_files,
+    report_page,
+    run_details,
+    table_formats,
+)
+from compclip.report.report_page import GALLERY_MARK
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -288,7 +301,7 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert sorted(first) == [
         "blind.csv", "claims.csv", "index.html", "metrics.json", "plots/.written.json", "plots/loss/clic-vit-scenes.csv",
         "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
-        "report.tex",
+        "report.tex", "slices.csv",
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
@@ -306,6 +319,45 @@ def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch)
     assert plots == ["plots/.written.json", "plots/loss/clic-vit-scenes.csv", "plots/mine.csv", "plots/tradeoff.csv"]
 
 
+@pytest.fixture
+def asked(project):
+    """What the runs' SugarCrepe asked, as the stage `benchmark` writes it; texts that would be HTML."""
+    Image.new("RGB", (40, 20)).save(project / "a.png")
+    records = [
+        StoredRecord(subset, f"{subset}:{i}", (f"<b>{i}</b>", GALLERY_MARK), (), (RecordPicture("a.png", 0, 0, ()),))
+        for subset, count in (("swap_att", 10), ("swap_obj", 5))
+        for i in range(count)
+    ]
+    file = benchmark_records.records_file(project, "sugarcrepe")
+    record_writer.write_records(file, records, ["sugarcrepe" * 2])
+    return project
+
+
+def test_won_and_lost_items_stand_on_the_page(asked, capsys):
+    """CLIC wins five items and loses none; pictures are within the page, texts are texts; `--items` bounds them."""
+    assert report_command.main(["--items", "2"]) == 0
+    html = (asked / "reports" / "index.html").read_text()
+    Reader(html)
+    assert 'id="slices"' in html and "No slice departs" in html and html.count('src="data:image/jpeg;base64,') == 4
+    assert "<b>1</b>" not in html and "&lt;b&gt;" in html and html.count(GALLERY_MARK) == 0
+    assert 'href="../results/clic/vit-scenes-0/sugarcrepe.json"' in html and "img-src data:" in html
+    assert report_command.main(["--items", "0"]) == 0
+    assert "<img" not in (asked / "reports" / "index.html").read_text()
+    with pytest.raises(UserError, match="--items -1: must be 0 or more"):
+        report_command.main(["--items", "-1"])
+
+
+def test_the_page_stays_below_its_bound(asked, monkeypatch):
+    """Where the items do not all fit, some stand there and the others are counted."""
+    report_command.main([])
+    page = asked / "reports" / "index.html"
+    bound = page.stat().st_size + item_gallery.TABLE_BYTES // 2  # less than what is held back for headings
+    monkeypatch.setattr(item_gallery, "PAGE_BYTES", bound)
+    report_command.main([])
+    assert 'class="item"' in page.read_text() and page.stat().st_size <= bound
+    assert re.search(r"\d+ items? did not fit", page.read_text())
+
+
 NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 
@@ -317,7 +369,7 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = build(runs, [MissingResult(NASTY, NASTY)])
-    report_page.write_report(page, tmp_path / "out")
+    report_files.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import latex_tables, report_page, table_formats, table_rows
+from compclip.report import latex_tables, report_files, report_page, table_formats, table_rows
 from compclip.report.run_collection import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -228,7 +228,7 @@ def test_without_a_reference_nothing_is_said(tmp_path):
 
 
 def test_the_files_hold_it(page, tmp_path):
-    report_page.write_report(page, tmp_path / "reports")
+    report_files.write_report(page, tmp_path / "reports")
     assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
     assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
     assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
@@ -243,7 +243,7 @@ def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
 @pytest.mark.parametrize(("correction", "name"), [("none", ""), ("benjamini_hochberg", "Benjamini-Hochberg")])
 def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
     page = built(tmp_path, fake_runs.cells(), correction=correction)
-    report_page.write_report(page, tmp_path / "reports")
+    report_files.write_report(page, tmp_path / "reports")
     for file in ("index.html", "report.md"):
         text = (tmp_path / "reports" / file).read_text()
         assert (f"by {name} (report.correction)" in text) is bool(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import report_page
+from compclip.report import report_files, report_page
 from compclip.report.run_collection import collect_runs
 from compclip.track import sync
 from tests import fake_runs
@@ -105,7 +105,7 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     """A row for each method, the same means in both, and verdicts against the report's reference."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
-    report_page.write_report(page, tmp_path / "reports")
+    report_files.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     rows = tracked(uri)[1]
     assert rows["negclip-vit-scenes"].data.metrics["mean/sugarcrepe/swap"] == pytest.approx(0.8)
@@ -128,3 +128,18 @@ def test_blind_rows_are_runs_and_numbers_of_the_rows(reported, uri):
     assert (numbers["sighted/sugarcrepe/swap"], numbers["sighted_high/sugarcrepe/swap"]) == (0.5, 0.7)
     assert "above the best row without the picture" in runs["clic-vit-scenes"].data.tags["mlflow.note.content"]
     assert "without the picture" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]
+
+
+def test_slices_stand_in_the_rows_descriptions(reported, uri):
+    """Those that the page shows; all of them are a file of the report's run."""
+    head = "backbone,data,method,reference,benchmark,slice,items,pictures,difference,elsewhere,z,p,shown\n"
+    (reported / "reports" / "slices.csv").write_text(
+        head + "vit,scenes,clic,pretrained,sugarcrepe,word: above,40,20,-0.250000,0.125000,-9.1,0.002,1\n"
+        "vit,scenes,clic,pretrained,sugarcrepe,word: cup,40,20,-0.250000,0.125000,-8.1,0.002,0\n"
+    )
+    update(reported, uri, methods=METHODS)
+    client, runs = tracked(uri)
+    note = runs["clic-vit-scenes"].data.tags["mlflow.note.content"]
+    assert "| word: above | sugarcrepe | pretrained | -25.0 | +12.5 |" in note and "word: cup" not in note
+    assert "| slice |" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]
+    assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}

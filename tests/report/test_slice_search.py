@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.items.slice_search import search_slices
+from compclip.report.slice_search import search_slices
 
 UNITS, EACH, NAMES = 120, 3, 40
 

@@ -1,0 +1,139 @@
+"""Read the records of a benchmark of composition: texts, slices that they are in, and where their pictures lie.
+
+data/records/<name>.arrow is written by the stage `benchmark` (`prepare.record_writer`), so that the report joins
+outcomes with texts and pictures without reading any benchmark. Benchmarks of another kind have a file without a record:
+their items are no texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from compclip.data.sample import ImageLocation
+from compclip.data.shard_files import read_batch
+from compclip.runs.item_outcomes import CAPTION
+
+FOLDER = Path("data/records")
+STAGE = "benchmark"
+FINGERPRINTS = "fingerprints"
+SCHEMA = pa.schema(
+    [
+        ("subset", pa.string()),
+        ("id", pa.string()),
+        ("texts", pa.list_(pa.string())),
+        ("pictures", pa.list_(pa.string())),  # JSON of a `RecordPicture`
+        ("slices", pa.list_(pa.int32())),  # numbers of the names in the schema's metadata
+    ]
+)
+SLICES = "slices"
+
+
+class RecordPicture(NamedTuple):
+    """A picture's location, and the box of it that is shown: x, y, width, height in pixels, or ()."""
+
+    path: str
+    offset: int
+    length: int
+    box: tuple[float, ...]
+
+    @property
+    def location(self) -> ImageLocation:
+        """The location as the picture reader takes it."""
+        return ImageLocation(self.path, self.offset, self.length)
+
+
+class RecordName(NamedTuple):
+    """What tells a record from others of its benchmark, and its number."""
+
+    subset: str
+    id: str
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkRecords:
+    """A benchmark's records; `fingerprints` are those that results on them bear, two where ties decide what counts."""
+
+    batch: pa.RecordBatch
+
+    @cached_property
+    def fingerprints(self) -> frozenset[str]:
+        """The fingerprints of results on these records."""
+        return frozenset(json.loads(self.batch.schema.metadata[FINGERPRINTS.encode()]))
+
+    @cached_property
+    def names(self) -> list[RecordName]:
+        """The records' names, in order."""
+        subsets, ids = (self.batch[column].to_pylist() for column in ("subset", "id"))
+        return list(map(RecordName, subsets, ids, range(len(ids))))
+
+    @cached_property
+    def slices(self) -> dict[str, np.ndarray]:
+        """The numbers of the records in every slice, by its name."""
+        names, column = json.loads(self.batch.schema.metadata[SLICES.encode()]), self.batch["slices"]
+        slice_M, counts = column.flatten().to_numpy(), np.diff(column.offsets.to_numpy())
+        record_M = np.repeat(np.arange(len(counts)), counts)
+        order = np.argsort(slice_M, kind="stable")
+        starts = np.searchsorted(slice_M[order], np.arange(len(names) + 1))
+        return {name: record_M[order[starts[i] : starts[i + 1]]] for i, name in enumerate(names)}
+
+    def texts(self, number: int) -> tuple[str, ...]:
+        """Return the texts of a record."""
+        return tuple(self.batch["texts"][number].as_py())
+
+    def pictures(self, number: int) -> list[RecordPicture]:
+        """Return the pictures of a record."""
+        parsed = map(json.loads, self.batch["pictures"][number].as_py())
+        return [RecordPicture(path, offset, length, tuple(box)) for path, offset, length, box in parsed]
+
+
+class NamedRecord(Protocol):
+    """What is needed of a record to find it by an item."""
+
+    @property
+    def subset(self) -> str: ...  # noqa: D102
+    @property
+    def id(self) -> str: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=NamedRecord)
+
+
+class RecordFinder(Generic[R]):
+    """Finds the record of an item by the metric and the item's id."""
+
+    def __init__(self, records: Iterable[R]) -> None:
+        self._by_id: dict[str, dict[str, R]] = {}
+        for record in records:
+            self._by_id.setdefault(record.id, {})[record.subset] = record
+
+    def find(self, metric: str, item: str) -> R | None:
+        """Return the record of an item, or of a caption of it; None where no record is the item's beyond doubt."""
+        caption = self.is_caption(item) and CAPTION.fullmatch(item)
+        records = self._by_id.get(caption[1] if caption else item, {})
+        if len(records) == 1:
+            return next(iter(records.values()))
+        subsets = [name for name in records if metric == name or metric.startswith(f"{name}_")]
+        return records[max(subsets, key=len)] if subsets else None
+
+    def is_caption(self, item: str) -> bool:
+        """Return whether an item is a caption of a record, and no record itself."""
+        return item not in self._by_id and bool(CAPTION.fullmatch(item))
+
+
+def read_records(path: Path) -> BenchmarkRecords:
+    """Return what `prepare.record_writer` wrote. Raises UserError where the file is missing or damaged."""
+    return BenchmarkRecords(read_batch(path, STAGE))
+
+
+def records_file(root: Path, benchmark: str) -> Path:
+    """Return where the records of a benchmark are written."""
+    return root / FOLDER / f"{benchmark}.arrow"

@@ -1,0 +1,214 @@
+"""Items that a method wins and loses against the pretrained model, with thumbnails, for the page.
+
+Outcomes alone are stored, no cosines. Of the items that differ most some are drawn, the benchmarks in turn, the same in
+every call. The page has at most `PAGE_BYTES`: what does not fit is left out and counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from markupsafe import escape
+from PIL import Image
+
+from compclip.base.number_text import format_count
+from compclip.config.cell import PRETRAINED
+from compclip.data import images
+from compclip.data.sample import ImageLocation
+from compclip.prepare.benchmark_records import RecordPicture
+from compclip.report.joined_items import JoinedItems
+from compclip.report.slice_tables import SliceTable
+from compclip.report.statistics import named_generator
+
+PAGE_BYTES = 4 << 20  # of the whole page
+SIDE = 112  # pixels of a thumbnail's longer side
+QUALITY = 70  # of its JPEG
+PICTURES, TEXTS, LETTERS = 2, 4, 240  # of an item; the first ones
+MARKUP_BYTES, METHOD_BYTES, TABLE_BYTES = 900, 600, 4096  # of an item, a method and a table, without texts and pictures
+
+
+class GalleryItem(NamedTuple):
+    """An item as the page shows it; `missing`: pictures that this machine cannot show."""
+
+    name: str
+    link: str
+    run: str
+    file: str
+    texts: tuple[str, ...]
+    further: int
+    ours: str
+    theirs: str
+    thumbnails: tuple[str, ...]
+    missing: int
+
+    @property
+    def bytes(self) -> int:
+        """An upper bound of its HTML."""
+        texts = (*self.texts, self.name, self.link, self.link, self.run, self.file)
+        return (
+            MARKUP_BYTES
+            + sum(len(escape(t).encode("utf-8", "replace")) for t in texts)
+            + sum(map(len, self.thumbnails))
+        )
+
+
+@dataclass
+class MethodGallery:
+    """A method's items, and how many it wins and loses in all."""
+
+    method: str
+    counts: tuple[int, int]
+    won: list[GalleryItem] = field(default_factory=list)
+    lost: list[GalleryItem] = field(default_factory=list)
+
+
+@dataclass
+class TableGallery:
+    """The galleries of a table's methods, and what could not be shown, in words."""
+
+    name: str
+    methods: list[MethodGallery]
+    note: str = ""
+
+
+class _Choice(NamedTuple):
+    gallery: MethodGallery
+    is_won: bool
+    items: JoinedItems
+    item: int
+
+
+def make_galleries(
+    tables: Sequence[SliceTable], count: int, root: Path, results: Path, room: int
+) -> list[TableGallery]:
+    """Make the gallery of each table with `count` items won and lost by each method, in `room` bytes at most.
+
+    Pictures lie below `root`; links go to `results`, the folder as the page's own folder sees it.
+    """
+    galleries = []
+    for table in tables:
+        methods = [m for m in dict.fromkeys(m for items in table.items for m in items.outcome_I) if m != PRETRAINED]
+        by_method = {method: MethodGallery(method, _count_decided(table, method)) for method in methods}
+        gallery = TableGallery(table.name, list(by_method.values()))
+        room -= TABLE_BYTES + METHOD_BYTES * len(methods)
+        choices = [list(_choose_items(table, own, count)) for own in by_method.values()]
+        room = _fill(gallery, table, list(_take_turns(choices)), root, results, room)
+        galleries.append(gallery)
+    return galleries
+
+
+def _count_decided(table: SliceTable, method: str) -> tuple[int, int]:
+    differences = [_difference(items, method) for items in table.items if _has_both(items, method)]
+    return sum(int((d > 0).sum()) for d in differences), sum(int((d < 0).sum()) for d in differences)
+
+
+def _has_both(items: JoinedItems, method: str) -> bool:
+    return {method, PRETRAINED} <= items.outcome_I.keys()
+
+
+def _difference(items: JoinedItems, method: str) -> np.ndarray:
+    return items.outcome_I[method] - items.outcome_I[PRETRAINED]
+
+
+def _choose_items(table: SliceTable, gallery: MethodGallery, count: int) -> Iterator[_Choice]:
+    """Yield won and lost items in turn, the benchmarks in turn, none of a picture twice."""
+    every = [items for items in table.items if _has_both(items, gallery.method)]
+    sides = []
+    for is_won in (True, False):
+        queues = [
+            [_Choice(gallery, is_won, items, index) for index in _order_items(items, gallery.method, is_won, count)]
+            for items in every
+        ]
+        sides.append(list(_take_turns(queues))[:count])
+    yield from _take_turns(sides)
+
+
+def _order_items(items: JoinedItems, method: str, is_won: bool, count: int) -> list[int]:
+    """Return the items with the largest difference of one sign, equals in a random order that is always the same."""
+    gain_I = _difference(items, method) * (1 if is_won else -1)
+    rng = named_generator("gallery", items.benchmark, method)
+    order = np.lexsort((rng.random(len(gain_I)), -gain_I))
+    chosen: dict[int, int] = {}
+    for index in order[: 20 * count]:
+        if gain_I[index] > 0:
+            chosen.setdefault(int(items.unit_I[index]), int(index))
+    return list(chosen.values())[:count]
+
+
+def _take_turns(queues: Sequence[Sequence[_Choice]]) -> Iterator[_Choice]:
+    for turn in range(max(map(len, queues), default=0)):
+        yield from (queue[turn] for queue in queues if turn < len(queue))
+
+
+def _fill(
+    gallery: TableGallery, table: SliceTable, choices: Sequence[_Choice], root: Path, results: Path, room: int
+) -> int:
+    """Add the chosen items that fit; return the room that is left."""
+    too_many = missing = 0
+    for choice in choices:
+        item = _describe_item(choice, table, root, results)
+        if item.bytes > room:
+            too_many += 1
+            continue
+        room, missing = room - item.bytes, missing + item.missing
+        (choice.gallery.won if choice.is_won else choice.gallery.lost).append(item)
+    if too_many:
+        size = f"{PAGE_BYTES >> 20} MiB"
+        gallery.note += f"{format_count(too_many, 'item')} did not fit into the {size} that the page may have. "
+    if missing:
+        gallery.note += f"Not on this machine, or no picture that can be read: {missing:,}."
+    return room
+
+
+def _describe_item(choice: _Choice, table: SliceTable, root: Path, results: Path) -> GalleryItem:
+    items, index, method = choice.items, choice.item, choice.gallery.method
+    record = int(items.record_I[index])
+    metric = items.metrics[items.metric_I[index]]
+    run = f"{table.backbone}-{table.data}-{items.seeds[method][0]}"
+    texts = items.records.texts(record)
+    thumbnails = [_make_thumbnail(root, picture) for picture in items.records.pictures(record)[:PICTURES]]
+    path = results / method / run / f"{items.benchmark}.json"
+    return GalleryItem(
+        name=f"{items.benchmark}/{metric}/{items.ids[index]}",
+        link=quote(path.as_posix()),
+        run=f"{method}-{run}",
+        file=f"items/{items.benchmark}.json",
+        texts=tuple(text if len(text) <= LETTERS else f"{text[:LETTERS]}…" for text in texts[:TEXTS]),
+        further=max(0, len(texts) - TEXTS),
+        ours=_describe_outcome(items.outcome_I[method][index]),
+        theirs=_describe_outcome(items.outcome_I[PRETRAINED][index]),
+        thumbnails=tuple(filter(None, thumbnails)),
+        missing=sum(not thumbnail for thumbnail in thumbnails),
+    )
+
+
+def _describe_outcome(value: float) -> str:
+    return {1.0: "right", 0.0: "wrong"}.get(float(value), f"right in {100 * value:.0f} %")
+
+
+@functools.lru_cache(maxsize=1024)
+def _make_thumbnail(root: Path, picture: RecordPicture) -> str:
+    """Return a small JPEG of a picture, or of its box, as a data URI; "" where it is missing or unreadable."""
+    path = os.path.join(root, picture.path)
+    try:
+        image = images.load_image(ImageLocation(path, picture.offset, picture.length))
+    except images.ImageError:
+        return ""
+    if picture.box:
+        left, top, width, height = picture.box
+        right, bottom = min(image.width, int(left + width)), min(image.height, int(top + height))
+        left, top = max(0, int(left)), max(0, int(top))
+        image = image.crop((left, top, right, bottom)) if left < right and top < bottom else image
+    image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
