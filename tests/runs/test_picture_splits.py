@@ -16,7 +16,7 @@ from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
 from compclip.evaluate import result_store, score
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import number_picture
-from compclip.report import report_page, run_collection
+from compclip.report import report_files, report_page, run_collection
 from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import Items
@@ -187,7 +187,7 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
     assert whole.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
-    report_page.write_report(page, tmp_path)
+    report_files.write_report(page, tmp_path)
     sentence = "test items alone: 80 % of the pictures, by a hash of their names"
     for name in ("index.html", "report.md"):
         assert sentence in (tmp_path / name).read_text()
