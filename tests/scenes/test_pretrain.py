@@ -21,7 +21,14 @@ from compclip.train import pretrain
 from tests.tiny_project import PARAMS, TINY
 
 FEW = Pretrain(
-    steps=20, batch_size=6, warmup_steps=4, cooldown=0.5, save_every_steps=10, unbound_steps=8, unbound_lr=1e-3
+    steps=20,
+    batch_size=6,
+    warmup_steps=4,
+    cooldown=0.5,
+    save_every_steps=10,
+    unbound_steps=8,
+    unbound_lr=1e-3,
+    threads=1,  # two would wait for each other beside other tests
 )
 
 
@@ -136,11 +143,12 @@ def _losses(name: str) -> list[tuple[int, float]]:
 
 def test_a_state_of_other_numbers_is_refused(tiny):
     """Neither another seed nor another rate goes on from it; another number of threads does."""
-    pretrain.train(tiny(), FEW, 0, Path("a.fp16.safetensors"))
-    for cfg, seed in ((FEW, 1), (replace(FEW, lr=1e-4), 0)):
+    short = replace(FEW, steps=4, save_every_steps=2, unbound_steps=2)
+    pretrain.train(tiny(), short, 0, Path("a.fp16.safetensors"))
+    for cfg, seed in ((short, 1), (replace(short, lr=1e-4), 0)):
         with pytest.raises(UserError, match="a.fp16.state.pt: is of a training with other numbers; remove it"):
             pretrain.train(tiny(), cfg, seed, Path("a.fp16.safetensors"))
-    pretrain.train(tiny(), replace(FEW, threads=2), 0, Path("a.fp16.safetensors"))
+    pretrain.train(tiny(), replace(short, threads=2), 0, Path("a.fp16.safetensors"))
 
 
 def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
@@ -148,7 +156,7 @@ def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
     params = PARAMS.replace("STEPS", "2").replace(
         "{model: tiny.json}", "{model: tiny.json, weights: w.fp16.safetensors}"
     )
-    numbers = "{steps: 6, batch_size: 4, warmup_steps: 2, save_every_steps: 5, unbound_steps: 4}"
+    numbers = "{steps: 6, batch_size: 4, warmup_steps: 2, save_every_steps: 5, unbound_steps: 4, threads: 1}"
     Path("params.yaml").write_text(params.replace("processes: 1}", f"processes: 1, pretrain: {numbers}}}"))
     assert pretrain.main(["--backbone", "tiny"]) == 0
     assert "w.fp16.safetensors: written" in capsys.readouterr().out
