@@ -6,25 +6,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compclip.report import table_heads
+from compclip.report.blind_comparison import BlindTable
 from compclip.report.escape import to_latex
 from compclip.report.readable_names import format_name
 from compclip.report.table_formats import (
     FormatCell,
     describe_contrast_interval,
     describe_head,
+    describe_score_interval,
     format_number,
     span_benchmarks,
 )
-from compclip.report.tables import SUMMARY, Column, ResultTable, Statistic
+from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
 
 ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
 
 
-def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str]] | None = None) -> str:
+def format_latex(
+    groups: Sequence[ResultTable],
+    notes: Mapping[str, Sequence[str]] | None = None,
+    blind: Mapping[str, Sequence[MethodRow]] | None = None,
+) -> str:
     """Format a booktabs table for each group and section of columns; needs the packages booktabs and graphicx.
 
     Sections are means over benchmarks, composition, retrieval and classification, in their order in the table. The
-    first table of a group says in its caption how to read all of them, `notes` included.
+    first table of a group says in its caption how to read all of them, `notes` included. `blind` rows, by group, are
+    the last of its tables.
     """
     latex_tables = []
     for group in groups:
@@ -36,9 +43,12 @@ def format_latex(groups: Sequence[ResultTable], notes: Mapping[str, Sequence[str
             r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
             r"checkpoint over the items alone) excludes 0."
         ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
+        if blind_rows := (blind or {}).get(group.name, ()):
+            caption += " Rows in italics see no picture."
         sections = split_sections(group)
-        for section, part in sections.items():
-            latex_tables.append(_latex_table(part, _latex_cell, caption, section))
+        for section, places in sections.items():
+            foot = _take_columns(replace(group, rows=tuple(blind_rows)), places)
+            latex_tables.append(_latex_table(_take_columns(group, places), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
 
@@ -49,22 +59,44 @@ def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
         rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
         r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
+    return "".join(_latex_sections(group, _latex_contrast, caption) for group in groups)
+
+
+def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
+    """Format what methods have above the best blind row, and on sighted items, as booktabs tables."""
+    above = (
+        r"difference to the best row that sees no picture, with its 95\,\% interval over seeds and items together, "
+        r"unless it says less; $\ast$ marks one that excludes 0."
+    )
+    sighted = (
+        r"score on the items that every row without a picture gets wrong or ties on, with its 95\,\% interval over "
+        r"seeds and items together, unless it says less."
+    )
     return "".join(
-        "\n" + _latex_table(part, _latex_contrast, caption, section)
-        for group in groups
-        if group.rows
-        for section, part in split_sections(group).items()
+        _latex_sections(table.above, _latex_contrast, above) + _latex_sections(table.sighted, _latex_score, sighted)
+        for table in blind_tables
     )
 
 
-def split_sections(group: ResultTable) -> dict[str, ResultTable]:
-    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own."""
+def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
+    """Format a table for each section of a group's columns; empty without rows."""
+    sections = split_sections(group).items() if group.rows else ()
+    return "".join(
+        "\n" + _latex_table(_take_columns(group, places), cell, caption, section) for section, places in sections
+    )
+
+
+def split_sections(group: ResultTable) -> dict[str, list[int]]:
+    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own.
+
+    Returns the columns' indices by section.
+    """
     kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
     places: dict[str, list[int]] = {}
     for place, column in enumerate(group.columns):
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
         places.setdefault(section, []).append(place)
-    return {section: _take_columns(group, chosen) for section, chosen in places.items()}
+    return places
 
 
 def _take_columns(group: ResultTable, places: Sequence[int]) -> ResultTable:
@@ -72,8 +104,13 @@ def _take_columns(group: ResultTable, places: Sequence[int]) -> ResultTable:
     return replace(group, columns=tuple(group.columns[place] for place in places), rows=rows)
 
 
-def _latex_table(group: ResultTable, cell: FormatCell, caption: str, section: str) -> str:
-    """Format a booktabs table: a line a row, `cell` of each statistic. Its caption begins with group and section."""
+def _latex_table(
+    group: ResultTable, cell: FormatCell, caption: str, section: str, foot: ResultTable | None = None
+) -> str:
+    """Format a booktabs table: a line a row, `cell` of each statistic, and the rows of `foot` below a line, in italics.
+
+    Its caption begins with group and section.
+    """
     spans, rules, first = [], [], 2
     for name, n in span_benchmarks(group.columns):
         spans.append(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(format_name(name))}}}")
@@ -81,14 +118,21 @@ def _latex_table(group: ResultTable, cell: FormatCell, caption: str, section: st
         first += n
     marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.partial_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
-    rows = []
-    for row in group.rows:
-        cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
-        rows.append([to_latex(table_heads.row_label(row, group)), *cells])
+    rows = _latex_rows(group, cell, "{}")
+    last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []
     head = [["", *spans], ["Method", *names]]
     return layout_latex(
-        "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules)
+        "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules), last_rows
     )
+
+
+def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[str]]:
+    """Return each row's cells, the first its name in the form of `label`."""
+    return [
+        [label.format(to_latex(table_heads.row_label(row, group)))]
+        + [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
+        for row in group.rows
+    ]
 
 
 def layout_latex(
@@ -98,13 +142,17 @@ def layout_latex(
     name: str,
     caption: str,
     rules: str = "",
+    last_rows: Sequence[Sequence[str]] = (),
 ) -> str:
     """Return a booktabs table of cells that are LaTeX already, at most as wide as the line; `name` begins its caption.
 
-    `rules` stand below the first line of the head.
+    `rules` stand below the first line of the head, `last_rows` below a line of their own.
     """
-    head_lines, row_lines = ([" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows))
+    head_lines, row_lines, last_lines = (
+        [" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows, last_rows)
+    )
     head_lines[1:1] = [rules] if rules else []
+    row_lines += [r"\midrule", *last_lines] if last_lines else []
     return "\n".join([
         r"\begin{table}[t]", r"\centering", r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{alignment}}}",
@@ -121,6 +169,15 @@ def _latex_cell(statistic: Statistic | None, column: Column) -> str:
     std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
     equal = r" $\approx$" if statistic.equal_to else ""
     return text + equal + std + (r"$^\ast$" if statistic.verdict else "")
+
+
+def _latex_score(statistic: Statistic | None, column: Column) -> str:
+    """Format a score with its own interval, which `difference` holds."""
+    if statistic is None:
+        return "--"
+    text = to_latex(format_number(statistic.mean, column))
+    ends = describe_score_interval(statistic, column)
+    return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text
 
 
 def _latex_contrast(statistic: Statistic | None, column: Column) -> str:

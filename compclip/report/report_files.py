@@ -53,7 +53,8 @@ def write_report(page: ReportPage, out: Path) -> None:
         + slice_tables.format_slices_markdown(page.slices)
         + claims_table.format_markdown(page.findings),
         "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
-        "report.tex": latex_tables.format_latex(groups, page.notes)
+        "report.tex": latex_tables.format_latex(groups, page.notes, {g.name: page.blind_rows(g) for g in groups})
+        + latex_tables.format_blind_latex(list(page.blind_tables.values()))
         + latex_tables.format_contrasts_latex(page.contrasts, page.reference)
         + claims_table.format_latex(page.findings),
         "claims.csv": claims_table.format_csv(page.findings),

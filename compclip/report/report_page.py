@@ -34,6 +34,7 @@ from compclip.report import (
     tuned_rows,
     wise_ft_lines,
 )
+from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding, judge_claims
 from compclip.report.method_stories import MethodStory
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
@@ -70,7 +71,7 @@ class ReportPage:
     contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
-    blind_tables: Mapping[str, blind_comparison.BlindTable] = field(default_factory=dict)  # of the main tables, by name
+    blind_tables: Mapping[str, BlindTable] = field(default_factory=dict)  # of the main tables, by name
     correction: str = ""  # over the comparisons of each table
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
     whole: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
@@ -154,7 +155,7 @@ def build_page(
         contrasts=_correct_tables(contrasts, correction),
         official=official or OfficialBenchmarks(),
         blind=blind,
-        blind_tables={name: table for name, table in compared.items() if table},
+        blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
         correction=correction,
         split=split,
         whole=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
@@ -170,12 +171,18 @@ def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tup
     return tuple(decided_order.mark_order(table, correction) for table in corrected)
 
 
+def _correct_blind(table: BlindTable, correction: str) -> BlindTable:
+    """Return a comparison with blind rows whose differences are those decided after the correction, table by table."""
+    above, gains = (decisions.correct_table(differences, correction) for differences in (table.above, table.gains))
+    return replace(table, above=above, gains=gains)
+
+
 def tell_stories(page: ReportPage) -> list[tuple[str, list[MethodStory]]]:
     """Describe each table's methods in words, by the table's name."""
     contrasts, stories = {group.name: group for group in page.contrasts}, []
     for group in page.main:
         blind = page.blind_tables.get(group.name)
-        gains = decisions.correct_table(blind.gains, page.correction) if blind else None
+        gains = blind.gains if blind else None
         sentences = method_stories.tell_stories(group, gains, contrasts.get(group.name), page.reference)
         stories.append((group.name, sentences))
     return [(name, sentences) for name, sentences in stories if sentences]

@@ -273,6 +273,14 @@ def describe_contrast_interval(statistic: Statistic, column: Column) -> str:
     return f"{format_interval(statistic.difference, column)} {describe_basis(statistic)}".rstrip()
 
 
+def describe_score_interval(statistic: Statistic, column: Column) -> str:
+    """Return the ends of a score's own interval, and what it is over where that is less; empty without one."""
+    if (gap := statistic.difference) is None:
+        return ""
+    ends = f"[{format_number(gap.low, column)}, {format_number(gap.high, column)}]"
+    return f"{ends} {describe_basis(statistic)}".rstrip()
+
+
 # CSV and metrics
 
 

@@ -7,7 +7,8 @@ import csv
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import blind_comparison, report_files, report_page
+from compclip.config.sections import HOLM
+from compclip.report import blind_comparison, latex_tables, report_files, report_page
 from compclip.report.run_collection import collect_runs
 from compclip.runs import run_folder
 from tests import fake_runs
@@ -87,6 +88,7 @@ def test_every_file_has_them(page, tmp_path):
     assert (
         "| blind.length | 1 | 65.0 | – | – | 50.0 | 80.0 | 65.0 | – |" in (tmp_path / "out" / "report.md").read_text()
     )
+    assert r"\textit{blind.bigram}" in (tmp_path / "out" / "report.tex").read_text()
     lines = list(csv.DictReader((tmp_path / "out" / "blind.csv").read_text().splitlines()))
     by_row = {(line["method"], line["metric"]): line for line in lines}
     ours = by_row["negclip", "swap_att"]
@@ -97,6 +99,37 @@ def test_every_file_has_them(page, tmp_path):
     assert any(s.rank or s.equal_to for s in marks) and not any(
         row.method.startswith("blind.") for row in page.main[0].rows
     )
+
+
+def test_the_tables_stand_in_latex(page):
+    """Blind rows are the last of a table, in italics; then what is above them, and the score on sighted items."""
+    tex = latex_tables.format_latex(page.main, blind={g.name: page.blind_rows(g) for g in page.main})
+    (first, *_) = tex.split(r"\end{tabular}")
+    assert first.index(r"\textit{blind.length}") > first.index("negclip") and first.count(r"\midrule") == 2
+    compared = latex_tables.format_blind_latex(list(page.blind_tables.values()))
+    assert compared.count(r"\begin{tabular}") == compared.count(r"\end{tabular}") == 4  # means and composition, twice
+    above, sighted = (
+        next(text for text in compared.split(r"\begin{table}") if words in text and "composition:" in text)
+        for words in ("best row that sees no picture", "gets wrong or ties on")
+    )
+    assert r"+40.0 {\scriptsize {}[" in above and "80.0 {" in sighted and "blind." not in above
+    assert latex_tables.format_blind_latex([]) == ""
+
+
+def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):
+    """A p value of 3 % does not stand Holm's, in what is above blind rows and in the gains."""
+    monkeypatch.setattr(report_page.decisions, "p_value", lambda interval: 0.03)
+    read = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    blind = {data: [run for run in of_data if run.cell.method == "blind.bigram"] for data, of_data in read.items()}
+
+    def count_verdicts(correction):
+        page = report_page.build_page(
+            runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind, correction=correction
+        )
+        (table,) = page.blind_tables.values()
+        return [sum(bool(s and s.verdict) for r in t.rows for s in r.statistics) for t in (table.above, table.gains)]
+
+    assert min(count_verdicts("none")) > 0 and count_verdicts(HOLM) == [0, 0]
 
 
 def test_a_page_without_blind_rows_says_nothing_of_them(runs):
