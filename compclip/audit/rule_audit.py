@@ -22,6 +22,7 @@ from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
+from compclip.text import true_edits
 from compclip.text.blind_features import FOLDS, FoldedLanguage
 from compclip.text.blind_language import split_words
 from compclip.train.view_maker import ViewMaker
@@ -182,7 +183,7 @@ def _audit_rule(
         blind=blind_judge.judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
         new_words=sum(map(bool, new_words)) / count,
         examples=blind_judge.most_common(Counter(word for words in new_words for word in words), EXAMPLES),
-        still_true=sum(text_edits.is_still_true(*pair, captions) for pair, captions in rows) / count,
-        may_be_true=sum(text_edits.uses_other_captions(*pair, captions) for pair, captions in rows) / count,
+        still_true=sum(true_edits.is_still_true(*pair, captions) for pair, captions in rows) / count,
+        may_be_true=sum(true_edits.uses_other_captions(*pair, captions) for pair, captions in rows) / count,
         samples=pairs[:: max(1, -(-len(pairs) // SAMPLES))],
     )

@@ -29,7 +29,7 @@ from compclip.config.released_lists import BalancedTexts
 from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest
 from compclip.prepare.shard_writer import load_samples
-from compclip.text import negate, replace, sentences, shuffle, swap, word_edits
+from compclip.text import negate, replace, sentences, shuffle, swap, true_edits
 from compclip.text.annotation import Annotation
 from compclip.text.blind_features import FOLDS, FoldedLanguage
 
@@ -94,7 +94,7 @@ class ShardBalance:
         Counted are captions `negative_without_candidate`, and `negative_unbalanced`: those that were left out.
         """
         rows = [(sample, caption) for sample in samples for caption in sample.captions]
-        candidates = [self._different(sample, caption) for sample, caption in rows]
+        candidates = [self._untrue(sample, caption) for sample, caption in rows]
         gaps = [self._gaps(s, caption, texts) for (s, caption), texts in zip(rows, candidates, strict=True)]
         chosen = herd(gaps, self.cfg.seed)
         negatives: list[tuple[str, ...]] = [
@@ -104,13 +104,13 @@ class ShardBalance:
         dropped = len(rows) - sum(map(bool, negatives)) - empty
         return negatives, Counter(negative_without_candidate=empty, negative_unbalanced=dropped)
 
-    def _different(self, sample: Sample, caption: str) -> list[str]:
-        """Return the candidates of a caption that are no caption of its picture."""
-        captions = [self.captions[caption], *sample.captions]
+    def _untrue(self, sample: Sample, caption: str) -> list[str]:
+        """Return the candidates of a caption that no caption of its picture says or may say, by rules."""
+        pairs = ((self.captions[caption], text, sample.captions) for text in self.candidates[caption])
         return [
-            text
-            for text in self.candidates[caption]
-            if not any(word_edits.equal_ignoring_case(text, other) for other in captions)
+            pair[1]
+            for pair in pairs
+            if not true_edits.is_still_true(*pair) and not true_edits.uses_other_captions(*pair)
         ]
 
     def _gaps(self, sample: Sample, caption: str, texts: Sequence[str]) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.audit import text_edits
+from compclip.text import true_edits
 
 POS = {"dog": "NOUN", "red": "ADJ", "on": "ADP"}
 
@@ -39,17 +40,17 @@ def test_kinds_of_edits(text, kind):
     ],
 )
 def test_what_is_still_true(text, still_true):
-    assert text_edits.is_still_true("a dog and a cat", text, ["There is a pet."]) == still_true
+    assert true_edits.is_still_true("a dog and a cat", text, ["There is a pet."]) == still_true
 
 
 def test_parts_inside_of_a_sentence_are_exchanged_too():
     caption = "there is a red dog and a blue cat on the mat"
-    assert text_edits.is_still_true(caption, "there is a blue cat and a red dog on the mat", [])
-    assert not text_edits.is_still_true(caption, "there is a blue dog and a red cat on the mat", [])
+    assert true_edits.is_still_true(caption, "there is a blue cat and a red dog on the mat", [])
+    assert not true_edits.is_still_true(caption, "there is a blue dog and a red cat on the mat", [])
 
 
 def test_words_of_other_captions_may_be_true():
-    uses = text_edits.uses_other_captions
+    uses = true_edits.uses_other_captions
     assert uses("a dog", "a brown puppy", ["the brown one", "my puppy"])
     assert not uses("a dog", "a brown horse", ["the brown one"]) and not uses("a dog", "dog a", ["a dog"])
 

@@ -113,6 +113,14 @@ def test_a_caption_of_the_picture_is_no_negative(samples, tmp_path):
     assert negatives == [(), (), (), ()] and counts["negative_without_candidate"] == 4
 
 
+def test_what_may_be_true_is_no_negative(samples, tmp_path, monkeypatch):
+    """A text whose new word another caption of the picture has: a judge of texts cannot tell that it is false."""
+    monkeypatch.setitem(balanced_negatives.RULES, "negclip", lambda a, rng: a.text.replace("dog", "puppy"))
+    for captions, expected in ((("a red dog",), 0), (("a red dog", "this puppy"), 1)):
+        _, counts = choose([Sample("x", "x.png", captions)], tmp_path)[0]
+        assert counts["negative_without_candidate"] - captions.count("this puppy") == expected
+
+
 def test_folds_hold_out_a_pictures_own_captions(samples, tmp_path):
     """A word of one caption alone is unknown to the models of its picture's fold."""
     odd = Sample("odd", "odd.png", ("a zebra above a cup",))
