@@ -57,7 +57,10 @@ class ColumnFamily:
 
 @dataclass(frozen=True)
 class Counterparts:
-    """The whole file. `row_halves` includes the rows of `aliases`, which are like another row."""
+    """The whole file. `row_halves` includes the rows of `aliases`, which are like another row.
+
+    `row_families` names the family of each row; families are drawn together.
+    """
 
     headline: str
     rows: Mapping[str, tuple[PublishedRow, ...]]
@@ -67,6 +70,7 @@ class Counterparts:
     without: Mapping[str, Mapping[str, str]]
     row_halves: Mapping[str, str]
     family_halves: Mapping[str, str]
+    row_families: Mapping[str, str]
 
     @property
     def columns(self) -> list[Counterpart]:
@@ -130,6 +134,7 @@ class CounterpartsFile:
 
     headline: Literal["within_columns", "raw"]
     rows: dict[str, dict[str, dict[str, NonEmptyNames]]]
+    row_families: dict[str, NonEmptyNames]
     columns: dict[str, FamilySection]
     split: SplitSection
     same: dict[str, str] = field(default_factory=dict)
@@ -168,9 +173,26 @@ def read_counterparts(path: Path) -> Counterparts:
         _check_split(kind, rule, file.split, path)
     baselines = {(paper, table): base for paper, bases in file.baselines.items() for table, base in bases.items()}
     without = asdict(file.without)
+    row_families = _assign_families(file.row_families, halves["rows"], path)
     return Counterparts(
-        file.headline, rows, file.same, baselines, tuple(families), without, halves["rows"], halves["columns"]
-    )
+        file.headline, rows, file.same, baselines, tuple(families), without, halves["rows"], halves["columns"],
+        row_families,
+    )  # fmt: skip
+
+
+def _assign_families(families: Mapping[str, Sequence[str]], rows: Collection[str], path: Path) -> dict[str, str]:
+    """Return the family of each row. Raises UserError for a row of none, of two, or that the file does not have."""
+    family_of: dict[str, str] = {}
+    for family, names in families.items():
+        for name in names:
+            if name not in rows:
+                raise unknown("row", name, rows, f"{path}: row_families.{family}")
+            if name in family_of:
+                raise UserError(f"{path}: row_families.{family}: {name} is in {family_of[name]} too; keep one")
+            family_of[name] = family
+    if absent := [name for name in rows if name not in family_of]:
+        raise UserError(f"{path}: row_families: {absent[0]} is in none; add it, by itself if it is like no other")
+    return family_of
 
 
 def _check_families(families: Sequence[ColumnFamily], path: Path) -> None:

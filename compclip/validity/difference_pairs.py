@@ -55,7 +55,10 @@ class PrintedDifference:
 
 @dataclass(frozen=True)
 class DifferencePair:
-    """A row and a column of ours: our difference of each seed, and the published one with what it is the mean of."""
+    """A row and a column of ours: our difference of each seed, and the published one with what it is the mean of.
+
+    `row_family` and `kind` are the families of the row and of the column, which are drawn together.
+    """
 
     row: str
     column: Counterpart
@@ -65,6 +68,7 @@ class DifferencePair:
     seeds: tuple[int, ...]
     ours: tuple[float, ...]
     printed: tuple[PrintedDifference, ...]
+    row_family: str = ""
 
     @property
     def mean(self) -> float:
@@ -149,7 +153,17 @@ def make_pairs(
             if printed and ours:
                 kind = kinds[column.family]
                 pairs.append(
-                    DifferencePair(row, column, kind, unit, is_choosing, tuple(ours), tuple(ours.values()), printed)
+                    DifferencePair(
+                        row,
+                        column,
+                        kind,
+                        unit,
+                        is_choosing,
+                        tuple(ours),
+                        tuple(ours.values()),
+                        printed,
+                        declared.row_families[row],
+                    )  # fmt: skip
                 )
     return pairs
 

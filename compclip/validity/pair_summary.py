@@ -2,7 +2,9 @@
 
 B draws, N items that are correlated, M methods (rows of ours), C columns, S seeds. Overall and by column a draw
 resamples the methods, each with all of its pairs, and each method's seeds; by method it resamples the families of
-columns and the method's seeds.
+columns and the method's seeds. Methods of one family and columns of one benchmark move together, so that the overall
+numbers have a second interval: a draw resamples families of methods and kinds of columns, a pair as often as both
+together (the pigeonhole bootstrap of Owen, 2007, which is wide rather than narrow), and seeds.
 
 A draw is how often each item was drawn, and correlations are weighted sums. With s_ij = sign(x_i - x_j), the rank of
 item i about its mean, ties sharing theirs, is the sum over j of s_ij / 2. Spearman's rho is Pearson's r of such ranks;
@@ -14,7 +16,7 @@ division, for pairs that are compared within their column alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,15 +61,30 @@ class CorrelationRow:
 
 
 @dataclass(frozen=True)
+class PooledEstimates:
+    """Numbers over all pairs: `within` compares pairs of one column, `raw` all pairs in points; no details."""
+
+    within: Correlations
+    raw: Correlations
+    signs: Estimate
+
+
+@dataclass(frozen=True)
 class PairSummary:
-    """A set of pairs. `within` compares pairs of one column, `raw` all pairs in points; details are in neither."""
+    """A set of pairs: the pooled numbers with intervals by method, and in `by_family` the same by family.
+
+    `families` and `kinds` count the families of methods and the kinds of columns.
+    """
 
     name: str
     pairs: int
     methods: int
+    families: int
+    kinds: int
     within: Correlations
     raw: Correlations
     signs: Estimate
+    by_family: PooledEstimates
     columns: tuple[CorrelationRow, ...]
     rows: tuple[CorrelationRow, ...]
 
@@ -81,6 +98,7 @@ class BootstrapDraws:
     ours_BMC: np.ndarray
     theirs_MC: np.ndarray
     weight_BM: np.ndarray
+    families: tuple[str, ...]  # of each row
     rng: np.random.Generator
 
     @property
@@ -94,14 +112,33 @@ def summarize_pairs(name: str, pairs: Sequence[DifferencePair], number_of_draws:
     draws = _draw(name, pairs, number_of_draws)
     main = [p for p in pairs if not p.column.detail]
     by_column = _column_sums(draws)
-    pooled = by_column[:, draws.pooled]
-    rho, tau = (estimate_interval(len(main), correlate_within_columns(pooled, kind)) for kind in (RHO, TAU))
-    signs = _sign_agreement(draws.ours_BMC[..., draws.pooled], draws.theirs_MC[:, draws.pooled], draws.weight_BM)
+    pooled = _pool(draws, by_column, np.ones((len(draws.weight_BM), len(draws.columns))))
+    columns = tuple(_summarize_column(draws, i, by_column[:, i]) for i in range(len(draws.columns)))
+    rows = tuple(_summarize_method(draws, i) for i in range(len(draws.rows)))
     return PairSummary(
-        name, len(main), len({p.row for p in main}), Correlations(rho, tau), _correlate_in_points(draws), signs,
-        tuple(_summarize_column(draws, i, by_column[:, i]) for i in range(len(draws.columns))),
-        tuple(_summarize_method(draws, i) for i in range(len(draws.rows))),
+        name, len(main), len({p.row for p in main}), len({p.row_family for p in main}), len({p.kind for p in main}),
+        pooled.within, pooled.raw, pooled.signs, _pool_by_family(draws), columns, rows,
     )  # fmt: skip
+
+
+def _pool(draws: BootstrapDraws, sums_BC7: np.ndarray, weight_BC: np.ndarray) -> PooledEstimates:
+    """Estimate the pooled numbers; `sums_BC7` are those of the columns, which count as often as `weight_BC` says."""
+    columns = draws.pooled
+    ours_BMC, theirs_MC = draws.ours_BMC[..., columns], draws.theirs_MC[:, columns]
+    n = int((~np.isnan(theirs_MC)).sum())
+    rho, tau = (
+        estimate_interval(n, correlate_within_columns(sums_BC7[:, columns], kind, weight_BC[:, columns]))
+        for kind in (RHO, TAU)
+    )
+    signs = _sign_agreement(ours_BMC, theirs_MC, draws.weight_BM, weight_BC[:, columns])
+    return PooledEstimates(Correlations(rho, tau), _correlate_in_points(draws, weight_BC), signs)
+
+
+def _pool_by_family(draws: BootstrapDraws) -> PooledEstimates:
+    """Estimate the pooled numbers with intervals over families of methods, kinds of columns, and seeds."""
+    of_families = replace(draws, weight_BM=_resample_families(draws.families, draws))
+    weight_BC = _resample_families([pair.kind for pair in draws.columns], draws)
+    return _pool(of_families, _column_sums(of_families), weight_BC)
 
 
 def _draw(name: str, pairs: Sequence[DifferencePair], draws: int) -> BootstrapDraws:
@@ -118,10 +155,12 @@ def _draw(name: str, pairs: Sequence[DifferencePair], draws: int) -> BootstrapDr
             ours[m][seeds[m].index(seed), c] = value
     rng = named_generator("validity", name)
     if not pairs:
-        return BootstrapDraws((), (), np.zeros((1 + draws, 0, 0)), theirs_MC, np.zeros((1 + draws, 0)), rng)
+        return BootstrapDraws((), (), np.zeros((1 + draws, 0, 0)), theirs_MC, np.zeros((1 + draws, 0)), (), rng)
     ours_BMC = resample_seed_means(rng, draws, ours)
     weight_BM = resample_counts(rng, draws, len(rows))
-    return BootstrapDraws(tuple(rows), tuple(columns.values()), ours_BMC, theirs_MC, weight_BM, rng)
+    family_of = {p.row: p.row_family for p in pairs}
+    families = tuple(family_of[row] for row in rows)
+    return BootstrapDraws(tuple(rows), tuple(columns.values()), ours_BMC, theirs_MC, weight_BM, families, rng)
 
 
 def _estimate_correlations(n: int, sums_B7: np.ndarray) -> Correlations:
@@ -137,15 +176,17 @@ def _column_sums(draws: BootstrapDraws) -> np.ndarray:
     return np.stack(sums, axis=1) if sums else np.zeros((len(draws.weight_BM), 0, 7))
 
 
-def _correlate_in_points(draws: BootstrapDraws) -> Correlations:
+def _correlate_in_points(draws: BootstrapDraws, weight_BC: np.ndarray) -> Correlations:
     """Correlate all pairs in points, across columns; scores have another unit and are left out."""
-    places = [i for i in draws.pooled if not draws.columns[i].unit.score]
-    theirs_N = draws.theirs_MC[:, places].ravel()
-    there_N = ~np.isnan(theirs_N)
-    ours_BN = draws.ours_BMC[..., places].reshape(len(draws.weight_BM), -1)[:, there_N]
-    weight_BN = np.repeat(draws.weight_BM, len(places), axis=1)[:, there_N]
-    sums_B7 = weighted_sums(ours_BN, theirs_N[None, there_N], weight_BN)
-    return _estimate_correlations(int(there_N.sum()), sums_B7)
+    columns = [i for i in draws.pooled if not draws.columns[i].unit.score]
+    theirs_N = draws.theirs_MC[:, columns].ravel()
+    is_present_N = ~np.isnan(theirs_N)
+    size = len(draws.weight_BM)
+    ours_BN = draws.ours_BMC[..., columns].reshape(size, -1)[:, is_present_N]
+    weight_BMC = draws.weight_BM[:, :, None] * weight_BC[:, None, columns]
+    weight_BN = weight_BMC.reshape(size, -1)[:, is_present_N]
+    sums_B7 = weighted_sums(ours_BN, theirs_N[None, is_present_N], weight_BN)
+    return _estimate_correlations(int(is_present_N.sum()), sums_B7)
 
 
 def _summarize_column(draws: BootstrapDraws, index: int, sums_B7: np.ndarray) -> CorrelationRow:
@@ -178,7 +219,7 @@ def _root_mean_square(values_MC: np.ndarray) -> np.ndarray:
 
 
 def _resample_families(names: Sequence[str], draws: BootstrapDraws) -> np.ndarray:
-    """Count how often each column is in a draw of families, shape 1 + B x C."""
+    """Count how often each name is in a draw of families, given that of each, shape 1 + B x names."""
     families = list(dict.fromkeys(names))
     if not families:
         return np.ones((len(draws.weight_BM), 0))
@@ -231,14 +272,18 @@ def correlation_ratio(sums_B3: np.ndarray) -> np.ndarray:
     return np.divide(sums_B3[..., 0], below, out=np.full(below.shape, np.nan), where=below > 1e-12)
 
 
-def correlate_within_columns(sums_BC7: np.ndarray, coefficient: slice) -> np.ndarray:
+def correlate_within_columns(
+    sums_BC7: np.ndarray, coefficient: slice, weight_BC: np.ndarray | None = None
+) -> np.ndarray:
     """Return the coefficient over all columns, items compared within their column only, shape B.
 
-    Ranks are divided by the column's number of items: a long column weighs by its pairs, not by their cube.
+    A column counts as often as `weight_BC` says; without it, once. Ranks are divided by the column's number of items: a
+    long column weighs by its pairs, not by their cube.
     """
     weight_BC1 = sums_BC7[..., WEIGHT]
     scale_BC1 = np.where(weight_BC1 > 0, weight_BC1, 1.0) ** 2 if coefficient == RHO else np.ones_like(weight_BC1)
-    return correlation_ratio((sums_BC7[..., coefficient] / scale_BC1).sum(axis=1))
+    repeats = 1.0 if weight_BC is None else weight_BC[..., None]
+    return correlation_ratio((repeats * sums_BC7[..., coefficient] / scale_BC1).sum(axis=1))
 
 
 def estimate_interval(n: int, values: np.ndarray) -> Estimate:

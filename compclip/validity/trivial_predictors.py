@@ -27,8 +27,9 @@ def summarize_predictors(pairs: Sequence[DifferencePair]) -> list[PairSummary]:
     """Summarise what both predictors say of the pairs, each as our differences are."""
     by_column = pair_summary.summarize_pairs(COLUMN_MEAN, predict_by_column_mean(pairs))
     nothing = Estimate(by_column.pairs, None)  # of the order within a column it says nothing
+    no_order = Correlations(nothing, nothing)
     return [
-        replace(by_column, within=Correlations(nothing, nothing)),
+        replace(by_column, within=no_order, by_family=replace(by_column.by_family, within=no_order)),
         pair_summary.summarize_pairs(OTHER_MODELS, predict_by_other_models(pairs)),
     ]
 

@@ -175,6 +175,11 @@ def _make_pooled_json(summary: PairSummary) -> dict[str, Any]:
     return {
         "pairs": summary.pairs, "methods": summary.methods,
         "within_columns": asdict(summary.within), "raw": asdict(summary.raw), "signs": asdict(summary.signs),
+        "families": summary.families, "kinds": summary.kinds,
+        "by_family": {
+            "within_columns": asdict(summary.by_family.within), "raw": asdict(summary.by_family.raw),
+            "signs": asdict(summary.by_family.signs),
+        },
     }  # fmt: skip
 
 

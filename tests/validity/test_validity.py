@@ -138,8 +138,9 @@ def stated(rows, columns, baselines=None, same=None):
     halves = dict.fromkeys((*rows, *(same or {})), CHOOSING)
     without = {section: {} for section in ("rows", "columns", "published")}
     return Counterparts(
-        "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING)
-    )
+        "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING),
+        {row: row for row in halves},
+    )  # fmt: skip
 
 
 def test_numbers_of_a_wrong_activation_are_in_no_pair():
@@ -195,11 +196,13 @@ def test_the_mean_goes_over_tables_then_columns_then_models_then_papers():
 # analysis of pairs
 
 
-def pair(row, column, theirs, *ours, detail=False, family=None, score=False, lower=False):
+def pair(row, column, theirs, *ours, detail=False, family=None, score=False, lower=False, row_family="", kind="k"):
     counterpart = Counterpart(column, family or column, (column,), detail)
     unit = Column(*column.split("/"), lower=lower, score=score)
     printed = (PrintedDifference("P", "1", row, "m", "B", "", column, theirs),)
-    return DifferencePair(row, counterpart, "k", unit, True, tuple(range(len(ours))), tuple(map(float, ours)), printed)
+    return DifferencePair(
+        row, counterpart, kind, unit, True, tuple(range(len(ours))), tuple(map(float, ours)), printed, row_family or row
+    )
 
 
 def world(way, rows=8, columns=("a/x", "b/x", "c/x")):
@@ -249,6 +252,33 @@ def test_details_and_scores_have_lines_and_no_part_in_what_they_would_distort():
     scored = pair_summary.summarize_pairs("s", [*pairs, *score], number_of_draws=50)
     assert scored.raw == alone.raw
     assert scored.within.rho.value == pytest.approx(0.5)  # three columns of four
+
+
+def test_families_of_methods_and_columns_that_move_together_are_single_witnesses():
+    """Three variants of each of six methods, two metrics of each of three benchmarks, alike: as if there were 6 x 3."""
+    rng = np.random.default_rng(3)
+    theirs_FK, ours_FK = rng.normal(size=(2, 6, 3))
+    alike, single = (
+        [
+            pair(f"m{f}.{v}", f"b{k}/{c}", theirs_FK[f, k], ours_FK[f, k], row_family=f"m{f}", kind=f"b{k}")
+            for f in range(6) for v in range(variants) for k in range(3) for c in range(columns)
+        ]
+        for variants, columns in ((3, 2), (1, 1))
+    )  # fmt: skip
+    wide, narrow = (pair_summary.summarize_pairs("s", pairs, number_of_draws=200) for pairs in (alike, single))
+    assert (wide.methods, wide.families, wide.kinds) == (18, 6, 3)
+
+    def width(estimate):
+        return estimate.high - estimate.low
+
+    for by_method, by_family, of_single in (
+        (wide.raw.rho, wide.by_family.raw.rho, narrow.by_family.raw.rho),
+        (wide.signs, wide.by_family.signs, narrow.by_family.signs),
+        (wide.within.rho, wide.by_family.within.rho, narrow.by_family.within.rho),
+    ):
+        assert by_method.value == by_family.value == pytest.approx(of_single.value)
+        assert width(by_family) > 1.3 * width(by_method)
+        assert width(by_family) == pytest.approx(width(of_single), rel=0.25)
 
 
 def test_less_is_better_is_turned_on_both_sides():

@@ -28,7 +28,7 @@ from compclip.validity import counterparts, pair_summary
 from compclip.validity.counterparts import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
-from tests.validity.test_validity import FILE, GRIDS, KNOWN, NUMBERS, STATED
+from tests.validity.test_validity import FILE, GRIDS, NUMBERS, STATED, known_methods
 
 # the command, on results that are made up
 
@@ -89,7 +89,8 @@ def project_root(tmp_path_factory) -> Path:
 def run(project_root, tmp_path, monkeypatch):
     """A function that runs the command, and gives its JSON."""
     monkeypatch.setattr(pair_summary.summarize_pairs, "__defaults__", (40,))
-    monkeypatch.setattr(published_coverage, "read_grid_methods", lambda **_: KNOWN)  # reading every grid takes a second
+    methods = known_methods()  # reading every grid takes a second
+    monkeypatch.setattr(published_coverage, "read_grid_methods", lambda **_: methods)
     monkeypatch.setattr(published_numbers, "read_numbers", lambda _: NUMBERS)
     monkeypatch.chdir(ROOT)
 
@@ -175,7 +176,10 @@ def test_the_numbers_are_those_of_the_results(run, tmp_path):
 def test_the_page_shows_the_same_and_stands_alone(run, tmp_path):
     document = run()
     html = (tmp_path / "out" / "validity.html").read_text()
-    first, predictors, columns, rows, *_ = Reader(html).tables
+    first, by_family, predictors, columns, rows, *_ = Reader(html).tables
+    summary = document["summaries"][CHOOSING]
+    assert by_family[1][:3] == ["choosing", str(summary["families"]), str(summary["kinds"])]
+    assert f"[{summary['by_family']['raw']['rho']['low']:+.2f}, ".replace("-", "−") in "".join(by_family[1])
     assert first[1][:3] == ["choosing", str(document["summaries"][CHOOSING]["pairs"]), str(len(rows) - 1)]
     assert {line[0] for line in columns[1:]} == set(document["summaries"][CHOOSING]["columns"])
     assert {line[0] for line in rows[1:]} == set(document["summaries"][CHOOSING]["rows"])
@@ -272,6 +276,9 @@ def edited(tmp_path, *changes):
         ("    Table A2: Table 5\n", "    Table A3: Table 5\n", r"baselines.C2LIP: unknown table 'Table A3'; did you mean 'Table A5'"),
         ("    Table A2: Table 5\n", "    Table 2: Table 5\n", r"C2LIP, Table A2: has no pretrained row; name its table in baselines"),
         ("split:\n  choosing:\n    rows:\n", "split:\n  choosing:\n    rows: 5\n    more:\n", r"split.choosing: unknown key 'more'"),
+        ("  CE-CLIP: [ce_clip]\n", "", r"row_families: ce_clip is in none; add it, by itself if it is like no other"),
+        ("  DAC: [dac]\n", "  DAC: [dac, clove]\n", r"row_families.DAC: clove is in CLoVe too; keep one"),
+        ("  DAC: [dac]\n", "  DAC: [dca]\n", r"row_families.DAC: unknown row 'dca'; did you mean 'dac'"),
         ("      - c2lip.npc\n", "", r"split.choosing.rows: c2lip.npc is missing; add it"),
     ],
 )  # fmt: skip
@@ -314,4 +321,4 @@ def test_an_unknown_method_names_the_nearest():
     with pytest.raises(
         UserError, match=r"without.rows: unknown method row 'con_clip.negation'; did you mean 'con_clip.neg"
     ):
-        counterparts.check_counterparts(wrong, KNOWN, NUMBERS, "here")
+        counterparts.check_counterparts(wrong, known_methods(), NUMBERS, "here")
