@@ -74,12 +74,12 @@ def carry_commit(tree: Path, project: Path, methods: Sequence[str]) -> dict[str,
         return dict.fromkeys(methods, ("untrained", (training.stderr.strip().splitlines() or [""])[-1][:150]))
     outcomes: dict[str, tuple[str, str]] = {}
     for steps in (ALL_STEPS, FIRST_STEPS):
-        missing = [name for name in methods if outcomes.get(name, ("", ""))[0] != "carried"]
-        if missing:
-            trial = run_python(ROOT, project, "-m", "compclip", "carry", *missing, "--steps", str(steps))
-            found = SAID.findall(trial.stdout + trial.stderr)
-            outcomes |= {name: (kind, why) for kind, name, why in found} or dict.fromkeys(
-                missing, ("failed", trial.stderr.strip()[-200:])
+        open_methods = [name for name in methods if outcomes.get(name, ("", ""))[0] != "carried"]
+        if open_methods:
+            trial = run_python(ROOT, project, "-m", "compclip", "carry", *open_methods, "--steps", str(steps))
+            verdicts = SAID.findall(trial.stdout + trial.stderr)
+            outcomes |= {name: (kind, why) for kind, name, why in verdicts} or dict.fromkeys(
+                open_methods, ("failed", trial.stderr.strip()[-200:])
             )
     return outcomes
 
@@ -101,8 +101,8 @@ def write_line(path: Path | None, row: dict[str, Any]) -> None:
 
 def try_commits(args: argparse.Namespace, tree: Path, folder: Path) -> None:
     """Try the commits that the log lacks, one after the other."""
-    named = ((commit, hash_code(tree, commit, args.methods)) for commit in map(full_name, args.names))
-    tried, commits = read_log(args.log), named if args.names else list_commits(args.methods, tree)
+    named_commits = ((commit, hash_code(tree, commit, args.methods)) for commit in map(full_name, args.names))
+    tried, commits = read_log(args.log), named_commits if args.names else list_commits(args.methods, tree)
     current = hash_current(args.methods)
     for commit, hashes in itertools.islice(commits, args.commits):
         if commit not in tried:

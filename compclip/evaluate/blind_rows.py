@@ -95,7 +95,10 @@ def score_blind(
         scores = score_texts(name, texts, counts, language_model)
         nothing = np.zeros((0, 0), np.float32)
         targets = TextScores(nothing, nothing, {}, {}, {}, score_of=dict(zip(texts, scores, strict=True)))
-        scored = {b: found.score(targets, (*found.texts_alone, *found.scores)) for b, found in benchmarks.items()}
+        scored = {
+            benchmark_name: benchmark.score(targets, (*benchmark.texts_alone, *benchmark.scores))
+            for benchmark_name, benchmark in benchmarks.items()
+        }
         made_with = {"blind": name, "captions": str(counts.captions)}
         made_with |= {"language_model": Path(language_model).name} if name == blind_language.LANGUAGE_MODEL else {}
         seconds = round(time.perf_counter() - start, 3)
@@ -182,8 +185,8 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     if rows or model:
         captions = read_prepared_captions(root / "data" / data)
         documents = score_blind(score.load_benchmarks(sections, list(sections), how), rows, captions, model)
-    for row, of_row in documents.items():
-        result_store.write_documents(of_row, out / row)
+    for row, row_documents in documents.items():
+        result_store.write_documents(row_documents, out / row)
     return documents
 
 
@@ -204,8 +207,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     captions, model = read_captions(Path(args.captions)), args.language_model or params.evaluate.language_model
     documents = score_blind(loaded, params.evaluate.blind, captions, model)
     scoring_options.print_several(documents, args.json)
-    for row, of_row in documents.items() if out else ():
-        result_store.write_documents(of_row, Path(args.out) / row)
+    for row, row_documents in documents.items() if out else ():
+        result_store.write_documents(row_documents, Path(args.out) / row)
     return 0
 
 

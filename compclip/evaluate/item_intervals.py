@@ -26,8 +26,8 @@ def _collect_items(document: Mapping[str, Any], metric: str) -> list[ItemDiffere
     """Return a metric's items, or those of the metrics that it is the mean of; empty where one of them has too few."""
     if metric in document["means"]:
         members = [_collect_items(document, member) for member in document["means"][metric]]
-        whole = [items for of_member in members for items in of_member] if all(members) else []
-        return [replace(items, weight=items.weight / len(members)) for items in whole]
+        all_items = [items for member_items in members for items in member_items] if all(members) else []
+        return [replace(items, weight=items.weight / len(members)) for items in all_items]
     outcomes = document["items"][metric]
     items = Items(tuple(outcomes["ids"]), np.array(outcomes["outcomes"], float))
     units = tuple(document.get("units", {}).get(metric, ())) or item_units(items)

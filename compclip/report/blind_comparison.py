@@ -62,10 +62,10 @@ def read_blind_runs(root: Path, data: Iterable[str], benchmarks: Sequence[str]) 
         folder = run_folder.blind_folder(root, SafeName(name, "data"))
         for path in sorted(folder.glob("*/")) if folder.is_dir() else ():
             results = {r.benchmark: r for r in map(result_files.read_result, run_folder.result_paths(path))}
-            chosen = {benchmark: results[benchmark] for benchmark in benchmarks if benchmark in results}
+            scored = {benchmark: results[benchmark] for benchmark in benchmarks if benchmark in results}
             cell = Cell(f"{PREFIX}{path.name}", "none", name, 0)
-            if chosen:
-                runs.setdefault(name, []).append(FinishedRun(Trained(path), path, cell, {}, [], {}, chosen))
+            if scored:
+                runs.setdefault(name, []).append(FinishedRun(Trained(path), path, cell, {}, [], {}, scored))
     return runs
 
 
@@ -135,7 +135,7 @@ def compute_score(column: Column, by_seed: Mapping[int, FinishedRun]) -> Statist
     return replace(score, difference=interval, verdict=0)
 
 
-# --- runs of chosen items -------------------------------------------------------------------------------------
+# --- runs of selected items ------------------------------------------------------------------------------------
 
 
 def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRun:
@@ -145,8 +145,8 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
     """
 
     def choose(benchmark: str, metric: str) -> frozenset[str] | None:
-        of_rows = [items for row in blind if (items := _find_items(row, benchmark, metric)) is not None]
-        return frozenset.intersection(*map(_wrong_ids, of_rows)) if of_rows else None
+        items_of_rows = [items for row in blind if (items := _find_items(row, benchmark, metric)) is not None]
+        return frozenset.intersection(*map(_wrong_ids, items_of_rows)) if items_of_rows else None
 
     return select_items(run, choose)
 
@@ -158,12 +158,12 @@ def match_items(blind_run: FinishedRun, run: FinishedRun) -> FinishedRun:
         items = _find_items(run, benchmark, metric)
         return None if items is None else frozenset(items.ids)
 
-    same = all(
+    has_equal_items = all(
         (theirs := _find_items(run, name, metric)) is not None and theirs.ids == items.ids
         for name, result in blind_run.results.items()
         for metric, items in result.items.items()
     )
-    return blind_run if same else select_items(blind_run, choose)
+    return blind_run if has_equal_items else select_items(blind_run, choose)
 
 
 def _find_items(run: FinishedRun, benchmark: str, metric: str) -> Items | None:

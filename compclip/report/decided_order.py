@@ -21,7 +21,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 class OrderComparison:
     """The best or second row of a column against one below it; without an interval nothing is decided."""
 
-    place: int
+    column_index: int
     upper: int
     lower: int
     interval: Interval | None
@@ -42,20 +42,22 @@ def mark_order(table: ResultTable, correction: str = "") -> ResultTable:
     p_values = [decisions.p_value(c.interval) for c in measured if c.interval]
     adjusted = decisions.adjust(p_values, correction)
     decided = {
-        (c.place, c.upper, c.lower) for c, p in zip(measured, adjusted, strict=True) if p <= LEVEL and c.is_ordered
+        (c.column_index, c.upper, c.lower)
+        for c, p in zip(measured, adjusted, strict=True)
+        if p <= LEVEL and c.is_ordered
     }
     cells = [list(row.statistics) for row in table.rows]
-    for place, column in enumerate(table.columns):
-        order = order_rows(table.rows, place, column)
-        for index, cell in _mark_column(table.rows, place, order, decided).items():
-            cells[index][place] = cell
-    rows = (replace(row, statistics=tuple(of_row)) for row, of_row in zip(table.rows, cells, strict=True))
+    for column_index, column in enumerate(table.columns):
+        order = order_rows(table.rows, column_index, column)
+        for index, cell in _mark_column(table.rows, column_index, order, decided).items():
+            cells[index][column_index] = cell
+    rows = (replace(row, statistics=tuple(statistics)) for row, statistics in zip(table.rows, cells, strict=True))
     return replace(table, rows=tuple(rows))
 
 
-def order_rows(rows: Sequence[MethodRow], place: int, column: Column) -> list[int]:
+def order_rows(rows: Sequence[MethodRow], column_index: int, column: Column) -> list[int]:
     """Return the rows that have a column, the best first; none of a cosine, of which neither is better."""
-    means = {index: cell.mean for index, row in enumerate(rows) if (cell := row.statistics[place])}
+    means = {index: cell.mean for index, row in enumerate(rows) if (cell := row.statistics[column_index])}
     return [] if column.score else sorted(means, key=lambda index: means[index] if column.lower else -means[index])
 
 
@@ -64,13 +66,13 @@ def list_comparisons(table: ResultTable) -> list[OrderComparison]:
     seeds = {run.cell.seed for row in table.rows if row.method != PRETRAINED for run in row.runs}
     runs = [_by_seed(row, seeds) for row in table.rows]
     comparisons = []
-    for place, column in enumerate(table.columns):
-        order = order_rows(table.rows, place, column)
+    for column_index, column in enumerate(table.columns):
+        order = order_rows(table.rows, column_index, column)
         for rank in range(min(2, len(order) - 1)):
             for lower in order[rank + 1 :]:
                 difference = table_rows.compute_difference(column, runs[order[rank]], runs[lower])
                 interval = difference.difference if difference else None
-                comparisons.append(OrderComparison(place, order[rank], lower, interval, column.lower))
+                comparisons.append(OrderComparison(column_index, order[rank], lower, interval, column.lower))
     return comparisons
 
 
@@ -82,17 +84,17 @@ def _by_seed(row: MethodRow, seeds: set[int]) -> RunsBySeed:
 
 
 def _mark_column(
-    rows: Sequence[MethodRow], place: int, order: Sequence[int], decided: set[tuple[int, int, int]]
+    rows: Sequence[MethodRow], column_index: int, order: Sequence[int], decided: set[tuple[int, int, int]]
 ) -> dict[int, Statistic]:
     """Return the column's cells with what is decided."""
     if len(order) < 2:
         return {}
     best, second = order[:2]
-    equals = [index for index in order[1:] if (place, best, index) not in decided]
-    is_second = not equals and all((place, second, index) in decided for index in order[2:])
+    equals = [index for index in order[1:] if (column_index, best, index) not in decided]
+    is_second = not equals and all((column_index, second, index) in decided for index in order[2:])
     marked = {}
     for index in order:
-        cell = rows[index].statistics[place]
+        cell = rows[index].statistics[column_index]
         assert cell is not None, "order_rows names rows that have the column"
         rank = 1 if index == best and not equals else 2 if index == second and is_second else 0
         nearest = equals[0] if index == best and equals else best

@@ -76,9 +76,9 @@ def least_difference(spread: Spread, level: float = LEVEL) -> float:
     return spread.half_width(level) + spread.half_width(2 * (1 - POWER))
 
 
-def least_of_column(rows: Sequence[MethodRow], place: int) -> float | None:
+def least_of_column(rows: Sequence[MethodRow], column_index: int) -> float | None:
     """Return the median of the least differences of a column's rows; None where no row has an interval."""
-    spreads = [s.difference.spread for row in rows if (s := row.statistics[place]) and s.difference]
+    spreads = [s.difference.spread for row in rows if (s := row.statistics[column_index]) and s.difference]
     least = [least_difference(spread) for spread in spreads if spread]
     return float(np.median(least)) if least else None
 

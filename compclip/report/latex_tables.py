@@ -46,9 +46,9 @@ def format_latex(
         if blind_rows := (blind or {}).get(group.name, ()):
             caption += " Rows in italics see no picture."
         sections = split_sections(group)
-        for section, places in sections.items():
-            foot = _take_columns(replace(group, rows=tuple(blind_rows)), places)
-            latex_tables.append(_latex_table(_take_columns(group, places), _latex_cell, caption, section, foot))
+        for section, indices in sections.items():
+            foot = _take_columns(replace(group, rows=tuple(blind_rows)), indices)
+            latex_tables.append(_latex_table(_take_columns(group, indices), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
 
@@ -82,7 +82,7 @@ def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
     return "".join(
-        "\n" + _latex_table(_take_columns(group, places), cell, caption, section) for section, places in sections
+        "\n" + _latex_table(_take_columns(group, indices), cell, caption, section) for section, indices in sections
     )
 
 
@@ -92,16 +92,16 @@ def split_sections(group: ResultTable) -> dict[str, list[int]]:
     Returns the columns' indices by section.
     """
     kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
-    places: dict[str, list[int]] = {}
-    for place, column in enumerate(group.columns):
+    indices: dict[str, list[int]] = {}
+    for index, column in enumerate(group.columns):
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
-        places.setdefault(section, []).append(place)
-    return places
+        indices.setdefault(section, []).append(index)
+    return indices
 
 
-def _take_columns(group: ResultTable, places: Sequence[int]) -> ResultTable:
-    rows = tuple(replace(row, statistics=tuple(row.statistics[place] for place in places)) for row in group.rows)
-    return replace(group, columns=tuple(group.columns[place] for place in places), rows=rows)
+def _take_columns(group: ResultTable, indices: Sequence[int]) -> ResultTable:
+    rows = tuple(replace(row, statistics=tuple(row.statistics[index] for index in indices)) for row in group.rows)
+    return replace(group, columns=tuple(group.columns[index] for index in indices), rows=rows)
 
 
 def _latex_table(
