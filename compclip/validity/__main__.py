@@ -41,8 +41,8 @@ WARNING = (
 def main(argv: Sequence[str]) -> int:
     """Write page, JSON and CSV. Raises UserError for names that do not fit, and for what is missing."""
     args = _parser().parse_args(argv)
-    params, numbers = read.load_params(args.params), published_numbers.read_numbers(args.published)
-    declared = counterparts.read_counterparts(args.pairs)
+    params, declared = read.load_params(args.params), counterparts.read_counterparts(args.pairs)
+    numbers = declared.select_numbers(published_numbers.read_numbers(args.published))
     methods = published_coverage.read_grid_methods(params=args.params) | set(params.grid.methods)
     counterparts.check_counterparts(declared, methods, numbers, str(args.pairs))
     _check_grid(params, declared, args.params)

@@ -71,6 +71,17 @@ class Counterparts:
     row_halves: Mapping[str, str]
     family_halves: Mapping[str, str]
     row_families: Mapping[str, str]
+    unused: Mapping[str, str] = field(default_factory=dict)
+
+    def select_numbers(self, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
+        """Return the numbers of the papers and tables that are not `unused`.
+
+        Raises UserError for a paper or table among those that has no number.
+        """
+        names = {name for n in numbers for name in (n.paper, f"{n.paper}, {n.table}")}
+        for name in self.unused:
+            _check_name("paper or table", name, names, "unused")
+        return [n for n in numbers if not {n.paper, f"{n.paper}, {n.table}"} & set(self.unused)]
 
     @property
     def columns(self) -> list[Counterpart]:
@@ -140,6 +151,7 @@ class CounterpartsFile:
     same: dict[str, str] = field(default_factory=dict)
     baselines: dict[str, dict[str, str]] = field(default_factory=dict)
     without: WithoutSection = field(default_factory=WithoutSection)
+    unused: dict[str, str] = field(default_factory=dict)  # papers, or `paper, table`, and why
 
 
 def read_counterparts(path: Path) -> Counterparts:
@@ -176,7 +188,7 @@ def read_counterparts(path: Path) -> Counterparts:
     row_families = _assign_families(file.row_families, halves["rows"], path)
     return Counterparts(
         file.headline, rows, file.same, baselines, tuple(families), without, halves["rows"], halves["columns"],
-        row_families,
+        row_families, file.unused,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def claim(*inequalities):
 
 def test_at_least_fourteen_findings_of_all_four_papers():
     assert len(STATED) >= 14
-    assert {c.paper for c in STATED} == {"CLIC", "FSC-CLIP", "C2LIP", "Hard Positives"} == {n.paper for n in NUMBERS}
+    assert {c.paper for c in STATED} == {"CLIC", "FSC-CLIP", "C2LIP", "Hard Positives"} <= {n.paper for n in NUMBERS}
 
 
 def test_every_name_is_one_that_the_published_tables_have():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from compclip.base.errors import UserError
 from compclip.config import read
 from compclip.report import published_coverage, published_numbers
 from compclip.report.published_numbers import PublishedNumber
@@ -22,7 +23,8 @@ from tests.conftest import ROOT
 
 FILE, TABLES = ROOT / "experiments" / "validity.yaml", ROOT / "experiments" / "published"
 GRIDS = [ROOT / "experiments" / "grids" / f"{name}.yaml" for name in ("claims", "field")]
-STATED, NUMBERS = counterparts.read_counterparts(FILE), published_numbers.read_numbers(TABLES)
+STATED, TRANSCRIBED = counterparts.read_counterparts(FILE), published_numbers.read_numbers(TABLES)
+NUMBERS = STATED.select_numbers(TRANSCRIBED)
 
 
 @functools.cache
@@ -43,6 +45,15 @@ def known_methods():
 def test_the_names_of_the_file_are_there():
     """Rows of the grids, papers, tables, rows and columns."""
     counterparts.check_counterparts(STATED, known_methods(), NUMBERS, "here")
+
+
+def test_tables_of_after_the_split_are_not_used():
+    """So that the halves, and what was measured with them, stay; a name that is none is told."""
+    assert {(n.paper, n.table) for n in TRANSCRIBED} - {(n.paper, n.table) for n in NUMBERS} == {
+        *(("DeGLA", f"Table {i}") for i in (2, 3, 4, 5)), ("READ-CLIP", "Table 1"), ("FSC-CLIP", "ViT-L/14")
+    }  # fmt: skip
+    with pytest.raises(UserError, match=r"unknown paper or table 'FSC-CLIP, Table 9'"):
+        replace(STATED, unused={"FSC-CLIP, Table 9": "why"}).select_numbers(TRANSCRIBED)
 
 
 def test_the_split_follows_the_rule():

@@ -28,7 +28,7 @@ from compclip.validity import counterparts, pair_summary
 from compclip.validity.counterparts import CHOOSING, HELD_OUT
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
-from tests.validity.test_validity import FILE, GRIDS, NUMBERS, STATED, known_methods
+from tests.validity.test_validity import FILE, GRIDS, NUMBERS, STATED, TRANSCRIBED, known_methods
 
 # the command, on results that are made up
 
@@ -91,7 +91,7 @@ def run(project_root, tmp_path, monkeypatch):
     monkeypatch.setattr(pair_summary.summarize_pairs, "__defaults__", (40,))
     methods = known_methods()  # reading every grid takes a second
     monkeypatch.setattr(published_coverage, "read_grid_methods", lambda **_: methods)
-    monkeypatch.setattr(published_numbers, "read_numbers", lambda _: NUMBERS)
+    monkeypatch.setattr(published_numbers, "read_numbers", lambda _: TRANSCRIBED)
     monkeypatch.chdir(ROOT)
 
     def command(*words, params=None):
