@@ -4,9 +4,10 @@ compclip items A B --benchmark NAME              A and B are methods of the grid
 compclip items A --benchmark NAME                against the pretrained model
 compclip items A B --benchmark NAME --json       print JSON
 
-Slices are words of the true text, what the false text changes in it and where, lengths, and metrics. One is shown where
-its difference departs from that of all items: p is adjusted for every slice that was tried, so that in 95 of 100
-benchmarks without any such slice none is shown. Items of one picture are drawn together.
+Slices are words of the first text, what the nearest other text changes in it and where, lengths, metrics, sizes of
+pictures, and the benchmark's groups. One is shown where its difference departs from that of all items: p is adjusted
+for every slice that was tried, so that in 95 of 100 benchmarks without any such slice none is shown. Items of one
+picture are drawn together.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     from compclip.report.statistics import named_generator
 
     params = read.load_params(args.params)
-    items = _join(params, args, root)
+    items, slices = _join(params, args, root)
     rng = named_generator("slices", f"{args.ours} {args.theirs} {args.benchmark}")
-    search = slice_search.search_slices(items.difference_I, items.unit_I, item_differences.list_slices(items), rng)
+    search = slice_search.search_slices(items.difference_I, items.unit_I, slices, rng)
     won, lost = item_differences.list_decided_items(items, args.items)
     document = {
         "benchmark": args.benchmark, "ours": args.ours, "theirs": args.theirs, "items": len(items.keys),
@@ -53,19 +54,23 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return 0
 
 
-def _join(params: Params, args: argparse.Namespace, root: Path) -> JoinedItems:
-    from compclip.evaluate import benchmark_module
+def _join(params: Params, args: argparse.Namespace, root: Path) -> tuple[JoinedItems, dict[str, list[int]]]:
+    """Join both rows' results, and name slices of the items."""
+    from compclip.evaluate import benchmark_module, census
     from compclip.items import item_differences
     from compclip.track.item_tables import RecordTexts
 
     if args.benchmark not in params.benchmarks:
         raise unknown("benchmark", args.benchmark, params.benchmarks, "--benchmark")
     ours, theirs = (_read_results(params, method, args, root) for method in (args.ours, args.theirs))
-    benchmark = benchmark_module.load_benchmark(args.benchmark, params.benchmarks[args.benchmark])
-    texts = RecordTexts(benchmark.counted(params.evaluate.ties))
+    loaded = benchmark_module.load_benchmark(args.benchmark, params.benchmarks[args.benchmark])
+    benchmark = loaded.counted(params.evaluate.ties)
+    texts = RecordTexts(benchmark)
     if texts.fingerprint != ours[0].fingerprint:
         raise UserError(f"{args.benchmark}: its files are not those that were scored; run `dvc repro evaluate`")
-    return item_differences.join_rows(ours, theirs, texts, args.metric)
+    items = item_differences.join_rows(ours, theirs, texts, args.metric)
+    by_record = item_differences.list_record_slices(items, census.list_stored_records(benchmark))
+    return items, item_differences.list_slices(items) | by_record
 
 
 def _read_results(params: Params, method: str, args: argparse.Namespace, root: Path) -> list[Result]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.prepare.item_slices import list_text_slices
+from compclip.prepare.benchmark_records import RecordFinder
+from compclip.prepare.item_slices import list_group_slices, list_size_slices, list_text_slices
+from compclip.prepare.record_writer import StoredRecord, read_sizes
 from compclip.report.joined_items import is_repetition
 from compclip.report.statistics import item_units
 from compclip.runs.item_outcomes import Items
@@ -92,6 +94,15 @@ def list_slices(items: JoinedItems) -> dict[str, list[int]]:
     for index, (metric, _) in enumerate(items.keys):
         members.setdefault(f"metric: {metric}", []).append(index)
     return (members if len(members) > 1 else {}) | list_text_slices(items.texts)
+
+
+def list_record_slices(items: JoinedItems, records: Sequence[StoredRecord]) -> dict[str, list[int]]:
+    """Name slices of the items by the benchmark's groups and by the sizes of the records' first pictures."""
+    finder = RecordFinder(records)
+    record_I = [finder.find(*key) for key in items.keys]
+    size_of = {id(r): size for r, size in zip(records, read_sizes(records), strict=True)}
+    groups = list_group_slices(record.groups if record else () for record in record_I)
+    return groups | list_size_slices([size_of[id(record)] if record else (0, 0) for record in record_I])
 
 
 def list_decided_items(items: JoinedItems, count: int) -> tuple[list[int], list[int]]:

@@ -81,9 +81,9 @@ class BenchmarkRecords:
         names, column = json.loads(self.batch.schema.metadata[SLICES.encode()]), self.batch["slices"]
         slice_M, counts = column.flatten().to_numpy(), np.diff(column.offsets.to_numpy())
         record_M = np.repeat(np.arange(len(counts)), counts)
-        order = np.argsort(slice_M, kind="stable")
-        starts = np.searchsorted(slice_M[order], np.arange(len(names) + 1))
-        return {name: record_M[order[starts[i] : starts[i + 1]]] for i, name in enumerate(names)}
+        ordered_M = record_M[np.argsort(slice_M.astype(np.min_scalar_type(len(names))), kind="stable")]
+        ends = np.cumsum(np.bincount(slice_M, minlength=len(names)))
+        return dict(zip(names, np.split(ordered_M, ends[:-1]), strict=True)) if names else {}
 
     def texts(self, number: int) -> tuple[str, ...]:
         """Return the texts of a record."""
@@ -117,8 +117,10 @@ class RecordFinder(Generic[R]):
 
     def find(self, metric: str, item: str) -> R | None:
         """Return the record of an item, or of a caption of it; None where no record is the item's beyond doubt."""
-        caption = self.is_caption(item) and CAPTION.fullmatch(item)
-        records = self._by_id.get(caption[1] if caption else item, {})
+        records = self._by_id.get(item)
+        if records is None:
+            caption = CAPTION.fullmatch(item)
+            records = self._by_id.get(caption[1], {}) if caption else {}
         if len(records) == 1:
             return next(iter(records.values()))
         subsets = [name for name in records if metric == name or metric.startswith(f"{name}_")]

@@ -91,12 +91,15 @@ def _name_edit(first: Sequence[str], other: Sequence[str]) -> list[str]:
 
 
 def _divide(values: Sequence[int], name: str) -> Members:
-    """Divide by value into classes of about the same size; a single class is none."""
-    ends = np.unique(np.quantile(values, np.linspace(0, 1, SHARES + 1)).astype(int)) if values else np.zeros(0, int)
+    """Divide by value into classes of about the same size, of few different values into one each."""
+    ends = np.unique(values)
+    if len(ends) > SHARES:
+        ends = np.unique(np.quantile(values, np.linspace(0, 1, SHARES + 1)).astype(int))[1:]
+    class_of = np.searchsorted(ends, values)
     members: Members = {}
-    for low, high in zip(ends[:-1], ends[1:], strict=True):
-        first = low if low == ends[0] else low + 1
-        label = name.format(first if first == high else f"{first} to {high}")
-        if indices := [i for i, value in enumerate(values) if first <= value <= high]:
-            members[label] = indices
+    for number, last in enumerate(ends.tolist()):
+        first = min(values) if number == 0 else int(ends[number - 1]) + 1
+        first = last if len(ends) == len(set(values)) else first
+        label = name.format(first if first == last else f"{first} to {last}")
+        members[label] = np.flatnonzero(class_of == number).tolist()
     return members

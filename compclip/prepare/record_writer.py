@@ -16,6 +16,8 @@ from compclip.prepare import item_slices, sample_cleaning
 from compclip.prepare.benchmark_records import FINGERPRINTS, SCHEMA, SLICES, RecordPicture
 from compclip.prepare.shard_writer import write_batch
 
+LEAST = 10  # records of a slice: of fewer nobody can tell anything
+
 
 @dataclass(frozen=True)
 class StoredRecord:
@@ -46,15 +48,16 @@ def write_records(path: Path, records: Sequence[StoredRecord], fingerprints: Seq
 
 
 def list_slices(records: Sequence[StoredRecord]) -> item_slices.Members:
-    """Return the slices of the records by their groups, texts, and first pictures' sizes."""
-    return {
+    """Return the slices of `LEAST` records and more by their groups, texts, and first pictures' sizes."""
+    members = {
         **item_slices.list_group_slices(record.groups for record in records),
         **item_slices.list_text_slices([record.texts for record in records]),
-        **item_slices.list_size_slices(_read_sizes(records)),
+        **item_slices.list_size_slices(read_sizes(records)),
     }
+    return {name: indices for name, indices in members.items() if len(indices) >= LEAST}
 
 
-def _read_sizes(records: Sequence[StoredRecord]) -> list[tuple[int, int]]:
+def read_sizes(records: Sequence[StoredRecord]) -> list[tuple[int, int]]:
     """Read the size of each record's first picture from its header; (0, 0) where it is missing or unreadable."""
     locations = list(dict.fromkeys(record.pictures[0].location for record in records if record.pictures))
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:

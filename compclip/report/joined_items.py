@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import ne
 
 import numpy as np
 
@@ -60,10 +61,10 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecor
     for m, metric in enumerate(metrics):
         ids = _shared_ids([result.items.get(metric) for result in every])
         unit_of = dict(zip(every[0].items[metric].ids, item_units(every[0].items[metric]), strict=True))
-        pairs = [(key, record) for key in ids if (record := finder.find(metric, key))]
-        joined += [(m, key, record.number, unit_of[key]) for key, record in pairs]
+        numbers = {key: record.number for key in ids if (record := finder.find(metric, key))}
+        joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
         for method, of_row in results.items():
-            values[method].append(_mean_values([result.items[metric] for result in of_row], [key for key, _ in pairs]))
+            values[method].append(_mean_values([result.items[metric] for result in of_row], list(numbers)))
     if not joined:
         return None
     metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
@@ -105,10 +106,10 @@ def _shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
 
 def _mean_values(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
     """Return the mean outcome over seeds of these items."""
-    place: dict[str, int] = {}
-    columns, last = [], None
+    columns = []
     for items in seeds:
-        if items.ids is not last:  # runs share the one copy of their ids
-            place, last = {key: index for index, key in enumerate(items.ids)}, items.ids
-        columns.append(items.values[[place[key] for key in ids]])
+        if len(items.ids) != len(ids) or any(map(ne, items.ids, ids)):
+            place = {key: index for index, key in enumerate(items.ids)}
+            items = items.at([place[key] for key in ids])
+        columns.append(items.values)
     return np.mean(columns, axis=0)

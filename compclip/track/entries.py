@@ -35,7 +35,7 @@ KEY, CONTENT, FILES, COMPLETE, PROJECT = (
 MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
 VERSION_TAGS = frozenset(("method", "backbone", "data", "seed"))  # of a version of one
 LIMIT = 500  # characters of a parameter
-LAYOUT = 4  # raised when the same files are to be shown in another way
+LAYOUT = 5  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 SCORE = "score/"
@@ -95,6 +95,8 @@ class MlflowEntry:
     project: str = ""
     results: Path | None = None  # the folder of which `tables` makes tables of items
     tables: ItemTables | None = None
+    pretrained_results: Path | None = None  # the folder that items are compared with
+    content_of_pretrained: str = ""
 
     @cached_property
     def content(self) -> str:
@@ -102,7 +104,7 @@ class MlflowEntry:
         numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
         rows = self.tables.rows if self.tables else 0
         content = [LAYOUT, rows, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint)]
-        text = json.dumps(content, sort_keys=True) + self.content_of_files
+        text = json.dumps(content, sort_keys=True) + self.content_of_files + self.content_of_pretrained
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -154,10 +156,12 @@ class TrackedProject:
 def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
     """Make an entry for each run."""
     runs = [summary.run for summary in summaries]
+    content_of = {summary.run: summary.content for summary in summaries}
     entries = []
     for summary in summaries:
         run = summary.run
         pretrained = tables.select_pretrained_runs(runs, run.cell.backbone, run.cell.data)
+        base = pretrained[0] if pretrained and options.tables and run not in pretrained else None
         inside, folder = run.cell.name in options.grid, run.checkpoint
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder else math.inf
         uploaded = size <= options.checkpoint_mib * MIB
@@ -182,6 +186,8 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
             project=options.project,
             results=run.results_folder,
             tables=options.tables,
+            pretrained_results=base.results_folder if base else None,
+            content_of_pretrained=content_of[base] if base else "",
         )
         entries.append(entry)
     return entries

@@ -52,14 +52,18 @@ class ItemTables:
     rows: int
     _texts: dict[str, RecordTexts | None] = field(default_factory=dict, init=False)
 
-    def make(self, results_folder: Path) -> list[ItemTable]:
-        """Make a table for each benchmark of a run that keeps items and whose texts are at hand."""
+    def make(self, results_folder: Path, pretrained_folder: Path | None = None) -> list[ItemTable]:
+        """Make a table for each benchmark of a run that keeps items and whose texts are at hand.
+
+        With the results of the pretrained model each item says whether the run wins or loses it.
+        """
         tables = []
         for path in run_folder.result_paths(results_folder) if self.rows else ():
             result = result_files.read_result(path)
             texts = self._load_texts(result.benchmark)
             if texts and texts.fingerprint == result.fingerprint and result.items:
-                tables.append(make_table(result, texts, self.rows))
+                base = _read_base(pretrained_folder / path.name, result) if pretrained_folder else None
+                tables.append(make_table(result, texts, self.rows, base))
         return tables
 
     def _load_texts(self, name: str) -> RecordTexts | None:
@@ -83,8 +87,11 @@ class RecordTexts:
         return record.texts[int(item.rpartition("#")[2]) :][:1]
 
 
-def make_table(result: Result, texts: RecordTexts, most: int) -> ItemTable:
+def make_table(result: Result, texts: RecordTexts, most: int, base: Result | None = None) -> ItemTable:
     """Make a table of a row for each outcome; every run shows the same items, drawn evenly from all of them.
+
+    With `base`, the pretrained model's result, the column `to pretrained` says won, lost or same; "" where it lacks the
+    item, or neither more nor less is better.
 
     MLflow's UI groups runs by the first column and compares the second, unless it is told otherwise.
     Metrics of a part of the items, and those that pool the items of others, repeat outcomes and are left out.
@@ -93,8 +100,15 @@ def make_table(result: Result, texts: RecordTexts, most: int) -> ItemTable:
     every = [(metric, index) for metric, items in metrics.items() for index in range(len(items.ids))]
     drawn = [every[i * len(every) // most] for i in range(most)] if len(every) > most else every
     rows = [_make_row(metric, metrics[metric], index, texts) for metric, index in drawn]
-    width = max((len(row) for row in rows), default=3)
-    columns = ["item", "outcome", "metric", *(f"text {i + 1}" for i in range(width - 3))]
+    head = ["item", "outcome", "metric"]
+    if base:
+        head.append("to pretrained")
+        outcomes = {metric: _outcomes_by_id(base.items.get(metric)) for metric in metrics}
+        for row, (metric, index) in zip(rows, drawn, strict=True):
+            item = metrics[metric].ids[index]
+            row.insert(3, _compare(float(row[1]), outcomes[metric].get(item), metric, result))
+    width = max((len(row) for row in rows), default=len(head))
+    columns = [*head, *(f"text {i + 1}" for i in range(width - len(head)))]
     data = [[*row, *[""] * (width - len(row))] for row in rows]
     text = json.dumps({"columns": columns, "data": data}, ensure_ascii=False)
     return ItemTable(result.benchmark, text, len(rows), len(every))
@@ -117,6 +131,23 @@ def _load_texts(name: str, section: BenchmarkSection | None, ties: str) -> Recor
         return RecordTexts(benchmark_module.load_benchmark(name, section).counted(ties))
     except UserError:
         return None
+
+
+def _read_base(path: Path, result: Result) -> Result | None:
+    """Read the pretrained model's result of the same benchmark files; None where there is none."""
+    base = result_files.read_result(path) if path.is_file() else None
+    return base if base and base.fingerprint == result.fingerprint else None
+
+
+def _outcomes_by_id(items: Items | None) -> dict[str, float]:
+    return dict(zip(items.ids, items.values.tolist(), strict=True)) if items else {}
+
+
+def _compare(outcome: float, theirs: float | None, metric: str, result: Result) -> str:
+    if theirs is None or metric in result.scores:
+        return ""
+    gain = theirs - outcome if metric in result.lower else outcome - theirs
+    return "won" if gain > 0 else "lost" if gain < 0 else "same"
 
 
 def _make_row(metric: str, items: Items, index: int, texts: RecordTexts) -> list[str | float]:

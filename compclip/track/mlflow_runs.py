@@ -90,7 +90,7 @@ def write_run(
         else:
             client.log_artifact(info.run_id, str(path), name.rpartition("/")[0] or None)
     if entry.tables and entry.results:
-        log_tables(client, logged.run, entry.tables.make(entry.results))
+        log_tables(client, logged.run, entry.tables.make(entry.results, entry.pretrained_results))
     if model:
         fill_model(client, entry, model, template, link)
     client.set_terminated(logged.run, entry.status, round(1000 * entry.end))

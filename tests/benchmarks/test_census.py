@@ -231,12 +231,12 @@ def test_metrics_are_named_without_scoring():
 
 def test_records_are_written_for_the_report(picture_root, dump):
     """Texts, the picture with its box, and slices of texts and of the picture's size; none of a classification."""
-    content = [{**GENOME, "bbox_x": 1, "image_path": "a.png"}]
+    content = [{**GENOME, "bbox_x": 1, "image_path": "a.png", "false_caption": "yz"[i < 10]} for i in range(11)]
     folder = dump("b/visual_genome_relation.json", content).parent
     split = Section("aro", str(folder), str(picture_root / "images"), "visual_genome_relation")
     counts = census.write_census("aro", split, picture_root)
     records = benchmark_records.read_records(benchmark_records.records_file(picture_root, "aro"))
-    assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "y")
+    assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "z")
     assert [(p.path, p.box) for p in records.pictures(0)] == [(str(picture_root / "images/a.png"), (1, 0, 4, 4))]
-    assert records.slices["edit: x -> y"].tolist() == [0]
+    assert records.slices["edit: x -> z"].tolist() == list(range(10)) and "edit: x -> y" not in records.slices
     assert any(name.startswith("picture: ") for name in records.slices)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.items import item_differences
 from compclip.items.item_differences import JoinedItems
+from compclip.prepare import item_slices
+from compclip.prepare.benchmark_records import RecordPicture
+from compclip.prepare.record_writer import StoredRecord
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result
 
@@ -78,3 +82,30 @@ def test_metrics_are_slices_where_there_are_several():
     zeros = np.zeros(2)
     items = JoinedItems((("add", "a"), ("swap", "a")), ((), ()), np.arange(2), zeros, zeros)
     assert item_differences.list_slices(items)["metric: add"] == [0]
+
+
+def test_groups_and_sizes_of_pictures(tmp_path):
+    """A wide picture, a square one, and a record whose picture is missing."""
+    for name, size in (("wide.png", (90, 30)), ("square.png", (40, 40))):
+        Image.new("RGB", size).save(tmp_path / name)
+    records = [
+        StoredRecord("swap", name, ("x", "y"), ("seen",), (RecordPicture(str(tmp_path / f"{name}.png"), 0, 0, ()),))
+        for name in ("wide", "square", "gone")
+    ]
+    zeros = np.zeros(4)
+    keys = (("swap", "wide"), ("swap", "square"), ("swap", "gone"), ("swap", "unknown"))
+    items = JoinedItems(keys, ((), (), (), ()), np.arange(4), zeros, zeros)
+    slices = item_differences.list_record_slices(items, records)
+    assert slices["group: seen"] == [0, 1, 2]
+    assert slices["picture: wide"] == [0] and slices["picture: square"] == [1]
+    assert slices["picture: 3 thousand pixels"] == [0] and slices["picture: 2 thousand pixels"] == [1]
+
+
+def test_classes_of_length():
+    """Of nine lengths four classes, in which each record stands once; of few different ones a class each."""
+    slices = item_slices.list_text_slices([(" ".join("a" * n),) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)])
+    lengths = {name: members for name, members in slices.items() if name.startswith("length")}
+    assert list(lengths) == [f"length: {words} words" for words in ("1 to 3", "4 to 5", "6 to 7", "8 to 9")]
+    assert sum(lengths.values(), []) == list(range(9))
+    few = item_slices.list_text_slices([("a b",), ("a",), ("a b c d",), ("a",)])
+    assert few["length: 1 words"] == [1, 3] and few["length: 4 words"] == [2]

@@ -57,6 +57,31 @@ def test_each_outcome_stands_beside_its_texts(section, results):
     assert [row[1] for row in content["data"]] == [*map(float, "111111111011100")]
 
 
+def test_won_and_lost_items_are_marked(tmp_path, section, results):
+    """Beside the pretrained model, which gets 5 of 10 and 2 of 5; of a result on other files there are no marks."""
+    fake_runs.make(tmp_path, [fake_runs.cell("pretrained")])
+    pretrained = tmp_path / "results" / "pretrained" / "vit-scenes-0"
+    file, ours = (run_folder.result_path(folder, "sugarcrepe") for folder in (pretrained, results))
+    fingerprint = json.loads(ours.read_text())["fingerprint"]
+    tables = ItemTables({"sugarcrepe": section}, "wrong", 100)
+    assert "to pretrained" not in json.loads(tables.make(results, pretrained)[0].text)["columns"]
+    write_json(file, json.loads(file.read_text()) | {"fingerprint": fingerprint})
+    content = json.loads(tables.make(results, pretrained)[0].text)
+    assert content["columns"] == ["item", "outcome", "metric", "to pretrained", "text 1", "text 2"]
+    assert [row[3] for row in content["data"]] == [
+        *["same"] * 5,
+        *["won"] * 4,
+        "same",
+        "same",
+        "same",
+        "won",
+        "same",
+        "same",
+    ]
+    lost = json.loads(tables.make(pretrained, results)[0].text)["data"]
+    assert [row[3] for row in lost].count("lost") == 5 and lost[8][4:] == ["swap_att 8", "not 8"]
+
+
 def test_rows_are_bounded_and_drawn_from_every_metric(section, results):
     (table,) = make(section, results, rows=5)
     rows = json.loads(table.text)["data"]
