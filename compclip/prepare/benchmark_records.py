@@ -20,6 +20,7 @@ import pyarrow as pa
 from compclip.data.sample import ImageLocation
 from compclip.data.shard_files import read_batch
 from compclip.runs.item_outcomes import CAPTION
+from compclip.text.annotation_rows import to_numpy
 
 FOLDER = Path("data/records")
 STAGE = "benchmark"
@@ -79,7 +80,7 @@ class BenchmarkRecords:
     def slices(self) -> dict[str, np.ndarray]:
         """The numbers of the records in every slice, by its name."""
         names, column = json.loads(self.batch.schema.metadata[SLICES.encode()]), self.batch["slices"]
-        slice_M, counts = column.flatten().to_numpy(), np.diff(column.offsets.to_numpy())
+        slice_M, counts = to_numpy(column.flatten()), np.diff(to_numpy(column.offsets))
         record_M = np.repeat(np.arange(len(counts)), counts)
         ordered_M = record_M[np.argsort(slice_M.astype(np.min_scalar_type(len(names))), kind="stable")]
         ends = np.cumsum(np.bincount(slice_M, minlength=len(names)))
