@@ -10,7 +10,7 @@ from pathlib import PurePath
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
-from compclip.config import columns, released_lists
+from compclip.config import columns, released_lists, tuning
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
@@ -59,6 +59,7 @@ def check_sections(params: Params) -> None:
     _check_names("method", (name.partition(".")[0] for name in params.wise_ft.methods), trained, "wise_ft.methods")
     for name in params.wise_ft.methods:
         method_config(params, name)
+    tuning.check_tune(params)
 
 
 def _check_names(kind: str, names: Iterable[str], table: Collection[str], where: str) -> None:

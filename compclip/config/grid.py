@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +79,23 @@ def resolve(params: Params, cell: Cell | str) -> Run:
     cells_by_name, name = {c.name: c for c in list_cells(params)}, cell if isinstance(cell, str) else cell.name
     if name not in cells_by_name:
         raise unknown("cell", name, cells_by_name, "grid")
-    cell = cells_by_name[name]
-    method, train = method_config(params, cell.method, cell.data)
-    return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
+    return resolve_cell(params, cells_by_name[name])
 
 
 def resolve_all(params: Params) -> Iterator[Run]:
     """Yield the run of every cell of the grid."""
     for cell in list_cells(params):
-        method, train = method_config(params, cell.method, cell.data)
-        yield Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
+        yield resolve_cell(params, cell)
+
+
+def resolve_cell(params: Params, cell: Cell) -> Run:
+    """Return the run of a cell, with the values that the stage `tune` chose for it."""
+    method, train = method_config(params, cell.method, cell.data)
+    for name, value in params.tuned.get(cell.method, {}).get(f"{cell.backbone}-{cell.data}", {}).items():
+        section, _, key = name.rpartition(".")
+        train = replace(train, **{key: value}) if section else train
+        method = method if section else replace(method, **{key: value})
+    return Run(cell, method, train, params.backbones[cell.backbone], params.data[cell.data])
 
 
 def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:

@@ -10,14 +10,14 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, update_json
-from compclip.config import columns, training_code
+from compclip.config import columns, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Data, Params
@@ -33,6 +33,7 @@ ENTRIES = {
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.census",
     "neighbours": "compclip.train.nearest",
+    "tune": "compclip.sweep.tune_stage",
     "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",
     "wise_ft": "compclip.evaluate.score",
@@ -62,7 +63,8 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield (stage, item, document) of every file."""
+    """Yield (stage, item, document) of every file, without values that `tune` chose: that stage comes later."""
+    params = replace(params, tuned={})
     yield "scenes", "scenes", {"params": asdict(params.scenes), "code": hash_stage_code("scenes")}
     for name, data in params.data.items():
         yield from _data_documents(name, data)
@@ -77,6 +79,11 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     cells = (run.cell for run in all_runs if _shows_neighbours(run))
     pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
     yield "neighbours", "neighbours", {"pairs": pairs, "code": hash_stage_code("neighbours") if pairs else ""}
+    requests = tuning.list_requests(params)
+    tuning_code = (
+        {"code": hash_stage_code("tune"), "runs": _hash_runs_code(params, requests)} if requests else {"code": ""}
+    )
+    yield "tune", "tune", {"studies": requests, **tuning_code}
     for method, group in itertools.groupby(all_runs, key=lambda run: run.cell.method):
         runs = list(group)
         yield "train", method, _train_document(method, runs)
@@ -166,6 +173,12 @@ def _describe_blind(params: Params) -> dict[str, Any]:
         "ties": evaluate.ties,
         "code": hash_stage_code("blind", _benchmark_modules(params, evaluate.benchmarks)),
     }
+
+
+def _hash_runs_code(params: Params, methods: Iterable[str]) -> list[str]:
+    """Return the hashes of what scores a study's trials, and of what trains those of each method."""
+    training = [training_code.hash_training_code(method) for method in methods]
+    return [hash_evaluation_code(params, params.evaluate.benchmarks), *training]
 
 
 def _cell_folder(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from omegaconf.errors import MissingMandatoryValue
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_bytes, write_atomic
-from compclip.config import benchmark_groups, check
+from compclip.config import benchmark_groups, check, tuning
 from compclip.config.sections import (
     Backbone,
     BenchmarkSection,
@@ -26,6 +26,7 @@ from compclip.config.sections import (
     Params,
     Report,
     Train,
+    Tune,
     WiseFt,
     World,
 )
@@ -39,6 +40,7 @@ SECTIONS: dict[str, Any] = {
     "wise_ft": WiseFt,
     "report": Report,
     "scenes": World,
+    "tune": Tune,
 }
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": BenchmarkSection}
 LITERAL = (("grid", "methods"), ("wise_ft", "methods"))  # besides the tables' keys what dvc.yaml hands to a shell
@@ -53,9 +55,11 @@ NO_SECTIONS = "must be a mapping of sections such as grid and train"
 def load_params(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bool = False) -> Params:
     """Read params.yaml, apply overrides (`key=value`) and check every section; `together`: also across sections.
 
-    Raises UserError naming key, value and fix.
+    Where methods are tuned, the values that were chosen beside the file are in `tuned`. Raises UserError naming key,
+    value and fix.
     """
-    return check_params(read_with_overrides(path, overrides), str(path), together)
+    params = check_params(read_with_overrides(path, overrides), str(path), together)
+    return replace(params, tuned=tuning.read_values(params, Path(path).parent)) if params.tune.trials else params
 
 
 def check_params(merged: Any, where: str, together: bool = False) -> Params:

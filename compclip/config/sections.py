@@ -240,6 +240,82 @@ class Report:
     split: Literal["whole", "validation", "test"] = "whole"  # the items that are shown; papers print whole benchmarks
 
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Whole = int
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """What is searched of one parameter: a range around the method's own value, a range, or choices."""
+
+    factor: tuple[Finite, Finite] | None = None  # of the method's own value, on a logarithmic scale
+    float: tuple[Finite, Finite] | None = None
+    int: tuple[Whole, Whole] | None = None
+    categorical: list[Finite | Whole | str | bool] | None = None
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        kinds = ("factor", "float", "int", "categorical")
+        chosen = [values for kind in kinds if (values := getattr(self, kind)) is not None]
+        if len(chosen) != 1:
+            raise ValueError(f"must have one of {', '.join(kinds)}; as {{factor: [0.2, 5]}}")
+        if self.categorical is None and not chosen[0][0] < chosen[0][1]:
+            raise ValueError("must rise")
+        if (self.factor and self.factor[0] <= 0) or (self.log and self.categorical is None and chosen[0][0] <= 0):
+            raise ValueError("must begin above 0")
+
+    def around(self, value: Any) -> dict[str, Any]:
+        """Return the dimension as a study's file has it; empty for a factor of 0, which searches nothing."""
+        if self.factor:
+            low, high = (value * f for f in self.factor)
+            return {"float": [low, high], "log": True} if value else {}
+        if self.categorical is not None:
+            return {"categorical": list(self.categorical)}
+        kind, limits = ("float", self.float) if self.float else ("int", self.int)
+        return {kind: list(limits or ()), "log": self.log}
+
+    @staticmethod
+    def holds(dimension: dict[str, Any], value: Any) -> bool:
+        """Return whether a dimension, as a study's file has it, holds a value."""
+        if "categorical" in dimension:
+            return value in dimension["categorical"]
+        low, high = dimension.get("float") or dimension["int"]
+        return isinstance(value, (float, int)) and low <= value <= high
+
+
+def _search_schedule() -> dict[str, SearchRange]:
+    return {
+        "train.lr": SearchRange(factor=(0.2, 5.0)),
+        "train.epochs": SearchRange(factor=(0.5, 2.0)),
+        "train.weight_decay": SearchRange(factor=(0.1, 10.0)),
+        "train.average_alpha": SearchRange(float=(0.2, 1.0)),
+    }
+
+
+@dataclass(frozen=True)
+class Tune:
+    """How every trained method of the grid is tuned before it is trained: alike, on validation items alone."""
+
+    trials: NonNegativeInt = 0  # of each method; 0: nothing is tuned
+    device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
+    objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
+    split: str = "validation"  # nothing else: test items are for the report
+    # `train.<name>` for all methods, `<method>.<name>` for one
+    space: dict[str, SearchRange] = field(default_factory=_search_schedule)
+    parts: bool = True  # also each method's own weights and exponents, from a quarter to four times their values
+    sampler: str = "random"  # whose trials are the same however many run side by side
+    startup_trials: PositiveInt = 5
+    seed: Seed = 1000  # of the trials and of the sampler; none of the grid's
+
+    def __post_init__(self) -> None:
+        if self.split != VALIDATION:
+            raise ValueError(
+                f"split={self.split}: must be validation; what the report shows must not choose; remove it"
+            )
+        if not self.objectives:
+            raise ValueError("objectives: must name at least one column, as summary/Comp")
+
+
 @dataclass(frozen=True)
 class Pretrain:
     """How the world's own pretrained model is trained, on freshly drawn pictures; rates rise, stay and fall."""
@@ -294,3 +370,5 @@ class Params:
     wise_ft: WiseFt
     report: Report
     scenes: World
+    tune: Tune = field(default_factory=Tune)
+    tuned: dict[str, Any] = field(default_factory=dict)  # chosen values by method and place (`config.tuning`)

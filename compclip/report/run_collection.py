@@ -101,14 +101,18 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
     Raises UserError naming the first unless `partial`.
     """
     stale = []
-    settings_of: dict[tuple[str, str], dict[str, Any]] = {}
+    settings_of: dict[tuple[str, str, str], dict[str, Any]] = {}
     for run in (run for run in runs if run.cell.method != PRETRAINED and run.config):
-        method, data = key = run.cell.method, run.cell.data
+        method = run.cell.method
+        key = (method, run.cell.backbone, run.cell.data)
         if key not in settings_of:
-            config, train = grid.method_config(params, method, data)
-            settings_of[key] = _flatten_settings({"method": asdict(config), "train": asdict(train)}, method)
+            resolved = grid.resolve_cell(params, run.cell)
+            settings_of[key] = _flatten_settings(
+                {"method": asdict(resolved.method), "train": asdict(resolved.train)}, method
+            )
         declared, used = settings_of[key], _flatten_settings(run.config, method)
-        changed = [key for key in sorted(declared.keys() | used.keys()) if declared.get(key) != used.get(key)]
+        names = sorted(declared.keys() | used.keys())
+        changed = [name for name in names if declared.get(name) != used.get(name)]
         if changed:
             difference = f"{changed[0]}={used.get(changed[0])} where the grid has {declared.get(changed[0])}"
             stale.append(MissingResult(run.cell.name, f"trained with {difference}"))

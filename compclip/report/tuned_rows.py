@@ -34,9 +34,9 @@ class PastStudy:
     objectives: tuple[str, ...]
     trials: Mapping[int, Mapping[str, Any]]
 
-    def overlaps(self, benchmarks: Collection[str], shown: str) -> bool:
-        """Return whether it chose by items of `benchmarks` that a report of the split `shown` has."""
-        if {self.split, shown} == {VALIDATION, TEST}:
+    def overlaps(self, benchmarks: Collection[str], report_split: str) -> bool:
+        """Return whether it chose by items of `benchmarks` that a report of `report_split` has."""
+        if {self.split, report_split} == {VALIDATION, TEST}:
             return False
         chosen_by = {objective.partition("/")[0] for objective in self.objectives}
         return bool(chosen_by & {SUMMARY, *benchmarks})
@@ -85,10 +85,10 @@ def _read_study(path: Path) -> PastStudy:
 
 
 def find_tuned_rows(
-    runs: Iterable[FinishedRun], studies: Sequence[PastStudy], benchmarks: Collection[str], shown: str
+    runs: Iterable[FinishedRun], studies: Sequence[PastStudy], benchmarks: Collection[str], report_split: str
 ) -> dict[RowName, str]:
     """Describe for each row what it was tuned on, where the report shows that; rows that were not are absent."""
-    leaky = [study for study in studies if study.overlaps(benchmarks, shown)]
+    leaky = [study for study in studies if study.overlaps(benchmarks, report_split)]
     rows: dict[RowName, str] = {}
     for run in runs:
         matches = ((study, trial) for study in leaky if (trial := study.find_trial(run)) is not None)

@@ -16,7 +16,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.base.number_text import format_count
-from compclip.config import grid, read
+from compclip.config import grid, read, tuning
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.runs import run_store
@@ -57,10 +57,27 @@ def write_keys(root: Path) -> int:
     for path in (root / run_store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
-    keys_by_name = {plan.name: run_store.compute_keys(read_mapping(plan), root) for plan in plans}
+    path = root / run_store.TUNE_PLAN
+    requests = read_mapping(path)["studies"] if path.is_file() else {}
+    keys_by_name = {
+        plan.name: run_store.compute_keys(
+            read_mapping(plan), root, read_chosen(plan.stem, requests.get(plan.stem, {}), root)
+        )
+        for plan in plans
+    }
     for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
     return sum(map(len, keys_by_name.values()))
+
+
+def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[str, tuning.Values]:
+    """Read the values that `tune` chose for a method, by place. Raises UserError where it has not chosen yet."""
+    document = tuning.read_document(method, root) if requests else {}
+    for place, request in requests.items():
+        if place not in document or document[place]["request"] != request:
+            path = root / tuning.TUNED / f"{method}.json"
+            raise UserError(f"{path}: has no values of {place} for the present `tune`; run `dvc repro tune`")
+    return {place: document[place]["values"] for place in requests}
 
 
 def main(argv: list[str]) -> int:

@@ -73,9 +73,11 @@ class PictureSplit:
             if metric in sizes
         }
         whole_metrics = [size for metric, size in sizes.items() if "/" not in metric]
-        left, of_all = (sum(numbers) for numbers in zip(*whole_metrics, strict=True)) if whole_metrics else (0, 1)
+        chosen_count, all_count = (
+            (sum(numbers) for numbers in zip(*whole_metrics, strict=True)) if whole_metrics else (0, 1)
+        )
         records = {
-            name: _scale(count, left, of_all) if name in ("records", "scored") else count
+            name: _scale(count, chosen_count, all_count) if name in ("records", "scored") else count
             for name, count in result.counts.items()
         }
         return replace(selected, coverage=coverage, counts=records)
@@ -108,5 +110,5 @@ def _list_ids(
     return frozenset(key for key, picture in pairs if is_validation(picture, share) == in_validation)
 
 
-def _scale(count: int, left: int, of_all: int) -> int:
-    return round(count * left / of_all)
+def _scale(count: int, chosen_count: int, all_count: int) -> int:
+    return round(count * chosen_count / all_count)

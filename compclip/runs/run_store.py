@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
+TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "keep_checkpoint")
 
@@ -215,11 +216,18 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     cells, keys_by_cell, runs = read_mapping(plan)["cells"], read_mapping(keys), []
     if absent := cells.keys() - keys_by_cell.keys():
         raise UserError(f"{keys}: has no key of {min(absent)}, which {plan} has; run `dvc repro keys`")
-    for name, run in cells.items():
+    for name, planned in cells.items():
+        run = _apply_chosen(planned, keys_by_cell[name].get("tuned", {}))
         key = keys_by_cell[name]["key"]
         folder = find_folder(key, root)
         runs.append(StoredRun(Cell(**run["cell"]), key, run, keys_by_cell[name]["data"], folder, root))
     return runs
+
+
+def _apply_chosen(planned: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    from compclip.config import tuning
+
+    return tuning.apply_values(planned, values) if values else planned
 
 
 def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
@@ -232,16 +240,25 @@ def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Pat
     update_json(root / TRAINED / f"{method}.json", fingerprints)
 
 
-def compute_keys(plan: Mapping[str, Any], root: Path) -> dict[str, dict[str, str]]:
-    """Compute each cell's run key and the fingerprint of its data from a method's plan."""
-    keys = {}
-    for name, run in plan["cells"].items():
+def compute_keys(
+    plan: Mapping[str, Any], root: Path, chosen: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Compute each cell's run key and the fingerprint of its data from a method's plan.
+
+    `chosen` are the values that `tune` found, by backbone and data; they stand in the keys' file as `tuned`.
+    """
+    from compclip.config import tuning
+
+    keys: dict[str, dict[str, Any]] = {}
+    for name, planned in plan["cells"].items():
+        values = (chosen or {}).get(tuning.place_name(Cell(**planned["cell"])), {})
+        run = tuning.apply_values(planned, values)
         reads, needs_neighbours = plan.get("reads", {}).get(name, {}), name in plan["near"]
         fingerprints = hash_inputs(Inputs(root, Cell(**run["cell"])), reads, needs_neighbours)
         keys[name] = {
             "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
             "data": fingerprints.data,
-        }
+        } | ({"tuned": dict(values)} if values else {})
     return keys
 
 

@@ -25,7 +25,7 @@ from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
-from compclip.runs import jobs, picture_splits, run_store
+from compclip.runs import jobs, picture_splits, progress, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
@@ -147,6 +147,7 @@ class StudyDriver:
     workers: int = 1
     poll_s: float = 0.5
     scored: Callable[[Params, StoredRun], bool] = result_store.is_scored
+    limit_s: float = 0.0  # device-seconds of all trials after which none is begun; 0: no limit
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that the objectives are of
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
@@ -180,7 +181,13 @@ class StudyDriver:
         """
         begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
         retried = {t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs}
-        return len(begun) - len(retried) >= target or self._keeps_failing()
+        is_spent = bool(self.limit_s) and self.sum_device_seconds() >= self.limit_s
+        return len(begun) - len(retried) >= target or is_spent or self._keeps_failing()
+
+    def sum_device_seconds(self) -> float:
+        """Sum seconds x devices of all trials' runs, those included that somebody else trained."""
+        keys = {key for t in self.opened.get_trials(deepcopy=False) if (key := t.user_attrs.get("run_key"))}
+        return sum(progress.sum_device_seconds(run_store.find_folder(key, self.root)) for key in sorted(keys))
 
     def _keeps_failing(self) -> bool:
         """Return whether going on would only use up the budget."""

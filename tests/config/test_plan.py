@@ -83,7 +83,8 @@ def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every
             training_code, "hash_training_code", lambda m: (training_code.entries(m), training_code.left_out(m))
         )
         hashed_entries = {
-            name: document["code"] for name, document in documents(read.load_params(PARAMS, EVERY)).items()
+            name: document["code"]
+            for name, document in documents(read.load_params(PARAMS, [*EVERY, "tune.trials=2"])).items()
         }
     assert {name.partition("/")[0] for name in hashed_entries} == plan.ENTRIES.keys()
 
@@ -103,8 +104,9 @@ def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every
         counts[name] = sum(hashed in stale for hashed in hashed_entries.values())
     assert counts["__init__"] == len(hashed_entries) == counts["base.errors"] + len(METHODS)
     assert counts["methods.clic"] == 2  # its training, and the report, which judges claims on methods
-    assert counts["launch.slurm"] == counts["__main__"] == 0
-    assert counts["runs.status"] == 1  # track, which shows the runs under way
+    assert counts["launch.slurm"] == 1  # tune, which sends trials
+    assert counts["__main__"] == 0
+    assert counts["runs.status"] == 2  # track, which shows the runs under way, and tune, whose studies go to it
 
 
 def test_the_plan_has_the_digest_of_its_entries(original_documents):

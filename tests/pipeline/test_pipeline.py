@@ -61,7 +61,16 @@ def test_all_stages_run_once_then_the_plan_alone(checkout):
     root, first = checkout
     assert first == {
         *ALWAYS,
-        *("scenes", "recaption@scenes", "rewrite@scenes", "annotate@scenes", "backbone@tiny", "neighbours", "keys"),
+        *(
+            "scenes",
+            "recaption@scenes",
+            "rewrite@scenes",
+            "annotate@scenes",
+            "backbone@tiny",
+            "neighbours",
+            "tune",
+            "keys",
+        ),
         *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "blind@scenes", "report", "track"),
         *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),
     }

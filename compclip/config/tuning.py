@@ -1,0 +1,156 @@
+"""The section `tune`: the study of each method of the grid, alike for all, and the values that it chose.
+
+A study is declared as in experiments/studies, with objectives on validation items. Its request (the study, and the
+settings that it starts from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
+tuned/<method>.json. Values of another request than today's are stale, and no run takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from compclip.base.ablation_parts import list_parts
+from compclip.base.errors import UserError, unknown
+from compclip.base.files import read_mapping
+from compclip.base.safe_names import SafeName
+from compclip.config.cell import Cell
+from compclip.config.grid import list_cells, method_config
+from compclip.config.sections import VALIDATION, Params, SearchRange
+from compclip.interface.method import load_method
+
+TUNED = Path("tuned")
+LIST = "studies.json"  # beside the methods' files: what was tuned last
+TRAIN = "train."
+PART_RANGE = SearchRange(factor=(0.25, 4.0))  # of a method's own weights and exponents
+Values = Mapping[str, Any]  # of a method: its own parameters by name, and `train.<name>`
+
+
+def check_tune(params: Params) -> None:
+    """Raise UserError for a section `tune` that does not fit the grid."""
+    tune, evaluated = params.tune, params.evaluate.benchmarks
+    if not tune.trials:
+        return
+    for objective in tune.objectives:
+        benchmark, _, metric = objective.partition("/")
+        if not metric or benchmark not in ("summary", *evaluated):
+            raise unknown("benchmark", benchmark, ["summary", *evaluated], f"tune.objectives: {objective!r}")
+    if tune.seed in params.grid.seeds:
+        raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, whose luck would be chosen; give another")
+    methods = list(dict.fromkeys(method.partition(".")[0] for method in list_methods(params)))
+    trained = [f.name for f in fields(params.train)]
+    for key in tune.space:
+        method, _, name = key.partition(".")
+        parameters = trained if method == "train" else _list_parameters(method) if method in methods else []
+        if name not in parameters:
+            names = [f"{TRAIN}{n}" for n in trained] + [f"{m}.{n}" for m in methods for n in _list_parameters(m)]
+            raise unknown("parameter", key, names, "tune.space")
+
+
+def _list_parameters(method: str) -> list[str]:
+    config = load_method(method).Config
+    return [f.name for f in fields(config)] if is_dataclass(config) else []
+
+
+def list_methods(params: Params) -> list[str]:
+    """List the methods of the grid that are trained, and so are tuned; a variant is a method of its own."""
+    return [method for method in params.grid.methods if load_method(method).TRAINS]
+
+
+def place_name(cell: Cell) -> str:
+    """Return backbone-data: where a method is tuned once, for all seeds."""
+    return f"{cell.backbone}-{cell.data}"
+
+
+def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the request of each study, by method and place; empty where nothing is tuned."""
+    requests: dict[str, dict[str, dict[str, Any]]] = {}
+    if params.tune.trials:
+        methods = list_methods(params)
+        for cell in list_cells(params):
+            places = requests.setdefault(str(cell.method), {}) if cell.method in methods else {}
+            if cell.method in methods and place_name(cell) not in places:
+                places[place_name(cell)] = _make_request(params, cell)
+    return requests
+
+
+def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
+    """Make a study's request: its declaration, and the settings that decide what its trials are."""
+    tune = params.tune
+    config, train = method_config(params, cell.method, cell.data)
+    settings = {"method": asdict(config), "train": asdict(train)}
+    space, current = _make_space(params, cell, settings)
+    study = {
+        "method": str(cell.method),
+        "backbone": str(cell.backbone),
+        "data": str(cell.data),
+        "seed": tune.seed,
+        "trials": tune.trials,
+        "objectives": list(tune.objectives),
+        "split": VALIDATION,
+        "sampler": tune.sampler,
+        "startup_trials": tune.startup_trials,
+        "space": space,
+        "paper": [current] if current else [],
+    }
+    shares = {"benchmarks": list(params.evaluate.benchmarks), "validation_share": params.evaluate.validation_share}
+    return {"study": study, "settings": settings, "device_hours": tune.device_hours, **shares}
+
+
+def _make_space(params: Params, cell: Cell, settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make the space of a method, and its present values where the space holds them all.
+
+    `tune.space` is for all methods, or for one by its name; a method's own parts are searched around their values.
+    """
+    ranges = _list_ranges(params, cell, settings["method"])
+    values = {name: get_value(settings, name) for name in ranges}
+    space = {name: declared for name, r in ranges.items() if (declared := r.around(values[name]))}
+    if not space:
+        raise UserError(f"tune.space: nothing to search for {cell.method}; name a parameter as train.lr")
+    is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
+    return space, {name: values[name] for name in space} if is_inside else {}
+
+
+def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[str, SearchRange]:
+    base = cell.method.partition(".")[0]
+    ranges = {key: r for key, r in params.tune.space.items() if key.startswith(TRAIN)}
+    if params.tune.parts:
+        parts = list_parts(load_method(base).Config)
+        ranges |= {name: PART_RANGE for name in parts if isinstance(config[name], float) and config[name] > 0}
+    return ranges | {key.partition(".")[2]: r for key, r in params.tune.space.items() if key.partition(".")[0] == base}
+
+
+def get_value(settings: Mapping[str, Any], name: str) -> Any:
+    """Return a searched parameter of a run, by its name in the space."""
+    return settings["train"][name.removeprefix(TRAIN)] if name.startswith(TRAIN) else settings["method"][name]
+
+
+# --- chosen values
+
+
+def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
+    """Read the chosen values by method and place; those of another request than today's are left out."""
+    values: dict[str, dict[str, Values]] = {}
+    for method, places in list_requests(params).items():
+        document = read_document(method, root)
+        values[method] = {
+            place: document[place]["values"]
+            for place, request in places.items()
+            if place in document and document[place]["request"] == request
+        }
+    return values
+
+
+def read_document(method: str, root: Path) -> dict[str, Any]:
+    """Read what the stage `tune` wrote of a method, by place; empty where it did not yet."""
+    path = root / TUNED / f"{SafeName(method, 'method')}.json"
+    return read_mapping(path) if path.is_file() else {}
+
+
+def apply_values(run: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """Return a run's plain values with the chosen ones in their places."""
+    config = {name: value for name, value in values.items() if not name.startswith(TRAIN)}
+    train = {name.removeprefix(TRAIN): value for name, value in values.items() if name.startswith(TRAIN)}
+    return {**run, "method": {**run["method"], **config}, "train": {**run["train"], **train}}
