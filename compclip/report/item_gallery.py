@@ -25,7 +25,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.data import images
 from compclip.data.sample import ImageLocation
 from compclip.prepare.benchmark_records import RecordPicture
-from compclip.report.joined_items import JoinedItems
+from compclip.report.row_items import RowItems
 from compclip.report.slice_tables import SliceTable
 from compclip.report.statistics import named_generator
 
@@ -83,7 +83,7 @@ class TableGallery:
 class _Choice(NamedTuple):
     gallery: MethodGallery
     is_won: bool
-    items: JoinedItems
+    items: RowItems
     item: int
 
 
@@ -111,11 +111,11 @@ def _count_decided(table: SliceTable, method: str) -> tuple[int, int]:
     return sum(int((d > 0).sum()) for d in differences), sum(int((d < 0).sum()) for d in differences)
 
 
-def _has_both(items: JoinedItems, method: str) -> bool:
+def _has_both(items: RowItems, method: str) -> bool:
     return {method, PRETRAINED} <= items.outcome_I.keys()
 
 
-def _difference(items: JoinedItems, method: str) -> np.ndarray:
+def _difference(items: RowItems, method: str) -> np.ndarray:
     return items.outcome_I[method] - items.outcome_I[PRETRAINED]
 
 
@@ -132,7 +132,7 @@ def _choose_items(table: SliceTable, gallery: MethodGallery, count: int) -> Iter
     yield from _take_turns(sides)
 
 
-def _order_items(items: JoinedItems, method: str, is_won: bool, count: int) -> list[int]:
+def _order_items(items: RowItems, method: str, is_won: bool, count: int) -> list[int]:
     """Return the items with the largest difference of one sign, equals in a random order that is always the same."""
     gain_I = _difference(items, method) * (1 if is_won else -1)
     rng = named_generator("gallery", items.benchmark, method)

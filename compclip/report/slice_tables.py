@@ -20,7 +20,7 @@ from compclip.prepare import item_slices
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import slice_search
 from compclip.report.escape import format_csv, to_markdown
-from compclip.report.joined_items import JoinedItems, join_items
+from compclip.report.row_items import RowItems, join_items
 from compclip.report.statistics import named_generator
 from compclip.report.table_formats import csv_value
 from compclip.report.table_heads import has_random_weights
@@ -54,7 +54,7 @@ class SliceTable:
     backbone: str
     data: str
     lines: tuple[SliceLine, ...]
-    items: tuple[JoinedItems, ...]
+    items: tuple[RowItems, ...]
     comparisons: int
     tried: int
     left_out: int
@@ -64,7 +64,7 @@ class SliceTable:
 class _Comparison(NamedTuple):
     method: str
     reference: str
-    items: JoinedItems
+    items: RowItems
     candidates: slice_search.Candidates
     scores: slice_search.SliceScores
 
@@ -104,7 +104,7 @@ def list_pairs(methods: Sequence[str], reference: str) -> Iterator[tuple[str, st
                 yield method, against
 
 
-def _compare_rows(group: ResultTable, items: JoinedItems, reference: str) -> Iterator[_Comparison]:
+def _compare_rows(group: ResultTable, items: RowItems, reference: str) -> Iterator[_Comparison]:
     candidates = slice_search.choose_candidates(items.unit_I, items.metric_I, items.slices(), MOST)
     methods = [row.method for row in group.rows if row.method in items.outcome_I]
     for method, against in list_pairs(methods, reference) if candidates.items_of else ():

@@ -20,7 +20,7 @@ from compclip.runs.result_files import Result
 
 
 @dataclass(frozen=True)
-class JoinedItems:
+class RowItems:
     """Items that all methods have: metric, id, record, unit, and each method's mean outcome over its seeds."""
 
     benchmark: str
@@ -47,7 +47,7 @@ def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.n
     return order[np.repeat(starts[record_R], counts) + offset]
 
 
-def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecords) -> JoinedItems | None:
+def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecords) -> RowItems | None:
     """Join the results of a table's rows; None where they were scored on other files, or share no item."""
     results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
     results = {method: of_row for method, of_row in results.items() if of_row}
@@ -69,7 +69,7 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecor
         return None
     metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
     unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
-    return JoinedItems(
+    return RowItems(
         benchmark,
         metrics,
         stored,
