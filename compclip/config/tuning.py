@@ -132,15 +132,21 @@ def get_value(settings: Mapping[str, Any], name: str) -> Any:
 
 def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
     """Read the chosen values by method and place; those of another request than today's are left out."""
-    values: dict[str, dict[str, Values]] = {}
+    documents = read_current(params, root)
+    return {method: {place: d["values"] for place, d in places.items()} for method, places in documents.items()}
+
+
+def read_current(params: Params, root: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Read what the stage `tune` wrote for today's requests, by method and place."""
+    current = {}
     for method, places in list_requests(params).items():
         document = read_document(method, root)
-        values[method] = {
-            place: document[place]["values"]
+        current[method] = {
+            place: document[place]
             for place, request in places.items()
             if place in document and document[place]["request"] == request
         }
-    return values
+    return current
 
 
 def read_document(method: str, root: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 `compclip report published` writes instead which of the papers' numbers have a method in the grids.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-reference.csv, blind.csv, slices.csv, metrics.json and plots/ into reports/. A missing cell or result is an error that
-names it, unless --partial shows what there is.
+reference.csv, blind.csv, slices.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
+error that names it, unless --partial shows what there is.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from compclip.report import (
     table_heads,
     tables,
     tuned_rows,
+    tuning_table,
     wise_ft_lines,
 )
 from compclip.report.claims import Claim
@@ -95,6 +96,7 @@ def main(argv: list[str]) -> int:
         read_records(args.root, benchmarks),
         args.items,
         args.root,
+        tuning_table.read_tuned_methods(params, args.root),
     )
     report_files.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

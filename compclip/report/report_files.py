@@ -21,6 +21,7 @@ from compclip.report import (
     report_page,
     slice_tables,
     table_formats,
+    tuning_table,
     wise_ft_lines,
 )
 from compclip.report.escape import to_markdown
@@ -51,6 +52,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + slice_tables.format_slices_markdown(page.slices)
+        + tuning_table.format_tuning_markdown(page.tuning)
         + claims_table.format_markdown(page.findings),
         "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
         "report.tex": latex_tables.format_latex(groups, page.notes, {g.name: page.blind_rows(g) for g in groups})
@@ -61,6 +63,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
         "blind.csv": blind_comparison.format_blind_csv(groups, page.blind_tables),
         "slices.csv": slice_tables.format_slices_csv(page.slices),
+        **({"tuning.csv": tuning_table.format_tuning_csv(page.tuning)} if page.tuning else {}),
         **{f"plots/{name}": text for name, text in plots.items()},
         "index.html": report_page.render_page(page, out),
     }

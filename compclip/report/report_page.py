@@ -32,6 +32,7 @@ from compclip.report import (
     table_rows,
     tables,
     tuned_rows,
+    tuning_table,
     wise_ft_lines,
 )
 from compclip.report.blind_comparison import BlindTable
@@ -78,6 +79,7 @@ class ReportPage:
     slices: tuple[slice_tables.SliceTable, ...] = ()
     items: int = ITEMS  # won, and lost, of each method on the page
     root: Path = Path()  # of the project, where pictures lie
+    tuning: tuple[tuning_table.TunedMethod, ...] = ()
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -115,6 +117,7 @@ def build_page(
     records: Mapping[str, BenchmarkRecords] | None = None,
     items: int = ITEMS,
     root: Path = Path(),
+    tuning: Sequence[tuning_table.TunedMethod] = (),
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
@@ -122,7 +125,8 @@ def build_page(
     `tuned` says which rows were tuned on what is shown.
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
     made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
-    and for the `items` won and lost ones of each method, whose pictures lie below `root`.
+    and for the `items` won and lost ones of each method, whose pictures lie below `root`. `tuning` is what was spent on
+    the methods' parameters, and what was chosen.
     """
     blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -162,6 +166,7 @@ def build_page(
         slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
         items=items,
         root=root,
+        tuning=tuple(tuning),
     )
 
 
@@ -220,6 +225,8 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         models=len(page.models),
         not_published=list_incomparable(page, {number.column for number in page.published}),
         not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
+        tuning=[method.layout() for method in page.tuning],
+        tuning_rule=tuning_table.describe_tuning(page.tuning),
         claims=claims_table.build_sections(page.findings),
         claims_rule=claims_table.RULE,
         correction=decisions.describe_correction(page.correction),

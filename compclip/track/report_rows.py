@@ -22,7 +22,9 @@ from compclip.track import descriptions
 from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
-FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv")
+FILES = (
+    *("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv", "tuning.csv"),
+)
 NUMBERS = ("mean", "std")  # of a row of report.csv
 CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
 BLIND = ("above", "above_low", "above_high", "sighted", "sighted_low", "sighted_high")  # of a row of blind.csv

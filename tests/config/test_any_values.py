@@ -16,7 +16,7 @@ from compclip.launch import profiles
 from compclip.sweep import study_declaration
 from tests.tiny_project import PARAMS
 
-BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}}
+BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}, "tune": {}}
 BASE["methods"]["clic"] = {"variants": {"v": {}}, "per_data": {"scenes": {}}, "train": {}}
 BASE["scenes"]["pretrain"] = {}
 STUDY = {

@@ -124,6 +124,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
         benchmarks={},
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
+        tune=report_command.sections.Tune(),
     )
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)

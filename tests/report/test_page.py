@@ -26,6 +26,7 @@ from compclip.report import (
     report_page,
     run_details,
     table_formats,
+    tuning_table,
 )
 from compclip.report.report_page import GALLERY_MARK
 from compclip.report.run_collection import MissingResult, collect_runs
@@ -282,6 +283,7 @@ def project(tmp_path, monkeypatch):
         benchmarks={},
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
+        tune=report_command.sections.Tune(),
     )
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
@@ -359,6 +361,16 @@ def test_the_page_stays_below_its_bound(asked, monkeypatch):
 
 
 NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
+
+
+def test_what_was_tuned_stands_on_the_page(report):
+    """A section of its own, with a line a method; none where nothing was tuned."""
+    gamma = tuning_table.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
+    tuned = tuning_table.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
+    text = report_page.render_page(dataclasses.replace(report, tuning=(tuned,)))
+    row = next(table for table in Reader(text).tables if table[0][-1] == "chosen")[1]
+    assert row == ["fsc_clip", "b-d", "16", "10.0", "+1.0", "+2.5", "4 of 16", "gamma 3.5 (before 2; 3 to 4)"]
+    assert 'id="tuning"' in text and 'id="tuning"' not in report_page.render_page(report)
 
 
 def test_what_a_run_s_files_hold_stays_text(tmp_path):

@@ -1,0 +1,70 @@
+"""What tuning spent, chose, and how flat the optimum is: by hand, as the page, Markdown and CSV have it."""
+
+from __future__ import annotations
+
+import csv
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.config import tuning
+from compclip.report import tuning_table
+
+TRIALS = [  # shares of two objectives; the pretrained model has 0.5 and 0.8
+    {"number": 0, "params": {"train.lr": 1e-4, "gamma": 2.0}, "values": [0.55, 0.79], "paper": True},
+    {"number": 1, "params": {"train.lr": 2e-4, "gamma": 4.0}, "values": [0.60, 0.80], "paper": False},
+    {"number": 2, "params": {"train.lr": 3e-4, "gamma": 1.0}, "values": [0.60, 0.795], "paper": False},
+    {"number": 3, "params": {"train.lr": 9e-4, "gamma": 1.0}, "values": [0.40, 0.70], "paper": False},
+]
+DOCUMENT = {
+    "request": {
+        "study": {"objectives": ["summary/Comp", "summary/General"]},
+        "settings": {"method": {"gamma": 2.0}, "train": {"lr": 1e-4}},
+    },
+    "values": {"train.lr": 2e-4, "gamma": 4.0},
+    "study": "tune.fsc_clip-b-d-1234",
+    "best": 1,
+    "reference": [0.5, 0.8],
+    "trials": TRIALS,
+    "failed": 1,
+    "device_seconds": 90.0,
+}
+
+
+@pytest.fixture
+def methods(monkeypatch):
+    """One method that was tuned."""
+    monkeypatch.setattr(tuning, "read_current", lambda params, root: {"fsc_clip": {"b-d": DOCUMENT}, "finetune": {}})
+    return tuning_table.read_tuned_methods(SimpleNamespace(), None)
+
+
+def test_gains_flatness_and_ranges_by_hand(methods):
+    """Gains of 4, 10, 9.5 and -20 points: two trials are flat, and their values are the ranges."""
+    [tuned] = methods
+    assert (tuned.gain_before, tuned.gain, tuned.flat_trials) == (pytest.approx(4), pytest.approx(10), 2)
+    assert [(p.name, p.before, p.chosen, p.flat_low, p.flat_high) for p in tuned.parameters] == [
+        ("train.lr", 1e-4, 2e-4, 2e-4, 3e-4),
+        ("gamma", 2.0, 4.0, 1.0, 4.0),
+    ]
+    assert tuned.layout() == {
+        "method": "fsc_clip", "place": "b-d", "trials": "4 + 1 failed", "minutes": "1.5", "before": "+4.0",
+        "gain": "+10.0", "flat": "2 of 4",
+        "parameters": "train.lr 0.0002 (before 0.0001; 0.0002 to 0.0003); gamma 4 (before 2; 1 to 4)",
+    }  # fmt: skip
+
+
+def test_markdown_and_csv(methods):
+    """A line a method, a row a parameter; nothing where nothing is tuned."""
+    text = tuning_table.format_tuning_markdown(methods)
+    assert "chosen by summary/Comp + summary/General on validation items" in text
+    assert text.splitlines()[-1].startswith("| fsc_clip | b-d | 4 + 1 failed | 1.5 | +4.0 | +10.0 | 2 of 4 |")
+    rows = list(csv.DictReader(tuning_table.format_tuning_csv(methods).splitlines()))
+    assert [row["parameter"] for row in rows] == ["train.lr", "gamma"]
+    assert float(rows[1]["chosen"]) == 4 and float(rows[1]["flat_low"]) == 1 and rows[0]["flat_trials"] == "2"
+    assert tuning_table.format_tuning_markdown([]) == "" and tuning_table.format_tuning_csv([]) == ""
+
+
+def test_choices_are_listed():
+    """Values that are no numbers have no range: all that the flat trials had."""
+    assert tuning_table._range(["last", "mean", "last"]) == ("last, mean", "last, mean")
+    assert tuning_table._range([True, False]) == ("False, True", "False, True")
