@@ -9,19 +9,22 @@ F is a folder in open_clip's format, a weights file with --model, MODEL::TAG, or
 or store/<run key>, also while it trains. Several give a row each; --out writes each into a folder of its own.
 Outside of a project, benchmarks lie where `compclip fetch` puts them (`compclip list benchmarks`), or where
 benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say. Parameters follow as key=value.
-Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over.
+Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over. Where --method
+has something to score, finished runs of the grid's other methods join its pass over the pictures; their stages take
+these results over.
 `compclip compare` compares results with somebody's numbers, `compclip vqascore` scores a generative model.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compclip.base import safe_names
 from compclip.base.command_line import CommandParser
@@ -80,13 +83,24 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
         task = result_store.task_from_plan(document, root)
-    outcome = result_store.publish_results(grid_cells, task)
-    print(
-        f"{method}: {format_count(len(grid_cells), 'cell')}, {format_count(outcome.scored, 'run')} scored", flush=True
-    )
+    outcome = result_store.publish_results(grid_cells, task, lambda: _list_other_runs(method, document, root))
+    ahead = f"; {outcome.scored_ahead} of other methods in the same pass" if outcome.scored_ahead else ""
+    counts = f"{format_count(len(grid_cells), 'cell')}, {format_count(outcome.scored, 'run')} scored"
+    print(f"{method}: {counts}{ahead}", flush=True)
     for name, reason in outcome.failed.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     return 1 if outcome.failed else 0
+
+
+def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> list[str]:
+    """Return the keys of other methods' runs, as `keys` wrote them, that are to be scored as this method's are."""
+    run_keys = []
+    for path in sorted((root / PLAN).glob("*.json")):
+        other = read_mapping(path)
+        if path.stem != method and all(other[name] == plan[name] for name in ("benchmarks", "how", "code")):
+            with contextlib.suppress(UserError):  # no keys yet: its own stages say so
+                run_keys += [run.key for run in run_store.load_planned(SafeName(path.stem, "method"), root)]
+    return run_keys
 
 
 def _census(params: Params, name: SafeName, root: Path) -> int:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,10 +158,17 @@ class PublishedResults:
     results: dict[str, Path] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     scored: int = 0
+    scored_ahead: int = 0  # runs that other stages publish
 
 
-def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedResults:
-    """Publish every cell's results; what is there already costs no model and no import of torch."""
+def publish_results(
+    cells: Sequence[Cell], task: EvaluationTask, list_other_keys: Callable[[], Sequence[str]] = tuple
+) -> PublishedResults:
+    """Publish every cell's results; what is there already costs no model and no import of torch.
+
+    If a cell has to be scored, the finished runs of `list_other_keys` that lack results join its pass over the
+    pictures, which costs less than one of their own; their stages find the results, or say why there are none.
+    """
     outcome, unscored = PublishedResults(), dict[str, list[Cell]]()
     for cell in cells:
         try:
@@ -173,13 +180,28 @@ def publish_results(cells: Sequence[Cell], task: EvaluationTask) -> PublishedRes
             _publish(results, [cell], task.root, outcome)
         else:
             unscored.setdefault(folder.key, []).append(cell)
-    for key, scored in _score_runs([run_store.find_folder(key, task.root) for key in unscored], task):
-        if isinstance(scored, UserError):
+    ahead = _find_unscored(list_other_keys(), task) if unscored else []
+    run_folders = [run_store.find_folder(key, task.root) for key in dict.fromkeys([*unscored, *ahead])]
+    for key, scored in _score_runs(run_folders, task):
+        if key not in unscored:
+            outcome.scored_ahead += not isinstance(scored, UserError)
+        elif isinstance(scored, UserError):
             outcome.failed |= {cell.name: str(scored) for cell in unscored[key]}
         else:
             outcome.scored += 1
             _publish(scored, unscored[key], task.root, outcome)
     return outcome
+
+
+def _find_unscored(keys: Sequence[str], task: EvaluationTask) -> list[str]:
+    """Return the keys of finished runs that have no results of the task; what is damaged is left to its own stage."""
+    unscored = []
+    for key in keys:
+        folder = run_store.find_folder(key, task.root)
+        with contextlib.suppress(UserError):
+            if folder.finished and not find_results(task, folder):
+                unscored.append(key)
+    return unscored
 
 
 def _finished_run(cell: Cell, root: Path) -> RunFolder:

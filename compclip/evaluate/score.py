@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights that an evaluation holds at once
+TOGETHER = 16  # checkpoints of a pass, each of which holds embeddings and outcomes
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budge
             size = budget
             with contextlib.suppress(UserError):  # no folder with weights counts as the whole budget
                 size = weight_files.find_weights(Path(checkpoint(request))).stat().st_size
-            if not room or size > room:
+            if not room or size > room or len(groups[-1]) == TOGETHER:
                 groups.append([])
                 room = budget
             groups[-1].append(request)
