@@ -321,13 +321,13 @@ def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch
     for method in ("pretrained", "finetune"):
         shutil.rmtree(planned(cell(method)).folder.path / "scores")
     shutil.rmtree("results")
+    weights = planned(cell("finetune")).folder.final.weights
+    weights.unlink()
+    weights.write_bytes(b"no")
     capsys.readouterr()
     assert evaluate_command.main(["--method", "pretrained"]) == 0
     assert "pretrained: 2 cells, 1 run scored" in capsys.readouterr().out
     assert outcome(here_finished, cell("pretrained")) == outcome(finished, cell("pretrained"))
-    weights = planned(cell("finetune")).folder.final.weights
-    weights.unlink()
-    weights.write_bytes(b"no")
     assert evaluate_command.main(["--method", "finetune"]) == 1
     err = capsys.readouterr().err
     assert f"error: {SEEDS[0]}: " in err and "not a readable weights file" in err
