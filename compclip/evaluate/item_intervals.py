@@ -24,7 +24,7 @@ def compute_intervals(document: Mapping[str, Any]) -> dict[str, tuple[float, flo
 
 def _collect_items(document: Mapping[str, Any], metric: str) -> list[ItemDifferences]:
     """Return a metric's items, or those of the metrics that it is the mean of; empty where one of them has too few."""
-    if metric in document["means"]:
+    if metric in document.get("means", {}):
         members = [_collect_items(document, member) for member in document["means"][metric]]
         all_items = [items for member_items in members for items in member_items] if all(members) else []
         return [replace(items, weight=items.weight / len(members)) for items in all_items]

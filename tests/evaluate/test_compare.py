@@ -137,11 +137,43 @@ def test_the_command_prints_a_table_and_fails_beyond_the_bound(results, tmp_path
     arguments = [str(results), str(theirs)]
     assert command.main(arguments) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1].split() == ["sugarcrepe/add_att", "75.00", "50.00", "+25.00", "+1.0"]
+    assert out[1].split()[:5] == ["sugarcrepe/add_att", "75.00", "50.00", "+25.00", "+1.0"]
     assert out[-1] == "1 only theirs: winoground/text"
     assert command.main([*arguments, "--within", "24.9"]) == 1
     assert "sugarcrepe/add_att: +25.00 points, more than 24.9" in capsys.readouterr().err
     assert command.main([*arguments, "--within", "25"]) == 0
+
+
+def test_what_the_items_decide(tmp_path, capsys):
+    """Of 400 items, 300 right: the interval is 75 +- 4.26 by hand (1.966 standard errors of 2.168); of one picture none."""
+    items = {
+        "add_att": {"ids": [str(i) for i in range(400)], "outcomes": [1] * 300 + [0] * 100},
+        "add_obj": {"ids": ["a", "b"], "outcomes": [1, 0]},
+    }
+    document = {
+        "benchmark": "sugarcrepe",
+        "kind": "composition",
+        "lower": [],
+        "scores": [],
+        "headline": [],
+        "means": {},
+    }
+    document |= {"items": items, "units": {"add_obj": [0, 0]}, "metrics": {"add_att": 0.75, "add_obj": 0.5}}
+    write_json(tmp_path / "results" / "sugarcrepe.json", document)
+    for theirs, code in ((79.2, 0), (79.3, 1), (70.8, 0), (70.7, 1)):
+        file = write_file(tmp_path, "theirs.json", {"sugarcrepe/add_att": theirs, "sugarcrepe/add_obj": 99.0})
+        assert command.main([str(tmp_path / "results"), str(file), "--within", "items"]) == code
+        out, err = capsys.readouterr()
+        assert out.splitlines()[1].endswith("70.74 to 79.26") and f"{code} of theirs outside of our interval" in out
+        assert ("sugarcrepe/add_att" in err) == bool(code) and "add_obj" not in err
+
+
+def test_a_limit_that_is_none_is_refused(results, capsys):
+    """Neither a number nor the word."""
+    with pytest.raises(SystemExit) as left:
+        command.main([str(results), "theirs.json", "--within", "item"])
+    assert left.value.code == 2
+    assert "'item' is no number of points, as 0.1, nor `items`" in capsys.readouterr().err
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
