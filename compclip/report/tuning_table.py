@@ -126,7 +126,7 @@ def describe_tuning(methods: Sequence[TunedMethod]) -> str:
     objectives = " + ".join(dict.fromkeys(name for method in methods for name in method.objectives))
     minutes = sum(method.device_seconds for method in methods) / 60
     return (
-        f"Each method was given as many trials, with a seed of their own; {minutes:.0f} device-minutes in all. "
+        f"All methods had the same number of trials, with a seed of their own; {minutes:.0f} device-minutes in all. "
         f"They were chosen by {objectives} on validation items. A gain is the sum over these columns less that of the "
         "pretrained model, in points: before, of the values that the grid declares, and of the chosen ones. Flat are "
         f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "
