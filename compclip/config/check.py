@@ -74,7 +74,7 @@ def _check_validation_set(params: Params, name: str, validation: str) -> None:
     if not validation or name not in scored:
         return
     if validation not in scored or validation == name:
-        raise unknown("benchmark", validation, [other for other in scored if other != name], where)
+        raise unknown("benchmark", validation, [benchmark for benchmark in scored if benchmark != name], where)
     modules = [params.benchmarks[section].benchmark or section for section in (name, validation)]
     if modules[0] != modules[1]:
         raise UserError(

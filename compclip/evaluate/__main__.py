@@ -96,8 +96,8 @@ def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> l
     """Return the keys of other methods' runs, as `keys` wrote them, that are to be scored as this method's are."""
     run_keys = []
     for path in sorted((root / PLAN).glob("*.json")):
-        other = read_mapping(path)
-        if path.stem != method and all(other[name] == plan[name] for name in ("benchmarks", "how", "code")):
+        other_plan = read_mapping(path)
+        if path.stem != method and all(other_plan[name] == plan[name] for name in ("benchmarks", "how", "code")):
             with contextlib.suppress(UserError):  # no keys yet: its own stages say so
                 run_keys += [run.key for run in run_store.load_planned(SafeName(path.stem, "method"), root)]
     return run_keys

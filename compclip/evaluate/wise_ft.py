@@ -113,8 +113,8 @@ def _metrics_of_ends(
 ) -> dict[float, dict[str, float]]:
     """Return the metrics at 0 and 1 where the pretrained cell and this one were scored as the line is."""
     ends = {0.0: Cell(PRETRAINED, *cell[1:]), 1.0: cell}
-    stored = {alpha: result_store.find_metrics(evaluation, end) for alpha, end in ends.items() if alpha in alphas}
-    return {alpha: metrics for alpha, metrics in stored.items() if metrics is not None}
+    metrics_at = {alpha: result_store.find_metrics(evaluation, end) for alpha, end in ends.items() if alpha in alphas}
+    return {alpha: metrics for alpha, metrics in metrics_at.items() if metrics is not None}
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:

@@ -96,9 +96,9 @@ class ShardBalance:
         rows = [(sample, caption) for sample in samples for caption in sample.captions]
         candidates = [self._untrue(sample, caption) for sample, caption in rows]
         gaps = [self._gaps(s, caption, texts) for (s, caption), texts in zip(rows, candidates, strict=True)]
-        chosen = herd(gaps, self.cfg.seed)
+        choices = herd(gaps, self.cfg.seed)
         negatives: list[tuple[str, ...]] = [
-            (texts[i],) if i >= 0 else () for texts, i in zip(candidates, chosen, strict=True)
+            (texts[i],) if i >= 0 else () for texts, i in zip(candidates, choices, strict=True)
         ]
         empty = sum(not texts for texts in candidates)
         dropped = len(rows) - sum(map(bool, negatives)) - empty
@@ -123,15 +123,15 @@ class ShardBalance:
 def herd(gaps: Sequence[np.ndarray], seed: int) -> list[int]:
     """Return for each caption which of its candidates is taken, -1 for none; `gaps` has [C, F] of each."""
     frequency_FW = draw_frequencies(gaps, seed)
-    sum_W, chosen = np.zeros(frequency_FW.shape[1], np.int64), []
+    sum_W, choices = np.zeros(frequency_FW.shape[1], np.int64), []
     for gap_CF in gaps:
         wave_CW = np.rint(UNITS * np.sin(gap_CF @ frequency_FW)).astype(np.int64)
         cost_C = ((sum_W + wave_CW) ** 2).sum(axis=1) - (sum_W**2).sum()
         best = int(cost_C.argmin()) if len(cost_C) else -1
         taken = best >= 0 and cost_C[best] <= UNITS**2 * len(sum_W)  # the squares of two waves
-        chosen.append(best if taken else -1)
+        choices.append(best if taken else -1)
         sum_W += wave_CW[best] if taken else 0
-    return chosen
+    return choices
 
 
 def draw_frequencies(gaps: Sequence[np.ndarray], seed: int) -> np.ndarray:

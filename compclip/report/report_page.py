@@ -75,7 +75,7 @@ class ReportPage:
     blind_tables: Mapping[str, BlindTable] = field(default_factory=dict)  # of the main tables, by name
     correction: str = ""  # over the comparisons of each table
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
-    whole: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
+    whole_tables: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
     slices: tuple[slice_tables.SliceTable, ...] = ()
     items: int = ITEMS  # won, and lost, of each method on the page
     root: Path = Path()  # of the project, where pictures lie
@@ -162,7 +162,7 @@ def build_page(
         blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
         correction=correction,
         split=split,
-        whole=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
+        whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
         slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
         items=items,
         root=root,
@@ -350,8 +350,8 @@ def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[st
 
 def _join_tables(page: ReportPage) -> list[ResultTable]:
     """Return the main tables with all columns of the other sections, of whole benchmarks."""
-    if page.whole:
-        return list(page.whole)
+    if page.whole_tables:
+        return list(page.whole_tables)
     joined = []
     for group in page.main:
         for table in (*page.subsets, *page.other_metrics):

@@ -47,14 +47,14 @@ def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.n
     return order[np.repeat(starts[record_R], counts) + offset]
 
 
-def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecords) -> RowItems | None:
+def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkRecords) -> RowItems | None:
     """Join the results of a table's rows; None where they were scored on other files, or share no item."""
     results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
     results = {method: of_row for method, of_row in results.items() if of_row}
     every = [result for of_row in results.values() for result in of_row]
-    if not every or {result.fingerprint for result in every} - stored.fingerprints:
+    if not every or {result.fingerprint for result in every} - records.fingerprints:
         return None
-    finder = RecordFinder(stored.names)
+    finder = RecordFinder(records.names)
     joined: list[tuple[int, str, int, int | str]] = []
     values: dict[str, list[np.ndarray]] = {method: [] for method in results}
     metrics = tuple(name for name in every[0].items if is_searched(name, every[0]))
@@ -72,12 +72,12 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], stored: BenchmarkRecor
     return RowItems(
         benchmark,
         metrics,
-        stored,
+        records,
         keys,
         np.array(metric_numbers),
         np.array(record_numbers),
         np.array([unit_numbers[unit] for unit in units]),
-        {method: np.concatenate(parts) for method, parts in values.items()},
+        {method: np.concatenate(arrays) for method, arrays in values.items()},
         {row.method: [run.cell.seed for run in row.runs if benchmark in run.results] for row in rows},
     )
 
@@ -109,7 +109,7 @@ def _mean_values(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
     columns = []
     for items in seeds:
         if len(items.ids) != len(ids) or any(map(ne, items.ids, ids)):
-            place = {key: index for index, key in enumerate(items.ids)}
-            items = items.at([place[key] for key in ids])
+            index_of = {key: index for index, key in enumerate(items.ids)}
+            items = items.at([index_of[key] for key in ids])
         columns.append(items.values)
     return np.mean(columns, axis=0)

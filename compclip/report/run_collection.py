@@ -86,11 +86,11 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
 def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[FinishedRun]:
     """Return runs with the items of a split alone. Raises UserError where a benchmark has none."""
     selected = [split.select(run) for run in runs]
-    for whole, run in zip(runs, selected, strict=True):
-        if absent := whole.results.keys() - run.results.keys() - set(split.authors.values()):
+    for whole_run, run in zip(runs, selected, strict=True):
+        if absent := whole_run.results.keys() - run.results.keys() - set(split.authors.values()):
             raise UserError(
-                f"report.split={split.name}: {whole.cell.name} has no such items of {min(absent)}; evaluate it again "
-                "(`dvc repro`), or set another evaluate.validation_share"
+                f"report.split={split.name}: {whole_run.cell.name} has no such items of {min(absent)}; evaluate it "
+                "again (`dvc repro`), or set another evaluate.validation_share"
             )
     return selected
 

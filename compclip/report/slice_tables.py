@@ -134,14 +134,14 @@ def _select_lines(group: ResultTable, comparisons: Sequence[_Comparison]) -> Ite
 
 def _mark_shown(slices: Sequence[tuple[_Comparison, slice_search.Slice]]) -> Iterator[SliceLine]:
     """Mark the first few of which no stronger one of the benchmark has half of the items, or half in it."""
-    shown: list[tuple[str, np.ndarray]] = []
+    listed: list[tuple[str, np.ndarray]] = []
     for comparison, departing in slices:
         benchmark, items = comparison.items.benchmark, comparison.candidates.items_of[departing.name]
-        overlaps = [len(np.intersect1d(items, other)) for name, other in shown if name == benchmark]
-        sizes = [min(len(items), len(other)) for name, other in shown if name == benchmark]
+        overlaps = [len(np.intersect1d(items, earlier)) for name, earlier in listed if name == benchmark]
+        sizes = [min(len(items), len(earlier)) for name, earlier in listed if name == benchmark]
         is_new = all(2 * overlap < size for overlap, size in zip(overlaps, sizes, strict=True))
-        is_shown = is_new and len(shown) < SHOWN
-        shown += [(benchmark, items)] if is_shown else []
+        is_shown = is_new and len(listed) < SHOWN
+        listed += [(benchmark, items)] if is_shown else []
         yield SliceLine(comparison.method, comparison.reference, benchmark, departing, is_shown)
 
 

@@ -183,7 +183,7 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         split=split,
         whole_runs=[run],
     )
-    (table,), (whole,) = page.main, page.whole
+    (table,), (whole,) = page.main, page.whole_tables
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
     assert whole.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
