@@ -24,7 +24,9 @@ from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_erro
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
-LEAST_GIB, LEAST_SHARED_GIB = 5, 1  # free: of a disk that runs are written to, and of memory that workers share
+# Free disk that one run needs: two checkpoints of a ViT-B/32 with its optimiser, or of a model whose weights are a small file.
+LEAST_GIB, LEAST_SMALL_GIB, SMALL_WEIGHTS_BYTES = 5, 1, 32 << 20
+LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
 COMMAND_S, SERVER_S = 5, 3
 COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
@@ -166,14 +168,25 @@ def check_store(root: Path) -> Iterator[CheckRow]:
 
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(folder).free / 2**30
+    free, least = shutil.disk_usage(folder).free / 2**30, choose_least_disk(root)
     yield judge(
-        "disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB,
+        "disk of the store", f"{free:.0f} GiB free", f">= {least} GiB", free >= least,
         f"free space below {folder}, or set COMPCLIP_STORE to another disk",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor-") as probe:
         yield check_locks(Path(probe))
         yield from check_links(root, Path(probe))
+
+
+def choose_least_disk(root: Path) -> int:
+    """Return the GiB that a run of the grid in `root` needs: little where all its backbones are small local files."""
+    from omegaconf import OmegaConf
+
+    params = root / "params.yaml"
+    backbones = OmegaConf.select(OmegaConf.load(params), "backbones") if params.is_file() else None
+    files = [root / str(backbone.get("weights", "")) for backbone in (backbones or {}).values()]
+    small = [path.is_file() and path.stat().st_size <= SMALL_WEIGHTS_BYTES for path in files]
+    return LEAST_SMALL_GIB if small and all(small) else LEAST_GIB
 
 
 def check_locks(folder: Path) -> CheckRow:
