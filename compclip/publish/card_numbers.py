@@ -45,8 +45,8 @@ class CardNumber:
 def collect_numbers(source: SourceRun) -> list[CardNumber]:
     """Collect the headline of each benchmark that has one of several metrics, and its metrics without details."""
     numbers, blind = [], source.blind
-    by_seed = {run.cell.seed: run for run in source.seeds}
-    on_sighted = {seed: blind_comparison.select_sighted(run, blind) for seed, run in by_seed.items()} if blind else {}
+    trainings = tables.index_runs(source.seeds)
+    on_sighted = {t: blind_comparison.select_sighted(run, blind) for t, run in trainings.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
         statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
@@ -54,7 +54,7 @@ def collect_numbers(source: SourceRun) -> list[CardNumber]:
             interval, coverage = compute_item_interval(source.run, column), column_coverage(column, [source.run])
             is_partial = coverage is not None and coverage.is_partial
             compared = blind_comparison.is_compared(column, blind)
-            above = blind_comparison.compute_above(column, by_seed, blind) if compared else None
+            above = blind_comparison.compute_above(column, trainings, blind) if compared else None
             sighted = blind_comparison.compute_score(column, on_sighted) if compared else None
             numbers.append(CardNumber(column, value, interval, statistic, is_partial, above, sighted))
     return numbers

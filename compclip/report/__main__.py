@@ -97,6 +97,7 @@ def main(argv: list[str]) -> int:
         args.items,
         args.root,
         tuning_table.read_tuned_methods(params, args.root),
+        params.grid.versions,
     )
     report_files.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

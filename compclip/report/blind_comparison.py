@@ -19,6 +19,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.report import table_rows, tables
 from compclip.report.escape import format_csv
 from compclip.report.table_formats import csv_value
+from compclip.report.table_rows import RunsByTraining
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
@@ -79,9 +80,9 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
     compared = replace(group, columns=columns)
     above, sighted, gains = [], [], []
     for row in group.rows:
-        by_seed = {run.cell.seed: run for run in row.runs}
-        on_sighted = {seed: select_sighted(run, blind) for seed, run in by_seed.items()}
-        above.append(replace(row, statistics=tuple(compute_above(c, by_seed, blind) for c in columns)))
+        trainings = tables.index_runs(row.runs)
+        on_sighted = {training: select_sighted(run, blind) for training, run in trainings.items()}
+        above.append(replace(row, statistics=tuple(compute_above(c, trainings, blind) for c in columns)))
         sighted.append(replace(row, statistics=tuple(compute_score(c, on_sighted) for c in columns)))
         of_row = (table_rows.compute_statistic(c, list(on_sighted.values()), sighted_base) for c in columns)
         gains.append(replace(row, statistics=tuple(of_row)))
@@ -115,20 +116,20 @@ def find_best(column: Column, blind: Sequence[FinishedRun]) -> FinishedRun:
     return max(blind, key=lambda run: -1.0 if (v := tables.column_value(run, column)) is None else v)
 
 
-def compute_above(column: Column, by_seed: Mapping[int, FinishedRun], blind: Sequence[FinishedRun]) -> Statistic | None:
+def compute_above(column: Column, runs: RunsByTraining, blind: Sequence[FinishedRun]) -> Statistic | None:
     """Compute the difference of a method's runs to the best blind row, on the items that each run has."""
-    if not by_seed:
+    if not runs:
         return None
-    matched = [match_items(run, next(iter(by_seed.values()))) for run in blind]
+    matched = [match_items(run, next(iter(runs.values()))) for run in blind]
     if not is_compared(column, matched):
         return None
     best = blind[matched.index(find_best(column, matched))]
-    return table_rows.compute_difference(column, by_seed, {s: match_items(best, run) for s, run in by_seed.items()})
+    return table_rows.compute_difference(column, runs, {t: match_items(best, run) for t, run in runs.items()})
 
 
-def compute_score(column: Column, by_seed: Mapping[int, FinishedRun]) -> Statistic | None:
+def compute_score(column: Column, runs: RunsByTraining) -> Statistic | None:
     """Compute a method's own number with its interval: its difference to a row that gets nothing right."""
-    score = table_rows.compute_difference(column, by_seed, {seed: _get_nothing(run) for seed, run in by_seed.items()})
+    score = table_rows.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
     if score is None or score.difference is None:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))

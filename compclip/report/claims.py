@@ -2,8 +2,9 @@
 
 An inequality reads `clic > negclip + 1 on sugarcrepe/swap`; the margin, in the column's unit (points, or score), may be
 left out. Its difference left - right - margin has one 95 % interval over seeds and items together of
-the seeds that both methods have; the pretrained model is one model, the same under every seed. Where a column keeps no
-items the interval is over the seeds alone, and where there is one seed over the items alone.
+the seeds that both methods have; the pretrained model is one model, the same under every seed. Where backbones are
+declared as versions of one (`grid.versions`), it is over backbones, seeds and items. Where a column keeps no items the
+interval is over the trainings alone, and where there is one training over the items alone.
 
 The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
 side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
@@ -30,8 +31,8 @@ from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, published_numbers, table_rows, tables
 from compclip.report.statistics import NEITHER, Interval, mean_std
 from compclip.report.student_distribution import LEVEL
-from compclip.report.table_rows import RunsBySeed
-from compclip.report.tables import Column, ResultTable
+from compclip.report.table_rows import RunsByTraining
+from compclip.report.tables import Column, ResultTable, Training
 from compclip.runs.result_files import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
@@ -194,19 +195,19 @@ def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evid
     ]
 
 
-def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
-    """Return the group's runs, method -> seed -> run; those of the pretrained model as the tables have it."""
-    by_method = {row.method: {run.cell.seed: run for run in row.runs} for row in group.rows}
-    base = tables.select_pretrained_runs(runs, group.backbone, group.data)
-    seeds = [seed for by_seed in by_method.values() for seed in by_seed]
-    return by_method | ({PRETRAINED: tables.repeat_for_seeds(base, seeds)} if base else {})
+def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[Training, FinishedRun]]:
+    """Return the group's runs, method -> training -> run; those of the pretrained model as the tables have it."""
+    by_method = {row.method: tables.index_runs(row.runs) for row in group.rows}
+    base = tables.select_pretrained_runs(runs, group.backbones, group.data)
+    trainings = [training for of_method in by_method.values() for training in of_method]
+    return by_method | ({PRETRAINED: tables.repeat_pretrained(base, trainings)} if base else {})
 
 
 def judge_inequality(
-    inequality: Inequality, runs: Mapping[str, RunsBySeed], column: Column,
+    inequality: Inequality, runs: Mapping[str, RunsByTraining], column: Column,
     printed: tuple[float, ...] = (), is_measured: bool = True,
 ) -> Evidence:  # fmt: skip
-    """Judge one inequality on the runs of one group, method -> seed -> run.
+    """Judge one inequality on the runs of one group, method -> training -> run.
 
     `is_measured` is False for a column that only the paper has.
     """

@@ -6,15 +6,15 @@ are too. Differences have the intervals of all tables; `report.correction` is ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from compclip.config.cell import PRETRAINED
 from compclip.report import decisions, table_rows, tables
 from compclip.report.statistics import Interval
 from compclip.report.student_distribution import LEVEL
-from compclip.report.table_rows import RunsBySeed
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.table_rows import RunsByTraining
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic, Training
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def order_rows(rows: Sequence[MethodRow], column_index: int, column: Column) -> 
 
 def list_comparisons(table: ResultTable) -> list[OrderComparison]:
     """Compare the best row of each column, and the second, with all rows below it."""
-    seeds = {run.cell.seed for row in table.rows if row.method != PRETRAINED for run in row.runs}
-    runs = [_by_seed(row, seeds) for row in table.rows]
+    trained = [run for row in table.rows if row.method != PRETRAINED for run in row.runs]
+    runs = [_index_row(row, tables.index_runs(trained)) for row in table.rows]
     comparisons = []
     for column_index, column in enumerate(table.columns):
         order = order_rows(table.rows, column_index, column)
@@ -76,11 +76,10 @@ def list_comparisons(table: ResultTable) -> list[OrderComparison]:
     return comparisons
 
 
-def _by_seed(row: MethodRow, seeds: set[int]) -> RunsBySeed:
-    """Return a row's runs by seed; the pretrained model stands beside every seed."""
-    if row.method == PRETRAINED and row.runs:
-        return tables.repeat_for_seeds(row.runs, seeds or {run.cell.seed for run in row.runs})
-    return {run.cell.seed: run for run in row.runs}
+def _index_row(row: MethodRow, trainings: Collection[Training]) -> RunsByTraining:
+    """Return a row's runs by training; the pretrained model stands beside every one of its backbone."""
+    runs = tables.index_runs(row.runs)
+    return tables.repeat_pretrained(row.runs, trainings or runs) if row.method == PRETRAINED else runs
 
 
 def _mark_column(

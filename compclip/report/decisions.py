@@ -12,9 +12,10 @@ from math import sqrt
 import numpy as np
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
-from compclip.report.statistics import Interval, Spread
+from compclip.report.statistics import Interval
 from compclip.report.student_distribution import LEVEL, student_quantile
 from compclip.report.tables import Column, MethodRow, ResultTable
+from compclip.report.variance_parts import Spread
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
@@ -101,6 +102,10 @@ def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
     spread = interval.spread
     if spread is None or spread.seed is None:
         return ""
-    units = max(sum(variance.value for variance in spread.by_unit) - spread.noise, 0.0)
+    if spread.over_backbones:
+        half = column.scale * spread.with_seeds(MOST_SEEDS).half_width()
+        least = f"±{half:.{column.digits}f}"
+        return f"no number of seeds would decide a difference this small: its items and backbones leave {least}"
+    units = max(spread.unit.value - spread.noise, 0.0)
     half = column.scale * student_quantile(np.inf) * sqrt(units)
     return f"no number of seeds would decide a difference this small: its items leave ±{half:.{column.digits}f}"

@@ -101,7 +101,7 @@ def make_galleries(
         gallery = TableGallery(table.name, list(by_method.values()))
         room -= TABLE_BYTES + METHOD_BYTES * len(methods)
         choices = [list(_choose_items(table, own, count)) for own in by_method.values()]
-        room = _fill(gallery, table, list(_take_turns(choices)), root, results, room)
+        room = _fill(gallery, list(_take_turns(choices)), root, results, room)
         galleries.append(gallery)
     return galleries
 
@@ -149,13 +149,11 @@ def _take_turns(queues: Sequence[Sequence[_Choice]]) -> Iterator[_Choice]:
         yield from (queue[turn] for queue in queues if turn < len(queue))
 
 
-def _fill(
-    gallery: TableGallery, table: SliceTable, choices: Sequence[_Choice], root: Path, results: Path, room: int
-) -> int:
+def _fill(gallery: TableGallery, choices: Sequence[_Choice], root: Path, results: Path, room: int) -> int:
     """Add the chosen items that fit; return the room that is left."""
     too_many = missing = 0
     for choice in choices:
-        item = _describe_item(choice, table, root, results)
+        item = _describe_item(choice, root, results)
         if item.bytes > room:
             too_many += 1
             continue
@@ -169,18 +167,18 @@ def _fill(
     return room
 
 
-def _describe_item(choice: _Choice, table: SliceTable, root: Path, results: Path) -> GalleryItem:
+def _describe_item(choice: _Choice, root: Path, results: Path) -> GalleryItem:
     items, index, method = choice.items, choice.item, choice.gallery.method
     record = int(items.record_I[index])
     metric = items.metrics[items.metric_I[index]]
-    run = f"{table.backbone}-{table.data}-{items.seeds[method][0]}"
+    run = items.first_run[method]
     texts = items.records.texts(record)
     thumbnails = [_make_thumbnail(root, picture) for picture in items.records.pictures(record)[:PICTURES]]
-    path = results / method / run / f"{items.benchmark}.json"
+    path = results / run.folder / f"{items.benchmark}.json"
     return GalleryItem(
         name=f"{items.benchmark}/{metric}/{items.ids[index]}",
         link=quote(path.as_posix()),
-        run=f"{method}-{run}",
+        run=run.name,
         file=f"items/{items.benchmark}.json",
         texts=tuple(text if len(text) <= LETTERS else f"{text[:LETTERS]}…" for text in texts[:TEXTS]),
         further=max(0, len(texts) - TEXTS),

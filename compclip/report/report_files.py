@@ -54,13 +54,15 @@ def write_report(page: ReportPage, out: Path) -> None:
         + slice_tables.format_slices_markdown(page.slices)
         + tuning_table.format_tuning_markdown(page.tuning)
         + claims_table.format_markdown(page.findings),
-        "report.csv": table_formats.format_results_csv((*groups, *page.subsets, *page.other_metrics)),
+        "report.csv": table_formats.format_results_csv(
+            (*groups, *page.subsets, *page.other_metrics, *page.version_tables)
+        ),
         "report.tex": latex_tables.format_latex(groups, page.notes, {g.name: page.blind_rows(g) for g in groups})
         + latex_tables.format_blind_latex(list(page.blind_tables.values()))
         + latex_tables.format_contrasts_latex(page.contrasts, page.reference)
         + claims_table.format_latex(page.findings),
         "claims.csv": claims_table.format_csv(page.findings),
-        "reference.csv": table_formats.format_contrasts_csv(page.contrasts, page.reference),
+        "reference.csv": table_formats.format_contrasts_csv((*page.contrasts, *page.version_contrasts), page.reference),
         "blind.csv": blind_comparison.format_blind_csv(groups, page.blind_tables),
         "slices.csv": slice_tables.format_slices_csv(page.slices),
         **({"tuning.csv": tuning_table.format_tuning_csv(page.tuning)} if page.tuning else {}),

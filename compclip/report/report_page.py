@@ -70,6 +70,8 @@ class ReportPage:
     models: tuple[published_models.PublishedModel, ...] = ()  # published ones, to stand among
     reference: str = ""  # the method that all others are compared with, beside the pretrained model
     contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
+    version_tables: tuple[ResultTable, ...] = ()  # the main columns of each backbone that is a version of one
+    version_contrasts: tuple[ResultTable, ...] = ()
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
     blind_tables: Mapping[str, BlindTable] = field(default_factory=dict)  # of the main tables, by name
@@ -118,6 +120,7 @@ def build_page(
     items: int = ITEMS,
     root: Path = Path(),
     tuning: Sequence[tuning_table.TunedMethod] = (),
+    versions: table_rows.Versions | None = None,
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
@@ -126,7 +129,7 @@ def build_page(
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
     made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
     and for the `items` won and lost ones of each method, whose pictures lie below `root`. `tuning` is what was spent on
-    the methods' parameters, and what was chosen.
+    the methods' parameters, and what was chosen. `versions` are groups of backbones that are versions of one.
     """
     blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -135,9 +138,15 @@ def build_page(
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
     main_tables, subsets, other_metrics = (
-        tuple(tuned_rows.mark_table(t, tuned or {}) for t in table_rows.build_tables(runs, s, split)) if s else ()
+        tuple(tuned_rows.mark_table(t, tuned or {}) for t in table_rows.build_tables(runs, s, split, versions))
+        if s
+        else ()
         for s in sections
     )
+    by_version = [
+        tuned_rows.mark_table(table, tuned or {})
+        for table in table_rows.build_version_tables(runs, main, split, versions or {})
+    ]
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
@@ -157,12 +166,16 @@ def build_page(
         models=tuple(models),
         reference=reference,
         contrasts=_correct_tables(contrasts, correction),
+        version_tables=_correct_tables(by_version, correction),
+        version_contrasts=_correct_tables(table_rows.build_contrasts(by_version, reference), correction),
         official=official or OfficialBenchmarks(),
         blind=blind,
         blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
         correction=correction,
         split=split,
-        whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()))) if split.name != WHOLE else (),
+        whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()), versions=versions))
+        if split.name != WHOLE
+        else (),
         slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
         items=items,
         root=root,
@@ -207,6 +220,9 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         formulas=describe_summaries(page),
         stories=tell_stories(page),
         main=[layout_means(g, page.shared(g), page.blind_rows(g)) for g in page.main],
+        by_version=[layout_means(g) for g in page.version_tables],
+        intervals_by_version=[layout_differences(g) for g in page.version_tables],
+        contrasts_by_version=[layout_differences(g) for g in page.version_contrasts],
         subsets=[layout_means(g, blind=page.blind_rows(g)) for g in page.subsets],
         other_metrics=[layout_means(g, blind=page.blind_rows(g)) for g in page.other_metrics],
         above_blind=[layout_differences(table.above) for table in page.blind_tables.values()],

@@ -12,6 +12,7 @@ from operator import ne
 
 import numpy as np
 
+from compclip.config.cell import Cell
 from compclip.prepare.benchmark_records import BenchmarkRecords, RecordFinder
 from compclip.report.statistics import item_units
 from compclip.report.tables import MethodRow
@@ -21,7 +22,7 @@ from compclip.runs.result_files import Result
 
 @dataclass(frozen=True)
 class RowItems:
-    """Items that all methods have: metric, id, record, unit, and each method's mean outcome over its seeds."""
+    """Items that all methods have: metric, id, record, unit, and each method's mean outcome over its runs."""
 
     benchmark: str
     metrics: tuple[str, ...]
@@ -31,7 +32,7 @@ class RowItems:
     record_I: np.ndarray
     unit_I: np.ndarray
     outcome_I: dict[str, np.ndarray]
-    seeds: dict[str, list[int]]
+    first_run: dict[str, Cell]
 
     def slices(self) -> dict[str, np.ndarray]:
         """Return the items of every slice of the records."""
@@ -78,7 +79,7 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkReco
         np.array(record_numbers),
         np.array([unit_numbers[unit] for unit in units]),
         {method: np.concatenate(arrays) for method, arrays in values.items()},
-        {row.method: [run.cell.seed for run in row.runs if benchmark in run.results] for row in rows},
+        {row.method: run.cell for row in rows for run in reversed(row.runs) if benchmark in run.results},
     )
 
 

@@ -4,13 +4,13 @@ S seeds, I items, U units. Seeds are a sample of all trainings, items one of all
 seed is scored on the same items. A unit is what is drawn at once: a picture with its captions and all records that show
 it, in all metrics and benchmarks that a column is the mean of (`evaluate.benchmark.number_units`).
 
-The mean's variance is that of a random two-way layout, seed + unit - noise: `seed` is the spread of the seeds' means,
-`unit` that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off
-`unit`. (To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than once, and the
-seeds' spread too little by 1 / S.) What remains are two independent variances, and their interval is Banerjee's
-(Sankhya, 1960 and 1961): the square of its half width is the sum of each variance times the square of its
-own Student's factor. With Satterthwaite's degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three
-seeds held the truth. How often these do, with all benchmarks' pictures, is in perf/coverage.py.
+The mean's variance is that of a random layout, seed + unit - noise: `seed` is the spread of the seeds' means, `unit`
+that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off `unit`.
+(To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than once, and the seeds'
+spread too little by 1 / S.) Backbones that are declared as versions of one are a third sample, crossed with both: T
+trainings are those of B backbones with S seeds each. `variance_parts` makes the interval of it. With Satterthwaite's
+degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three seeds held the truth. How often these do,
+with all benchmarks' pictures, is in perf/coverage.py and perf/backbone_coverage.py.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ from math import sqrt
 
 import numpy as np
 
-from compclip.report.student_distribution import LEVEL, LEVELS_K, student_quantile, student_quantiles
+from compclip.report.variance_parts import BackboneSpread, Spread, Variance
 from compclip.runs.item_outcomes import CAPTION, Items
 
 BOTH, SEEDS_ALONE, ITEMS_ALONE, NEITHER = "seeds and items", "seeds alone", "items alone", ""
+ALL_THREE = "backbones, seeds and items"  # what an interval is over where backbones are versions of one
 Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
-# A tenth of the noise is taken off the seeds' variance, and no less is left of it than nine tenths of the units' factor
-# make. By integration 94 to 98 of 100 intervals of three or more seeds then hold the truth, whatever the variances are.
-# So they do by Banerjee's rule alone, with which seeds that agree by chance leave an interval of almost no width.
-NOISE_OFF, LEAST_FACTOR = 0.1, 0.9
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
 
 
@@ -126,110 +123,88 @@ class ItemDifferences:
     units: Units
 
 
-@dataclass(frozen=True)
-class Variance:
-    """An estimate of a variance and the degrees of freedom that it rests on."""
-
-    value: float
-    freedom: float
-
-
-@dataclass(frozen=True)
-class Spread:
-    """What the variance of a mean difference over `seeds` is made of; `seed` is None where there is one.
-
-    `noise`, of one seed on one unit, is in the seeds' variance and in that of the units.
-    """
-
-    seeds: int
-    seed: Variance | None
-    by_unit: tuple[Variance, ...]
-    noise: float = 0.0
-
-    @property
-    def shift(self) -> float:
-        """The variance of one seed's difference that is no noise of units; 0 where one seed tells nothing of it."""
-        return max(self.seed.value - self.noise, 0.0) * self.seeds if self.seed else 0.0
-
-    @property
-    def variances(self) -> tuple[Variance, ...]:
-        """The independent variances of the mean that are not 0: seeds with their noise, and units without it."""
-        units = Variance(sum(variance.value for variance in self.by_unit), _satterthwaite(self.by_unit))
-        if self.seed is None:
-            return (units,) if units.value else ()
-        factor = LEAST_FACTOR * student_quantile(units.freedom) / student_quantile(self.seed.freedom)
-        seed = replace(self.seed, value=max(self.seed.value - NOISE_OFF * self.noise, factor**2 * self.noise))
-        crossed = replace(units, value=max(units.value - self.noise, 0.0))
-        return tuple(variance for variance in (seed, crossed) if variance.value > 0)
-
-    def half_width(self, level: float = LEVEL) -> float:
-        """Return half the width of an interval that leaves out the truth in a share `level`, by Banerjee's rule."""
-        return sqrt(sum(v.value * student_quantile(v.freedom, level) ** 2 for v in self.variances))
-
-    def p_value(self, gap: float) -> float:
-        """Return the level of which half the width is `gap`; 0 or 1 where nothing varies."""
-        variances = self.variances
-        if not variances:
-            return float(gap == 0)
-        square_K = sum(v.value * student_quantiles(v.freedom) ** 2 for v in variances)
-        return float(np.exp(np.interp(gap**2, square_K, np.log(LEVELS_K))))
-
-    def with_seeds(self, seeds: int) -> Spread:
-        """Return what the spread of so many seeds would be, by the variances of these; two or more."""
-        noise = self.noise * self.seeds / seeds
-        total = sum(variance.value for variance in self.by_unit)
-        scale = max(total - self.noise + noise, 0.0) / total if total else 1.0
-        by_unit = tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
-        return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), by_unit, noise)
+def estimate_spread(
+    gap_T: Sequence[float], differences: Sequence[ItemDifferences] | None, backbones: int = 1
+) -> Spread:
+    """Estimate what the mean of the trainings' differences varies by; of several backbones each has the same seeds."""
+    gap_BS = np.reshape(gap_T, (backbones, -1))
+    seeds = gap_BS.shape[1]
+    by_unit, (noise, noise_backbone, noise_both) = _estimate_unit_variances(differences or (), backbones)
+    seed = _variance_of_mean(gap_BS.mean(axis=0)) if backbones > 1 else _variance_of_mean(gap_T)
+    backbone = _variance_of_mean(gap_BS.mean(axis=1))
+    together = 0.0
+    if seed and backbone:
+        beyond_BS = gap_BS - gap_BS.mean(axis=0) - gap_BS.mean(axis=1)[:, None] + gap_BS.mean()
+        together = float((beyond_BS**2).sum()) / (gap_BS.size * seed.freedom * backbone.freedom)
+    over = BackboneSpread(backbones, backbone, together, noise_backbone, noise_both) if backbone else None
+    return Spread(seeds, seed, tuple(by_unit), noise, over)
 
 
-def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None) -> Spread:
-    """Estimate what the mean of the seeds' differences varies by."""
-    _, std = mean_std(gap_S)
-    size = len(gap_S)
-    by_unit, noise = _estimate_unit_variances(differences or ())
-    return Spread(size, None if std is None else Variance(std**2 / size, size - 1), tuple(by_unit), noise)
+def _variance_of_mean(values: Sequence[float] | np.ndarray) -> Variance | None:
+    """Return the variance of a mean over independent values; None for one."""
+    _, std = mean_std(list(values))
+    return None if std is None else Variance(std**2 / len(values), len(values) - 1)
 
 
 def compute_interval(
-    gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None
+    gap_T: Sequence[float], differences: Sequence[ItemDifferences] | None, backbones: int = 1
 ) -> tuple[Interval | None, str]:
-    """Compute the interval of the mean of the seeds' differences, and what it is over.
+    """Compute the interval of the mean of the trainings' differences, and what it is over.
 
-    Without items it is over the seeds alone. With one seed it is over the items alone, and then of these two models,
-    not of their methods; with one seed and no items there is none.
+    Of several backbones, the trainings of one stand after those of the other, each with the same seeds. Without items
+    it is over the trainings alone. With one training it is over the items alone, and then of these two models, not of
+    their methods; with one training and no items there is none.
     """
-    mean, spread = mean_std(gap_S)[0], estimate_spread(gap_S, differences)
-    if spread.seed is None and not spread.by_unit:
+    mean, spread = mean_std(gap_T)[0], estimate_spread(gap_T, differences, backbones)
+    basis = _name_basis(spread)
+    if not basis:
         return None, NEITHER
     half = spread.half_width()
-    basis = ITEMS_ALONE if spread.seed is None else BOTH if spread.by_unit else SEEDS_ALONE
     items = sum(len(difference.ids) for difference in differences or ())
     return Interval(mean, mean - half, mean + half, items, spread), basis
 
 
+def _name_basis(spread: Spread) -> str:
+    present = (("backbones", spread.over_backbones), ("seeds", spread.seed), ("items", spread.by_unit))
+    names = [name for name, part in present if part]
+    if len(names) < 2:
+        return f"{names[0]} alone" if names else NEITHER
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def describe_basis(basis: str) -> str:
-    """Return the note beside an interval; empty for one over seeds and items."""
-    return "" if basis == BOTH else basis
+    """Return the note beside an interval; empty for one over seeds and items, or over backbones, seeds and items."""
+    return "" if basis in (BOTH, ALL_THREE) else basis
 
 
-def _satterthwaite(terms: Sequence[Variance]) -> float:
-    """Return the degrees of freedom of a sum of variances (Satterthwaite, 1946), to four digits; infinite for none."""
-    squares = sum(term.value**2 / term.freedom for term in terms)
-    total = sum(term.value for term in terms)
-    return float(f"{total**2 / squares:.4g}") if squares else np.inf
+def _estimate_unit_variances(
+    differences: Sequence[ItemDifferences], backbones: int
+) -> tuple[list[Variance], tuple[float, float, float]]:
+    """Return the variance of the mean over the units of each source of pictures, and the noise on units.
 
-
-def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
-    """Return the variance of the mean over the units of each source of pictures, and the noise of seeds on units."""
-    by_unit, noise = [], 0.0
+    The noise is that of seeds, of backbones, and of one of both together.
+    """
+    by_unit, noises = [], np.zeros(3)
     for same_source in group_by_source(differences):
-        error_SU = unit_errors(same_source)
-        seeds, size = error_SU.shape
-        mean_U = error_SU.mean(axis=0)
-        by_unit.append(Variance(float(mean_U @ mean_U), size - 1))
-        noise += float(((error_SU - mean_U) ** 2).sum()) / (seeds * max(seeds - 1, 1))
-    return by_unit, noise
+        error_TU = unit_errors(same_source)
+        mean_U = error_TU.mean(axis=0)
+        by_unit.append(Variance(float(mean_U @ mean_U), error_TU.shape[1] - 1))
+        noises += _estimate_noise(error_TU.reshape(backbones, -1, error_TU.shape[1]))
+    return by_unit, (float(noises[0]), float(noises[1]), float(noises[2]))
+
+
+def _estimate_noise(error_BSU: np.ndarray) -> tuple[float, float, float]:
+    """Return the noise of one seed, of one backbone, and of one of both, in the mean of a source's units."""
+    backbones, seeds, _ = error_BSU.shape
+    error_SU, error_BU = error_BSU.mean(axis=0), error_BSU.mean(axis=1)
+    mean_U = error_SU.mean(axis=0)
+    both_BSU = error_BSU - error_SU - error_BU[:, None] + mean_U
+    of_seeds, of_backbones = max(seeds - 1, 1), max(backbones - 1, 1)
+    return (
+        float(((error_SU - mean_U) ** 2).sum()) / (seeds * of_seeds),
+        float(((error_BU - mean_U) ** 2).sum()) / (backbones * of_backbones),
+        float((both_BSU**2).sum()) / (backbones * seeds * of_backbones * of_seeds),
+    )
 
 
 def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDifferences]]:

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from compclip.config.sections import WHOLE
-from compclip.report import decisions, escape, report_figures, table_heads
+from compclip.report import decisions, escape, report_figures, statistics, table_heads
 from compclip.report.escape import to_markdown
 from compclip.report.run_collection import MissingResult
-from compclip.report.statistics import BOTH, Interval
+from compclip.report.statistics import Interval
 from compclip.report.table_heads import SHARED, SharedPictures
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on",
+    "tuned_on", "backbones",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -32,7 +32,8 @@ LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u> where that order "
     "is decided, ≈ where a row cannot be told from the best; ▲ ▼ better or "
     "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
-    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
+    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one. Where "
+    "backbones are versions of one, means, deviations and intervals are over them too."
 )
 CONTRAST_LEGEND = (
     "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
@@ -59,14 +60,22 @@ def format_interval(interval: Interval, column: Column) -> str:
 
 
 def describe_basis(statistic: Statistic) -> str:
-    """Return the note beside an interval; empty for one over seeds and items."""
-    return "" if statistic.basis == BOTH else statistic.basis
+    """Return the note beside an interval; empty for one over all that the table is over."""
+    return statistics.describe_basis(statistic.basis)
+
+
+def _count_checkpoints(statistic: Statistic) -> str:
+    """Return how many checkpoints, or pairs of them, a number is the mean of."""
+    if statistic.backbones > 1:
+        return f"{statistic.seeds} checkpoints of {statistic.backbones} backbones"
+    return f"{statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
 
 
 def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
     head = {
         "Backbone": table_heads.describe_backbone(group),
+        "Versions": table_heads.describe_versions(group),
         "Scores of": "" if group.split.name == WHOLE else group.split.describe(),
         "Scored": table_heads.describe_records(group),
     }
@@ -139,6 +148,7 @@ def _layout_table(
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
         "blind": [],
+        "count": table_heads.name_count(group),
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
@@ -155,7 +165,7 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
         return EMPTY
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
-    title = f"{column.name}: {value}, {statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
+    title = f"{column.name}: {value}, {_count_checkpoints(statistic)}"
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
     text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
     if statistic.equal_to:
@@ -183,7 +193,7 @@ def _make_difference_cell(statistic: Statistic | None, column: Column, limit: fl
     css, mark = VERDICT[statistic.verdict], MARK[statistic.verdict]
     title = f"{gap.items} item pairs"
     if statistic.basis:
-        title = f"over {statistic.basis}: {statistic.seeds} seed{'s' * (statistic.seeds > 1)}, {title}"
+        title = f"over {statistic.basis}: {_count_checkpoints(statistic)}, {title}"
     return TableCell(text, format_interval(gap, column), css, mark, title, key, figure, describe_basis(statistic))
 
 
@@ -239,7 +249,7 @@ def _least_line(group: ResultTable) -> str:
 def _markdown_table(group: ResultTable, cell: FormatCell) -> str:
     marks = table_heads.partial_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
-    lines = [["method", "seeds", *names], ["---", *["---:"] * (len(names) + 1)]]
+    lines = [["method", table_heads.name_count(group), *names], ["---", *["---:"] * (len(names) + 1)]]
     rows = [_markdown_row(row, table_heads.row_label(row, group), group, cell) for row in group.rows]
     return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), *rows])
 
@@ -297,7 +307,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                         group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                         e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
                         *table_heads.backbone_names(group), group.split.name,
-                        group.tuned.get(row.method, ""),
+                        group.tuned.get(row.method, ""), e.backbones,
                     )  # fmt: skip
                     lines.append([csv_value(v) for v in values])
     return escape.format_csv([FIELDS, *lines])

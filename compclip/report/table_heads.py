@@ -162,6 +162,19 @@ def describe_backbone(group: ResultTable) -> str:
     return "; ".join(texts)
 
 
+def describe_versions(group: ResultTable) -> str:
+    """Describe the backbones that a table's rows are over; empty for one backbone."""
+    if not group.versions:
+        return ""
+    names = ", ".join(group.versions)
+    return f"{names}; numbers are means over them and their seeds, intervals over backbones, seeds and items"
+
+
+def name_count(group: ResultTable) -> str:
+    """Return the head of the column that counts a row's checkpoints."""
+    return "runs" if group.versions else "seeds"
+
+
 def row_label(row: MethodRow, group: ResultTable) -> str:
     """Return the label of a row: a model of random weights is not called pretrained, a tuned row bears its mark."""
     if row.method == PRETRAINED and has_random_weights(group):

@@ -13,13 +13,14 @@ import numpy as np
 
 from compclip.base import messages
 from compclip.base.errors import UserError, unknown
-from compclip.config.cell import PRETRAINED
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import MEAN_OF_WAYS
 from compclip.report.statistics import Interval
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
+Training = tuple[str, int]  # the backbone and the seed of a run
 SUMMARY = "summary"
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
@@ -89,6 +90,7 @@ class Statistic:
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
     basis: str = ""  # what `difference` is over: `statistics.compute_interval`
     equal_to: str = ""  # the best row, where this one cannot be told from it; of the best, the nearest such row
+    backbones: int = 1  # that the checkpoints are of
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """The comparable rows: same backbone, same data."""
+    """The comparable rows: same backbone, or same versions of one, and same data."""
 
     backbone: str
     data: str
@@ -115,11 +117,21 @@ class ResultTable:
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
     tuned: Mapping[str, str] = field(default_factory=dict)  # methods that were tuned on what is shown: how, in words
+    versions: tuple[str, ...] = ()  # the backbones that its rows are over, where they are declared as versions of one
 
     @property
     def name(self) -> str:
         """The heading of its table."""
         return f"{self.backbone} / {self.data}"
+
+    @property
+    def backbones(self) -> tuple[str, ...]:
+        """The backbones of its runs: the versions, or the one that it is called by."""
+        return self.versions or (self.backbone,)
+
+    def holds(self, cell: Cell) -> bool:
+        """Return whether a cell is of the table's backbones and data set."""
+        return cell.data == self.data and cell.backbone in self.backbones
 
     @property
     def runs(self) -> tuple[FinishedRun, ...]:
@@ -222,18 +234,31 @@ def headline(benchmark: str, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     return next((tuple(make_measured_column(r, metric) for metric in r.headline) for r in results if r.headline), ())
 
 
-def select_pretrained_runs(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
-    """Select the pretrained model's runs: those of this data set, else those the grid has for the backbone."""
+def select_pretrained_runs(runs: Sequence[FinishedRun], backbones: Sequence[str], data: str) -> tuple[FinishedRun, ...]:
+    """Select the pretrained models' runs: of each backbone those of this data set, else those the grid has."""
+    return tuple(run for backbone in backbones for run in _select_pretrained(runs, backbone, data))
+
+
+def _select_pretrained(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
     base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
     first = base[0].cell.data if base else None
     same_data = [r for r in base if r.cell.data == data]
     return tuple(same_data or [r for r in base if r.cell.data == first])
 
 
-def repeat_for_seeds(base: Sequence[FinishedRun], seeds: Iterable[int]) -> dict[int, FinishedRun]:
-    """Give the pretrained model a run for each seed: it is one model, and stands beside all of them."""
-    by_seed = {run.cell.seed: run for run in base}
-    return {seed: by_seed.get(seed, base[0]) for seed in seeds}
+def index_runs(runs: Iterable[FinishedRun]) -> dict[Training, FinishedRun]:
+    """Index a method's runs by backbone and seed."""
+    return {(str(run.cell.backbone), run.cell.seed): run for run in runs}
+
+
+def repeat_pretrained(base: Sequence[FinishedRun], trainings: Iterable[Training]) -> dict[Training, FinishedRun]:
+    """Give each training the pretrained model of its backbone: it is one model, and stands beside all seeds.
+
+    Trainings of a backbone that `base` lacks are absent.
+    """
+    by_training = index_runs(base)
+    first_of = {str(run.cell.backbone): run for run in reversed(base)}
+    return {t: by_training.get(t, first_of[t[0]]) for t in trainings if t[0] in first_of}
 
 
 def column_value(run: Evaluated, column: Column) -> float | None:

@@ -100,5 +100,5 @@ def find_tuned_rows(
 
 def mark_table(table: ResultTable, tuned: Mapping[RowName, str]) -> ResultTable:
     """Return a table that knows which of its rows were tuned on what it shows."""
-    names = {row.method: (row.method, table.backbone, table.data) for row in table.rows}
-    return replace(table, tuned={method: tuned[name] for method, name in names.items() if name in tuned})
+    names = [(row.method, backbone, table.data) for row in table.rows for backbone in reversed(table.backbones)]
+    return replace(table, tuned={name[0]: tuned[name] for name in names if name in tuned})

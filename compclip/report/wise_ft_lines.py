@@ -82,8 +82,7 @@ def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Colum
     """
     trajectories = []
     for colour, row in enumerate(group.rows):
-        place = (row.method, group.backbone, group.data)
-        row_lines = [line for line in lines if (line.cell.method, line.cell.backbone, line.cell.data) == place]
+        row_lines = [line for line in lines if line.cell.method == row.method and group.holds(line.cell)]
         if not row_lines:
             continue
         alphas = sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines)))
@@ -108,7 +107,7 @@ def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine])
     rows = []
     for group in groups:
         columns = group.summaries
-        for line in (n for n in lines if (n.cell.backbone, n.cell.data) == (group.backbone, group.data)):
+        for line in (line for line in lines if group.holds(line.cell)):
             for mixture in line.mixtures:
                 numbers = [column_value(mixture, columns[n]) if n in columns else None for n in names]
                 shown = ["" if v is None else f"{100 * v:.4f}" for v in numbers]

@@ -34,6 +34,7 @@ from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
+from compclip.report.table_rows import RunsByTraining
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
 from compclip.sweep import objectives
@@ -99,9 +100,8 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 
     `params` are the confirmation's. What the study did not evaluate stands beside, and decides nothing.
     """
-    by_method: dict[str, dict[int, FinishedRun]] = {}
-    for run in runs:
-        by_method.setdefault(run.cell.method, {})[run.cell.seed] = run
+    methods = dict.fromkeys(str(run.cell.method) for run in runs)
+    by_method = {m: tables.index_runs(run for run in runs if run.cell.method == m) for m in methods}
     variants = [m for m in by_method if m.startswith(f"{study.method.partition('.')[0]}.trial")]
     overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
     evaluated = expand_groups(
@@ -120,7 +120,7 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 
 def _compare_pair(
     study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
-    runs: Mapping[str, Mapping[int, FinishedRun]],
+    runs: Mapping[str, RunsByTraining],
 ) -> dict[str, Any]:  # fmt: skip
     def judge(column: Column, sign: int) -> Evidence:
         inequality = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)

@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows
+from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
 from compclip.report.run_collection import collect_runs
 from compclip.report.statistics import Interval
@@ -42,8 +42,8 @@ def run(method, seed, right, total=400, keep=True, metric="swap"):
 
 
 def by_method(**right):
-    """method -> seed -> run from the number of right items of each seed."""
-    return {m: {seed: run(m, seed, n) for seed, n in enumerate(right_counts)} for m, right_counts in right.items()}
+    """method -> training -> run from the number of right items of each seed."""
+    return {m: tables.index_runs(run(m, seed, n) for seed, n in enumerate(counts)) for m, counts in right.items()}
 
 
 def weigh(text, column=SWAP, **right):
@@ -201,7 +201,7 @@ def test_seeds_that_scatter_leave_it_undecided_though_every_one_s_items_decide()
     assert evidence.interval.low < 0
     assert evidence.verdict == UNDECIDED
     for seed, right in enumerate((320, 220, 270)):
-        runs = {"clic": {seed: run("clic", seed, right)}, "pretrained": {seed: run("pretrained", seed, 200)}}
+        runs = {m: tables.index_runs([run(m, seed, n)]) for m, n in (("clic", right), ("pretrained", 200))}
         assert (
             claims.judge_inequality(
                 claims.parse_inequality("clic > pretrained on b/swap", "here"), runs, SWAP
@@ -211,7 +211,7 @@ def test_seeds_that_scatter_leave_it_undecided_though_every_one_s_items_decide()
 
 
 def test_few_items_leave_it_undecided_though_the_seeds_agree():
-    runs = {m: {s: run(m, s, n, total=10) for s in range(3)} for m, n in (("clic", 6), ("pretrained", 5))}
+    runs = {m: tables.index_runs(run(m, s, n, total=10) for s in range(3)) for m, n in (("clic", 6), ("pretrained", 5))}
     evidence = claims.judge_inequality(claims.parse_inequality("clic > pretrained on b/swap", "here"), runs, SWAP)
     assert evidence.interval.low < 0 == evidence.std
     assert evidence.verdict == UNDECIDED
@@ -260,7 +260,8 @@ def test_the_pretrained_model_is_the_same_under_every_seed():
 
 
 def test_a_metric_without_items_is_judged_by_its_seeds():
-    runs = {m: {s: run(m, s, n + s, keep=False) for s in range(3)} for m, n in (("clic", 300), ("negclip", 200))}
+    right = (("clic", 300), ("negclip", 200))
+    runs = {m: tables.index_runs(run(m, s, n + s, keep=False) for s in range(3)) for m, n in right}
     evidence = claims.judge_inequality(claims.parse_inequality("clic > negclip on b/swap", "here"), runs, SWAP)
     assert (evidence.basis, evidence.interval.items, evidence.verdict) == ("seeds alone", 0, HOLDS)
 
@@ -268,7 +269,8 @@ def test_a_metric_without_items_is_judged_by_its_seeds():
 def test_a_score_s_margin_is_in_scores():
     score = Column("b", "mean_score", score=True)
     right = {"clic": 30, "negclip": 10}
-    runs = {m: {s: run(m, s, n, total=100, metric="mean_score") for s in range(3)} for m, n in right.items()}
+    seeds = {m: [run(m, s, n, total=100, metric="mean_score") for s in range(3)] for m, n in right.items()}
+    runs = {m: tables.index_runs(of_method) for m, of_method in seeds.items()}
     for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):
         inequality = claims.parse_inequality(f"clic > negclip + {margin} on b/mean_score", "here")
         assert claims.judge_inequality(inequality, runs, score).verdict == verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import claims, table_formats, table_rows
+from compclip.report import claims, table_formats, table_rows, tables
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -73,7 +73,7 @@ def test_the_table_of_differences_and_a_claim_have_one_interval():
     (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
     (statistic,) = group.rows[1].statistics
     inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
-    runs = {"clic": dict(enumerate(trained)), "pretrained": dict(enumerate(PRETRAINED))}
+    runs = {"clic": tables.index_runs(trained), "pretrained": tables.index_runs(PRETRAINED)}
     evidence = claims.judge_inequality(inequality, runs, SWAP)
     assert (statistic.difference, statistic.basis, statistic.change) == (
         evidence.interval,

@@ -125,6 +125,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
         tune=report_command.sections.Tune(),
+        grid=SimpleNamespace(versions={}),
     )
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from compclip.report import statistics, table_rows, tables
-from compclip.report.statistics import ItemDifferences, Spread, Variance
+from compclip.report.statistics import ItemDifferences
 from compclip.report.student_distribution import student_quantile
 from compclip.report.tables import Column
+from compclip.report.variance_parts import Spread, Variance
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained

@@ -284,6 +284,7 @@ def project(tmp_path, monkeypatch):
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
         tune=report_command.sections.Tune(),
+        grid=SimpleNamespace(versions={}),
     )
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
@@ -460,7 +461,7 @@ def test_the_trained_parameters_are_shown(tmp_path):
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
-    params.report.reference, params.grid = "clik", SimpleNamespace(methods=list(fake_runs.METHODS))
+    params.report.reference, params.grid = "clik", SimpleNamespace(methods=list(fake_runs.METHODS), versions={})
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
     ):

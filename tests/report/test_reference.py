@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import latex_tables, report_files, report_page, table_formats, table_rows
+from compclip.report import latex_tables, report_files, report_page, table_formats, table_rows, tables
 from compclip.report.run_collection import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -70,7 +70,8 @@ def scored(method, seed, right, metric, total=400, keep=True):
 
 def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
-    runs = [{s: scored(m, s, n, column.metric, **how) for s, n in enumerate(r)} for m, r in enumerate((ours, theirs))]
+    seeds = [[scored(m, s, n, column.metric, **how) for s, n in enumerate(r)] for m, r in enumerate((ours, theirs))]
+    runs = [tables.index_runs(of_method) for of_method in seeds]
     return table_rows.compute_difference(column, *runs)
 
 
@@ -236,7 +237,7 @@ def test_the_files_hold_it(page, tmp_path):
 
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    negclip_runs, clic_runs = ({r.cell.seed: r for r in runs if r.cell.method == m} for m in ("negclip", "clic"))
+    negclip_runs, clic_runs = (tables.index_runs(r for r in runs if r.cell.method == m) for m in ("negclip", "clic"))
     assert table_rows.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
 
 
