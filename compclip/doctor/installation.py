@@ -24,7 +24,7 @@ from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_erro
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
-# Free disk that one run needs: two checkpoints of a ViT-B/32 with its optimiser, or of a model whose weights are a small file.
+# Free disk for a run: two checkpoints of a ViT-B/32 with its optimiser, or of a model whose weights are a small file.
 LEAST_GIB, LEAST_SMALL_GIB, SMALL_WEIGHTS_BYTES = 5, 1, 32 << 20
 LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
