@@ -20,6 +20,7 @@ from compclip.report.table_formats import (
 from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
 
 ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
+WIDE = 8  # columns beyond which a table spans both columns of a page
 
 
 def format_latex(
@@ -146,18 +147,21 @@ def layout_latex(
 ) -> str:
     """Return a booktabs table of cells that are LaTeX already, at most as wide as the line; `name` begins its caption.
 
-    `rules` stand below the first line of the head, `last_rows` below a line of their own.
+    `rules` stand below the first line of the head, `last_rows` below a line of their own. A table of many columns spans
+    both columns of a page.
     """
     head_lines, row_lines, last_lines = (
         [" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows, last_rows)
     )
     head_lines[1:1] = [rules] if rules else []
     row_lines += [r"\midrule", *last_lines] if last_lines else []
+    table = "table*" if len(alignment) > WIDE else "table"
     return "\n".join([
-        r"\begin{table}[t]", r"\centering", r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{{table}}}[t]", r"\centering", r"\setlength{\tabcolsep}{3pt}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{alignment}}}",
         r"\toprule", *head_lines, r"\midrule", *row_lines, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{name}: {caption}}}", r"\end{table}", "",
+        rf"\caption{{{name}: {caption}}}", rf"\end{{{table}}}", "",
     ])  # fmt: skip
 
 
@@ -167,8 +171,8 @@ def _latex_cell(statistic: Statistic | None, column: Column) -> str:
     text = format_number(statistic.mean, column).replace("−", "$-$")
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
     std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
-    equal = r" $\approx$" if statistic.equal_to else ""
-    return text + equal + std + (r"$^\ast$" if statistic.verdict else "")
+    marks = (r"\approx" if statistic.equal_to else "") + (r"\ast" if statistic.verdict else "")
+    return text + (f"$^{{{marks}}}$" if marks else "") + std
 
 
 def _latex_score(statistic: Statistic | None, column: Column) -> str:

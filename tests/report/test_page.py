@@ -251,7 +251,7 @@ def test_markdown_latex_and_csv_say_the_same(report):
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
     tex = latex_tables.format_latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
-    assert r"\underline{75.0} {\scriptsize $\pm$ 0.0}$^\ast$" in tex
+    assert r"\underline{75.0}$^{\ast}$ {\scriptsize $\pm$ 0.0}" in tex
     sections = re.findall(r"\\caption\{vit / scenes, (\w+): ", tex)
     assert sections == ["means", "composition", "retrieval"]
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
