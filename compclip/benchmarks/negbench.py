@@ -8,10 +8,13 @@ Where they go to the first, multiple choice is as the authors count it (argmax);
 (topk), which cannot be repeated.
 
 `<name>_template` are the tables before a language model rephrased them, the authors' second experiment.
+`chexpert_binary_mcq` asks whether a chest X-ray shows a finding or not, `chexpert_binary_mcq_control` which of two it
+shows: two captions, no templates.
 
 Checklist. Source: github.com/m1k2zoo/negbench, datasets.md (its tables). Licence: MIT; pictures: each set's own.
-Compared with the authors' code: the rules, read. Not compared: any real file. Left out: the sets of videos and of chest
-X-rays.
+Compared with the authors' code: multiple choice, read; recall, run beside ours on made scores without equals. Not
+compared: any real file. Left out: videos (MSR-VTT), and the sets that its program names and no table is published of
+(HAM10000, CheXpert with four captions).
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ CHOICES = {
     "voc2007_mcq_template": "VOC2007_mcq.csv",
     "synthetic_mcq_template": "synthetic_mcq.csv",
 }
+BINARY = {  # two captions, and no template of the answer
+    "chexpert_binary_mcq": "chexpert_binary_mcq.csv",
+    "chexpert_binary_mcq_control": "chexpert_binary_mcq_control.csv",
+}
 RETRIEVALS = {
     "coco_retrieval": "COCO_val_retrieval.csv",
     "coco_negated_retrieval": "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
@@ -43,15 +50,17 @@ RETRIEVALS = {
     "synthetic_negated_retrieval": "synthetic_retrieval_v2.csv",
     "coco_negated_retrieval_template": "COCO_val_negated_retrieval.csv",
 }
-FILES = CHOICES | RETRIEVALS
+FILES = CHOICES | BINARY | RETRIEVALS
 USUAL = "coco_mcq, voc2007_mcq, coco_retrieval, coco_negated_retrieval"  # whose pictures anyone can have
 TEMPLATES = ("positive", "negative", "hybrid")
 METRICS = (
     *(f"{name}{template}" for name in CHOICES for template in ("", *(f"_{t}" for t in TEMPLATES))),
+    *BINARY,
     *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
 )
 HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
+TEMPLATE = "correct_answer_template"
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack
 Kinds = Mapping[tuple[str, str], str]  # subset and id of a question -> the template of its answer
 
@@ -66,7 +75,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     pictures = images_folder(folder, images)
     files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split or USUAL)}
-    questions = [entry for name in files if name in CHOICES for entry in _questions(name, files[name], pictures)]
+    questions = [entry for name in files if name not in RETRIEVALS for entry in _questions(name, files[name], pictures)]
     pools = [entry for name in files if name in RETRIEVALS for entry in _captioned(name, files[name], pictures)]
     kinds = {(record.subset, record.id): kind for record, kind in questions}
     records = tuple(record for record in (*(record for record, _ in questions), *pools) if record.texts)
@@ -75,19 +84,20 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:
-    """Read questions and the templates of their answers; the answer is before the other captions.
+    """Read questions and the templates of their answers, "" without; the answer is before the other captions.
 
     Ids are positions, since the tables have none.
     """
+    captions, template = (CAPTIONS[:2], ()) if name in BINARY else (CAPTIONS, (TEMPLATE,))
     questions = []
-    for key, row in _tables.read_columns(file, ("image_path", *CAPTIONS, "correct_answer", "correct_answer_template")):
+    for key, row in _tables.read_columns(file, ("image_path", *captions, "correct_answer", *template)):
         answer = _tables.whole_number(file, key, row, "correct_answer")
-        if answer >= len(CAPTIONS):
-            fault = f"correct_answer={answer} of {len(CAPTIONS)} captions"
+        if answer >= len(captions):
+            fault = f"correct_answer={answer} of {len(captions)} captions"
             raise UserError(f"{file}: record {key}: {fault}; fetch it again")
-        texts = _choice.match_first([row[caption] for caption in CAPTIONS], answer)
+        texts = _choice.match_first([row[caption] for caption in captions], answer)
         record = Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
-        questions.append((record, read_choice(file, key, row, "correct_answer_template", TEMPLATES)))
+        questions.append((record, read_choice(file, key, row, TEMPLATE, TEMPLATES) if template else ""))
     return questions
 
 
@@ -112,9 +122,9 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return the choices, whole and by template, and the retrievals, each within its own pool."""
     items_of = {}
-    for name, items in _choice.choose_texts([r for r in records if r.subset in CHOICES], embeddings).items():
+    for name, items in _choice.choose_texts([r for r in records if r.subset not in RETRIEVALS], embeddings).items():
         items_of[name] = items
-        for template in TEMPLATES:
+        for template in TEMPLATES if name in CHOICES else ():
             of_template = {key for key in items.ids if kinds[name, key] == template}
             items_of[f"{name}_{template}"] = _choice.filter_items(items, of_template)
     for name in RETRIEVALS:

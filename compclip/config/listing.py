@@ -5,7 +5,7 @@ compclip list KIND [NAME ...]      name and one line, parameters with defaults, 
 compclip list KIND --json          the same for programs
 
 Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
-package's grid of all benchmarks: where `compclip fetch` puts them.
+package's grid of all benchmarks: where `compclip fetch` puts them. MIEB's names of compositional tasks stand with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from compclip.base import plugins, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
-from compclip.config import benchmark_groups, project_files, read
+from compclip.config import benchmark_groups, mieb_names, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
 
 STUDIES = Path("experiments/studies")
@@ -33,7 +33,10 @@ LONGEST = 60  # characters of a default
 
 @dataclass(frozen=True)
 class Listed:
-    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is."""
+    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is.
+
+    `mieb`: what MIEB calls it -> our metric.
+    """
 
     name: str
     summary: str
@@ -41,6 +44,7 @@ class Listed:
     parameters: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bool] = field(default_factory=dict)
     group: str = ""
+    mieb: dict[str, str] = field(default_factory=dict)
 
 
 def list_plugins(package: str) -> Iterator[Listed]:
@@ -67,7 +71,8 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     for module in list_plugins(plugins.BENCHMARKS):
         group = benchmark_groups.find_group(module.name)
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
-        yield replace(module, files=_look_for(paths), group=group)
+        tasks = mieb_names.describe_tasks(module.name) if module.package == "compclip" else {}
+        yield replace(module, files=_look_for(paths), group=group, mieb=tasks)
 
 
 def _find_paths(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
@@ -142,10 +147,14 @@ def list_names(kind: str, params: Params) -> list[str]:
 
 
 def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
-    """Return what there is of a kind, or those of `names`. Raises UserError for an unknown kind or name."""
+    """Return what there is of a kind, or those of `names`; a benchmark may have MIEB's name.
+
+    Raises UserError for an unknown kind or name.
+    """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     listed = {item.name: item for item in KINDS[kind](params)}
+    names = [mieb_names.find_benchmark(name) if kind == "benchmarks" else name for name in names]
     for name in names:
         if name not in listed:
             raise unknown(kind.removesuffix("s"), name, listed)
@@ -160,6 +169,7 @@ def format_listed(item: Listed, width: int) -> str:
     if item.parameters:
         values = (f"{name}={_shorten(json.dumps(value, default=str))}" for name, value in item.parameters.items())
         lines += _wrap(values, width + 2)
+    lines += [f"{'':<{width}}  MIEB's {task}: {metric}" for task, metric in item.mieb.items()]
     lines += [f"{'':<{width}}  {'+' if there else '-'} {path}" for path, there in item.files.items()]
     return "\n".join(lines)
 

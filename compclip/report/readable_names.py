@@ -14,7 +14,9 @@ WORDS = {
     "checklist": "CheckList", "whatsup": "What's Up", "spec": "SPEC", "docci": "DOCCI", "iiw": "IIW", "coco": "COCO",
     "flickr30k": "Flickr30k", "flickr8k": "Flickr8k", "imagenet": "ImageNet", "vismin": "VisMin", "mmvp": "MMVP",
     "vlm": "VLM", "bivlc": "BiVLC", "colorswap": "ColorSwap", "negbench": "NegBench", "urban1k": "Urban1k",
-    "sharegpt4v": "ShareGPT4V", "zeroshot": "zero-shot", "itt": "ITT", "tot": "TOT", "i2t": "I2T", "t2i": "T2I",
+    "sharegpt4v": "ShareGPT4V", "bla": "BLA", "dci": "DCI", "sdci": "sDCI", "nlvr": "NLVR",
+    "nlvr2": "NLVR2", "colorfoil": "ColorFoil", "fg": "FG", "ovd": "OVD", "genai": "GenAI",
+    "zeroshot": "zero-shot", "itt": "ITT", "tot": "TOT", "i2t": "I2T", "t2i": "T2I",
     "obj": "object", "att": "attribute", "rel": "relation",
 }  # fmt: skip
 PHRASES = ((r" pp\b", "++"), (r"recall at (\d+)", r"R@\1"), (r"\btop (\d+)", r"top-\1"))

@@ -95,3 +95,18 @@ def test_the_authors_give_a_tie_to_the_first_caption(folder, embeddings):
     first = benchmark.score(replace(embedded, ties="first"))
     assert first.items["coco_mcq"].values.tolist() == [1, 0, 0] and first.counts["tied"] == 3
     assert benchmark.score(embedded).metrics["coco_mcq"] == 0.0
+
+
+def test_two_captions_about_an_x_ray(folder, dump, embeddings):
+    """No column of templates; the answer may be the second caption."""
+    rows = [("xray/2.jpg", "shows it", "does not", "1"), ("xray/2.jpg", "x", "a", "0")]
+    header = ("image_path", "caption_0", "caption_1", "correct_answer")
+    dump("n/chexpert_binary_mcq.csv", table(header, rows))
+    benchmark = negbench.load(folder, split="chexpert_binary_mcq")
+    assert [record.texts for record in benchmark.records] == [("does not", "shows it"), ("x", "a")]
+    vectors = VECTORS | {"does not": [0, 1], "shows it": [1, 0]}
+    result = benchmark.score(embeddings({folder / "images/2.jpg": [0, 1]}, vectors))
+    assert result.metrics == {"chexpert_binary_mcq": 0.5}
+    dump("n/chexpert_binary_mcq_control.csv", table(header, [(*rows[0][:3], "2")]))
+    with pytest.raises(UserError, match="correct_answer=2 of 2 captions"):
+        negbench.load(folder, split="chexpert_binary_mcq_control")

@@ -38,7 +38,16 @@ SWAPPED = {"id": 0, "image_1": "a.png", "image_2": "b.png", "caption_1": "x", "c
 HALF = {"id": 0, "image": "a.png", "triplet_type": "entity", "anchor": "x", "half_truth": "y", "full_truth": "z"}
 NEGATED = ("image_path,caption_0,caption_1,caption_2,caption_3,correct_answer,correct_answer_template\n"
            "a.png,x,y,z,v,0,positive\na.png,x,y,z,v,2,hybrid\n")  # fmt: skip
+JUDGED = {"image_id": 1, "caption_group": [{"True1": "x", "True2": "y", "False1": "z", "False2": "v"}]}
+COLORED = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id": 1, "caption": "a red x"}]}
+STATEMENT = {"sentence": "x", "directory": "0"}
+DRAWN = [STATEMENT | {"identifier": f"7-{n}", "label": label} for n, label in enumerate(("true", "false"))]
+PHOTOGRAPHED = [row | {"identifier": f"dev-{row['identifier']}-0"} for row in DRAWN]
 STRICT = {  # files, the split, and how many items hang on a tie
+    "bla": ({"coordination_captions.json": [JUDGED]}, "coordination", 1),
+    "colorfoil": ({"captions_val2017.json": COLORED}, "", 1),
+    "nlvr": ({"dev.json": "\n".join(map(json.dumps, DRAWN))}, "", 1),
+    "nlvr2": ({"dev.json": "\n".join(map(json.dumps, PHOTOGRAPHED))}, "", 1),
     "sugarcrepe": ({"add_att.json": {"0": PAIR}}, "add_att", 1),
     "sugarcrepe_pp": ({"swap_att.json": [PAIR]}, "swap_att", 1),
     "winoground": ({"examples.jsonl": json.dumps(WINOGROUND)}, "", 1),
@@ -52,7 +61,12 @@ STRICT = {  # files, the split, and how many items hang on a tie
     "svo_probes": ({"svo_probes.csv": SVO}, "subj_neg", 1),
     "vl_checklist": ({"Relation/vg/spatial.json": [["a.png", {"POS": ["x"], "NEG": ["y"]}]]}, "Relation_spatial", 1),
 }  # fmt: skip
+PART = {"id": 1, "image_id": 1, "bbox": [0, 0, 1, 1], "category_id": 0, "neg_category_ids": [1]}
+PARTS = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [PART],
+         "categories": [{"id": n, "name": name} for n, name in enumerate("xy")]}  # fmt: skip
 TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties go to the first
+    "cc_neg": ({"ccneg.jsonl": json.dumps({"image": "a.png", "caption": "x", "negative": "y"})}, "", {"accuracy": [1]}),
+    "fg_ovd": ({"color.json": PARTS}, "color", {"color": [1]}),
     "aro": (
         {"visual_genome_relation.json": [REGION], "coco_order.json": [SHUFFLED]},
         "visual_genome_relation,coco_order",

@@ -10,7 +10,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import benchmark_groups, listing, read
+from compclip.config import benchmark_groups, listing, mieb_names, read
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +46,17 @@ def test_files_that_are_there(tmp_path, monkeypatch, capsys):
     assert (item["group"], item["package"]) == ("comp", "compclip")
 
 
+def test_mieb_s_names(params, monkeypatch):
+    """Each is a metric of ours; a task finds its benchmark."""
+    monkeypatch.chdir(ROOT)
+    (aro,) = listing.list_kind("benchmarks", ["AROVisualRelation"], params)
+    assert aro.name == "aro" and aro.mieb["AROCocoOrder"] == "aro/coco_order"
+    assert "MIEB's AROVisualRelation: aro/visual_genome_relation (over all cases; " in listing.format_listed(aro, 4)
+    for metric, _ in mieb_names.MIEB_TASKS.values():
+        benchmark, name = metric.split("/")
+        assert name in plugins.load_plugin(plugins.BENCHMARKS, benchmark).METRICS
+
+
 def test_the_overview(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert listing.main([]) == 0
@@ -66,11 +77,11 @@ def test_misspelt(kind, names, message, params):
 
 
 def test_every_module_is_of_a_group():
-    """Six measure retrieval of some kind, one classification."""
+    """Seven measure retrieval of some kind, one classification."""
     modules = {name: plugins.load_plugin(plugins.BENCHMARKS, name) for name in plugins.list_plugins(plugins.BENCHMARKS)}
     groups = {name: getattr(module, "BENCHMARK_GROUP", benchmark_groups.DEFAULT) for name, module in modules.items()}
     assert {name for name, group in groups.items() if group == "long"} == {
-        "docci", "imageinwords", "sharegpt4v", "urban1k",
+        "dci", "docci", "imageinwords", "sharegpt4v", "urban1k",
     }  # fmt: skip
     assert {name for name, group in groups.items() if group == "retrieval"} == {"coco_counterfactuals", "retrieval"}
     assert {name for name, group in groups.items() if group == "zeroshot"} == {"zeroshot"}

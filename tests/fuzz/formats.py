@@ -11,8 +11,14 @@ from PIL import Image
 
 from compclip.benchmarks import (
     aro,
+    auto_comp,
+    bla,
+    cc_neg,
     cola,
+    cola_single,
     eqben,
+    fg_ovd,
+    genai_bench,
     half_truths,
     hard_positives,
     imageinwords,
@@ -32,6 +38,7 @@ TWO = ("a red cup on a table", "a table on a red cup")
 BOX = {"x": 0, "y": 1, "width": 5, "height": 4}
 GENOME_BOX = dict(zip(aro.BOX, BOX.values(), strict=True))
 PICTURES = ("a.png", "b.jpg", "1.jpg", "2.jpg")
+MASK = "iVBORw0KGgoAAAANSUhEUgAAAlgAAAEs"  # the head of a PNG of 600 x 300
 
 
 def write(folder: Path, files: Files) -> None:
@@ -58,6 +65,88 @@ def _aro() -> Files:
         f"{aro.ATTRIBUTION}.json": [genome | {"attributes": ["red", "grey"]}] * aro.MIN_CASES,
         "flickr30k_order.json": order, "coco_order.json": order,
     }  # fmt: skip
+
+
+def _auto_comp() -> Files:
+    row = {
+        "num_objects": 2,
+        "objects": ["Cup", "Table"],
+        "colors": ["red", "blue"],
+        "caption": TWO[0],
+        "image": "a.png",
+    }
+    name = auto_comp.SETS["minimal_color_2"]
+    return {f"{name}/train.jsonl": [row, row | {"image": "b.jpg", "caption": "a red cup and a blue table"}]}
+
+
+def _bla() -> Files:
+    group = dict(zip(bla.TEXTS, (*TWO, "a hat", "no hat"), strict=True))
+    rows = [{"image_id": n, "caption_group": [group]} for n in (1, "2")]
+    return {f"annotations/{file}": rows for file in bla.FILES.values()}
+
+
+def _cc_neg() -> Files:
+    row = {"image": "cc3m/a.png", "caption": TWO[0], "negative": f"no cup, {TWO[1]}"}
+    return {cc_neg.FILE: [row, row | {"image": "b.jpg"}]}
+
+
+def _cola_single() -> Files:
+    rows = [["x/a.png", {"cup": ["red"]}, [1, 0], [1, 1]], ["b.jpg", {}, [0, 1], [1, 1]]]
+    return {file: {"labels": list(TWO), "data": rows} for file in cola_single.FILES.values()}
+
+
+def _colorfoil() -> Files:
+    images = [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "b.jpg"}]
+    annotations = [{"image_id": i, "caption": t} for i in (1, 2) for t in TWO]
+    return {"captions_val2017.json": {"images": images, "annotations": annotations}}
+
+
+def _dci() -> Files:
+    rows = [
+        {"image": name, "short_caption": TWO[0], "extra_caption": f"{TWO[1]}. A hat."} for name in ("a.png", "b.jpg")
+    ]
+    splits = {"train": ["0.json"], "valid": [], "test": ["1.json"]}
+    return {"splits.json": splits} | {f"annotations/{n}.json": row for n, row in enumerate(rows)}
+
+
+def _fg_ovd() -> Files:
+    annotation = {"image_id": 1, "bbox": [0, 1, 5.5, 4], "category_id": 7, "neg_category_ids": [8]}
+    content = {
+        "images": [{"id": 1, "file_name": "a.png"}], "annotations": [annotation | {"id": n} for n in range(2)],
+        "categories": [{"id": 7 + n, "name": text} for n, text in enumerate(TWO)],
+    }  # fmt: skip
+    return dict.fromkeys(fg_ovd.FILES.values(), content)
+
+
+def _genai_bench() -> Files:
+    models = {name: [5, 4, n % 5] for n, name in enumerate(genai_bench.MODELS)}
+    prompts = {f"{n:05d}": {"prompt": text, "models": models} for n, text in enumerate(TWO)}
+    return {genai_bench.FILE: prompts, genai_bench.SKILLS_FILE: {"basic": [0, 1], "counting": [1]}}
+
+
+def _nlvr() -> Files:
+    rows = [{"identifier": f"7-{n}", "sentence": TWO[0], "label": label, "directory": "0"}
+            for n, label in enumerate(("true", "false"))]  # fmt: skip
+    return {"dev.json": "\n".join(map(json.dumps, rows))}
+
+
+def _nlvr2() -> Files:
+    rows = [
+        {"identifier": f"dev-7-{n}-0", "sentence": TWO[0], "label": label} for n, label in enumerate(("True", "False"))
+    ]
+    return {"dev.json": "\n".join(map(json.dumps, rows))}
+
+
+def _sdci() -> Files:
+    bounds = {"topLeft": {"x": 0, "y": 0}, "bottomRight": {"x": 300, "y": 224}}
+    mask = {"idx": 3, "outer_mask": MASK, "bounds": bounds, "label": "a cup", "caption": "it is red"}
+    texts = {key: [f"{text} {n}" for n in range(5)] for key, text in zip(("base", "m-3-sc"), TWO, strict=True)}
+    row = {
+        "image": "a.png", "mask_data": {"3": mask}, "summaries": texts,
+        "negatives": {key: {"swaps": ["a hat"], "basic": ["no hat"]} for key in texts},
+        "clip_scores": {key: {"swaps_0": 0.5, "basic_0": 1} for key in texts},
+    }  # fmt: skip
+    return {"splits.json": {"train": [], "valid": [], "test": ["0.json"]}, "complete/0.json": row}
 
 
 def _bivlc() -> Files:
@@ -255,6 +344,8 @@ def _zeroshot() -> Files:
 
 
 BENCHMARKS: dict[str, Callable[[], Files]] = {
+    "auto_comp": _auto_comp, "bla": _bla, "cc_neg": _cc_neg, "cola_single": _cola_single, "colorfoil": _colorfoil,
+    "dci": _dci, "fg_ovd": _fg_ovd, "genai_bench": _genai_bench, "nlvr": _nlvr, "nlvr2": _nlvr2, "sdci": _sdci,
     "aro": _aro, "bivlc": _bivlc, "coco_counterfactuals": _counterfactuals, "cola": _cola, "colorswap": _colorswap,
     "crepe": _crepe, "docci": _docci, "eqben": _eqben, "half_truths": _half_truths, "hard_positives": _hard_positives,
     "imagecode": _imagecode, "imageinwords": _imageinwords, "mmvp_vlm": _mmvp_vlm, "negbench": _negbench,
@@ -280,6 +371,9 @@ SOURCES: dict[str, tuple[str, Callable[[], Files]]] = {
 }
 # Where else a benchmark's pictures lie, below its folder of pictures.
 PLACES = {
+    "genai_bench": tuple(f"{model}/{n:05d}.jpeg" for model in genai_bench.MODELS for n in range(2)),
+    "nlvr": tuple(f"0/dev-7-{n}-{order}.png" for n in range(2) for order in range(6)),
+    "nlvr2": tuple(f"dev-7-{n}-img{side}.png" for n in range(2) for side in range(2)),
     "eqben": tuple(f"{subset}/{name}" for subset in eqben.SUBTASKS for name in ("a.png", "b.jpg")),
     "imagecode": tuple(f"{name}/img{i}.jpg" for name in ("open-images-1", "video-1") for i in range(10)),
     "imageinwords": tuple(f"{place}/1.jpg" for place in imageinwords.SETS.values()),

@@ -1,0 +1,141 @@
+"""Auto-Comp (2026, arXiv:2602.02043): made pictures of two or three things, the caption among exchanged ones.
+
+Of each set (`minimal_color_2`: things on a white ground, two colours; `contextual_position_3`: in a scene, three things
+in places): `<set>_swap`, the caption against all others in which colours (or things, of places) are exchanged;
+`<set>_confusion`, against all in which things and colours (or places) are put in again with repetition. A tie is wrong;
+where ties go to the first, it is the first caption's, as the authors choose (argmax).
+
+The wrong captions are made by the authors' rules when the files are read. Exchanged: all words at once, articles before
+colours mended, the first letter alone large. Confused: word by word, so that an exchange gives a repetition, and the
+things as the list spells them; equal texts stand once.
+
+Checklist. Source: hf.co/AutoComp (a data set for each set: AutoComp-Minimal-N2-C); the paper's code supplement
+(evaluation/hf_benchmark.py). Licence: not known. Compared with the authors' code: both rules run beside its functions,
+equal but for what is said here; the columns are those that it reads (`caption` or `<source>_caption`, `image` or
+`<source>_image`, `objects`, `colors` or `relations`, `num_objects`). Not compared: any real file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+from compclip.base.errors import UserError
+from compclip.benchmarks import _choice, _tables
+from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.embeddings import Embeddings
+from compclip.runs.item_outcomes import COMPOSITION, Items
+
+SOURCES = {"minimal": ("minimal", "handmade"), "contextual": ("contextual", "llm")}  # and how columns call them
+KINDS = {"color": "C", "position": "P"}
+SETS = {
+    f"{source}_{kind}_{count}": f"AutoComp-{source.capitalize()}-N{count}-{letter}"
+    for source in SOURCES for kind, letter in KINDS.items() for count in (2, 3)
+}  # fmt: skip
+TASKS = ("swap", "confusion")
+METRICS = tuple(f"{name}_{task}" for name in SETS for task in TASKS)
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
+PAIRS = frozenset({
+    "sneakers", "glasses", "gloves", "leather shoes", "boots", "slippers", "sandals", "high heels", "scissors",
+    "chopsticks", "headphones", "pliers", "binoculars", "earphone",
+})  # fmt: skip  # things of which one says "a pair of"
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """Read a folder with a folder of the hub's tables for each set, by their names; those that are there.
+
+    `split` names some of SETS. Pictures are unpacked from the tables into `images`, or found there by their names.
+    Raises UserError where no set is there, and for a row without a field or whose caption lacks one of its words.
+    """
+    folder = Path(path)
+    names = selected_names(folder, SETS, split)
+    existing = [name for name in names if split or (folder / SETS[name]).is_dir()]
+    if not existing:
+        raise UserError(f"{folder}: none of {', '.join(SETS.values())} is there; fetch one, or give their folder")
+    records: list[Record] = []
+    files: list[Path] = []
+    for name in existing:
+        table_files, rows = _tables.read_table(folder / SETS[name], "train", images)
+        files += table_files
+        pictures = images_folder(table_files[0].parent, images)
+        records += [record for key, row in rows for record in _read_records(name, table_files[0], key, row, pictures)]
+    return Benchmark(tuple(records), tuple(files), evaluate, kind=COMPOSITION)
+
+
+def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> list[Record]:
+    """Read a row: both choices about its picture. Its id is its position."""
+    source, kind, count = name.split("_")
+    things = _read_words(file, key, row, ("objects",))
+    if row.get("num_objects", int(count)) != int(count):
+        return []
+    others = _read_words(file, key, row, ("colors", "attributes") if kind == "color" else ("relations", "attributes"))
+    caption = read_field(file, key, row, _column(row, source, "caption"))
+    picture = _tables.find_picture(pictures, read_field(file, key, row, _column(row, source, "image")))
+    confused, match = confuse(caption, things, others)
+    choices = {"swap": ((caption, *exchange(caption, things, others, kind)), 0), "confusion": (confused, match)}
+    return [
+        Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, place), ahead=place)
+        for task, (texts, place) in choices.items()
+    ]
+
+
+def _column(row: Mapping[str, Any], source: str, what: str) -> str:
+    """Return the column of a caption or picture: of its source where a row has both, or without."""
+    return next((name for name in (f"{s}_{what}" for s in SOURCES[source]) if row.get(name)), what)
+
+
+def _read_words(file: Path, key: str, row: Any, names: Sequence[str]) -> list[str]:
+    present = [name for name in names if isinstance(row, Mapping) and row.get(name)]
+    words = read_field(file, key, row, (*present, *names)[0], list)
+    if len(words) < 1 or not all(isinstance(word, str) and word for word in words):
+        raise UserError(f"{file}: record {key}: {names[0]} are {words!r}; fetch the official file")
+    return words
+
+
+def exchange(caption: str, things: Sequence[str], others: Sequence[str], kind: str) -> list[str]:
+    """Return the caption with its colours, or things, in every other order."""
+    words = list(others if kind == "color" else things)
+    orders = [list(order) for order in permutations(words) if order != tuple(words)]
+    return [_substitute(caption, words, order, kind) for order in orders]
+
+
+def _substitute(caption: str, words: Sequence[str], new_words: Sequence[str], kind: str) -> str:
+    """Put new words for old ones, all at once, the longest first; mend articles before colours."""
+    new_of = {word.lower(): new.lower() for word, new in zip(words, new_words, strict=True)}
+    longest_first = sorted(new_of, key=len, reverse=True)
+    pattern = "|".join(rf"\b{re.escape(word)}\b" for word in longest_first)
+    text = re.sub(pattern, lambda match: new_of[match[0].lower()], caption, flags=re.IGNORECASE)
+    return (_mend_articles(text) if kind == "color" else text).capitalize()
+
+
+def _mend_articles(text: str) -> str:
+    """Say "an" before a colour that begins with a vowel, "a" before others; "a pair of" is left as it stands."""
+    words = text.split()
+    for place, (article, color, thing) in enumerate(zip(words, words[1:], words[2:], strict=False)):
+        if article.lower() in ("a", "an") and thing.strip(".,?!").lower() not in PAIRS:
+            words[place] = "an" if color.strip(".,?!").lower().startswith(tuple("aeiou")) else "a"
+    return " ".join(words)
+
+
+def confuse(caption: str, things: Sequence[str], others: Sequence[str]) -> tuple[list[str], int]:
+    """Return the caption with every choice of its things and of its colours or places, and which is itself."""
+    texts: dict[str, None] = {}
+    own = ""
+    for new_things in product(things, repeat=len(things)):
+        for new_others in product(others, repeat=len(others)):
+            text = caption
+            for old, new in zip((*things, *others), (*new_things, *new_others), strict=True):
+                text = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), text, flags=re.IGNORECASE)
+            texts.setdefault(text)
+            if new_things == tuple(things) and new_others == tuple(others):
+                own = text
+    return list(texts), list(texts).index(own)
+
+
+def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """Return whether each picture chooses its caption, by set and task."""
+    return _choice.choose_texts(records, embeddings)

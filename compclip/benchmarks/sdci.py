@@ -1,0 +1,199 @@
+"""sDCI (Urbanek et al., CVPR 2024, arXiv:2312.08578): parts of pictures and summaries that fit into CLIP's context.
+
+Two tasks of each test. `<test>_match` (subcrop-caption matching): a part is nearer to its summary than to those of the
+seven others of its batch, eight consecutive parts in the order of the authors' files. `<test>_negative`: nearer to its
+summary than to a wrong one. Tests: `all_swaps`, whole pictures and parts with their first summary; `all_swaps_pick5`,
+where the worst of a part's first five summaries must win; `base_swaps`, whole pictures alone; `all_hardest`, where the
+wrong summary is the one that CLIP takes for nearest. Ties are wrong: the authors compare the second strictly and take
+the first by `max`, which of equals takes any.
+
+A part is cut out with 15 % of its size around it, within the picture. A picture that lacks a summary or wrong one is
+left out whole and counted, as their program does.
+
+Checklist. Source: github.com/facebookresearch/DCI, dataset/densely_captioned_images/dataset (impl.py, dense_image.py,
+scripts/run_clip_dense_cap_eval.py). Licence: CC BY-NC 4.0; pictures: SA-1B's (sa_000138.tar). Compared with the
+authors' code: the scoring of a batch, run beside ours on made scores without equals; the choice of parts and texts,
+read. Not compared: any real file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.benchmarks import dci
+from compclip.benchmarks._files import existing_file, read_field, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable
+from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.picture_references import with_box
+from compclip.runs.item_outcomes import COMPOSITION, Items
+
+TESTS = ("all_swaps", "all_swaps_pick5", "base_swaps", "all_hardest")
+TASKS = ("match", "negative")
+METRICS = tuple(f"{test}_{task}" for test in TESTS for task in TASKS)
+HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
+BATCH = 8  # parts among whose summaries each part chooses
+PICK = 5  # summaries of a part in `all_swaps_pick5`
+LEAST_SIDE = 224  # pixels of a part
+AROUND = 0.15  # of a part's width and height
+WHOLE = "base"  # key of the whole picture's texts
+PNG = b"\x89PNG\r\n\x1a\n"
+Batches = Mapping[tuple[str, str], int]  # test and id of a record -> its batch
+Part = tuple[str, list[float] | None]  # key of its texts, box
+
+
+class IncompletePicture(Exception):
+    """A picture lacks what a test needs of it."""
+
+
+def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
+    """Read the test pictures of the authors' folder `densely_captioned_images`; `split` names some of TESTS.
+
+    Their summaries stand in `complete`, pictures in `images` or in `photos` there. Raises UserError for a missing file,
+    or a record whose picture or mask is of another form.
+    """
+    folder = Path(path)
+    tests, pictures = selected_names(folder, TESTS, split), dci.photos_folder(folder, images)
+    files = [existing_file(dci.find_annotation(folder, name, ("complete",))) for name in dci.read_names(folder, "test")]
+    records: list[Record] = []
+    dropped = dict.fromkeys((f"incomplete_picture_{test}" for test in tests), 0)
+    for file in files:
+        row = read_json(file)
+        for test in tests:
+            try:
+                records += _read_picture(test, file, row, pictures)
+            except IncompletePicture:
+                dropped[f"incomplete_picture_{test}"] += 1
+    batches = number_batches(records)
+    return Benchmark(
+        tuple(records),
+        (folder / dci.SPLITS_FILE, *files),
+        partial(evaluate, batches),
+        dropped=dropped,
+        kind=COMPOSITION,
+    )
+
+
+def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Record]:
+    """Read the parts of a picture for a test, their wrong text behind the right ones.
+
+    Raises IncompletePicture where the authors' program leaves the picture out.
+    """
+    picture = str(pictures / read_field(file, file.stem, row, "image"))
+    summaries, negatives = _lookup(row, "summaries", dict), _lookup(row, "negatives", dict)
+    parts: list[Part] = [(WHOLE, None)]
+    if test != "base_swaps":
+        if len(negatives) == 1:
+            raise IncompletePicture
+        parts += _list_parts(file, row)
+    records = []
+    for key, box in parts:
+        summary = _lookup(summaries, key, (str, list))
+        negative = _choose_negative(test, row, key, _lookup(negatives, key, dict))
+        if test == "all_swaps_pick5" and (isinstance(summary, str) or len(summary) < PICK):
+            continue
+        chosen = [summary] if isinstance(summary, str) else list(summary)[: PICK if test == "all_swaps_pick5" else 1]
+        if not all(isinstance(text, str) for text in (*chosen, negative)):
+            raise IncompletePicture
+        records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), (*chosen, negative)))
+    return records
+
+
+def _lookup(row: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    if not row.get(key) or not isinstance(row[key], kind):
+        raise IncompletePicture
+    return row[key]
+
+
+def _list_parts(file: Path, row: Any) -> Iterator[Part]:
+    """Yield the masks that are large enough, with the keys of their texts and their boxes."""
+    for name, mask in read_field(file, file.stem, row, "mask_data", dict).items():
+        bounds = read_field(file, name, mask, "bounds", dict)
+        corners = [read_field(file, name, bounds, corner, dict) for corner in ("topLeft", "bottomRight")]
+        left, top, right, bottom = (read_field(file, name, c, axis, (int, float)) for c in corners for axis in "xy")
+        if right - left < LEAST_SIDE or bottom - top < LEAST_SIDE:
+            continue
+        if "label" not in mask or "caption" not in mask:
+            raise IncompletePicture
+        width, height = read_mask_size(file, name, read_field(file, name, mask, "outer_mask"))
+        around_x, around_y = int((right - left) * AROUND), int((bottom - top) * AROUND)
+        left, top = max(left - around_x, 0), max(top - around_y, 0)
+        right, bottom = min(right + around_x, width), min(bottom + around_y, height)
+        yield f"m-{mask.get('idx', name)}-sc", [left, top, right - left, bottom - top]
+
+
+def read_mask_size(file: Path, name: str, mask: str) -> tuple[int, int]:
+    """Return the width and height of a mask, which is as large as its picture, from the head of a PNG in base64."""
+    try:
+        head = base64.b64decode(mask[:32], validate=True)
+        if head[:8] != PNG:
+            raise ValueError
+        return struct.unpack(">II", head[16:24])
+    except (ValueError, binascii.Error, struct.error):
+        raise UserError(f"{file}: record {name}: field 'outer_mask' is no picture; fetch the official file") from None
+
+
+def _choose_negative(test: str, row: Any, key: str, negatives: Any) -> Any:
+    """Return the first text with exchanged words, or of all wrong ones the one that CLIP scored highest."""
+    if test != "all_hardest":
+        return _lookup(negatives, "swaps", list)[0]
+    scores = _lookup(_lookup(row, "clip_scores", dict), key, dict)
+    candidates = [
+        (scores.get(f"{kind}_{i}"), text)
+        for kind, texts in negatives.items() if isinstance(texts, list) for i, text in enumerate(texts)
+    ]  # fmt: skip
+    if not candidates or not all(isinstance(score, (int, float)) for score, _ in candidates):
+        raise IncompletePicture
+    best = max(score for score, _ in candidates)
+    return [text for score, text in candidates if score == best][-1]
+
+
+def number_batches(records: Sequence[Record]) -> Batches:
+    """Return the batch of each record: eight consecutive ones of a test."""
+    return {
+        (test, record.id): place // BATCH
+        for test, of_test in by_subset(records).items() for place, record in enumerate(of_test)
+    }  # fmt: skip
+
+
+def evaluate(batches: Batches, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
+    """Return both tasks of each test. Pictures that are missing leave their batches smaller."""
+    items_of = {}
+    for test, scored in by_subset(readable(records, embeddings)).items():
+        batch_N = np.array([batches[test, record.id] for record in scored])
+        own_N = _scores(embeddings, [(record, record.texts[:-1]) for record in scored], np.min)
+        negative_N = _scores(embeddings, [(record, record.texts[-1:]) for record in scored], np.max)
+        best_other_N = np.array([_best_other(embeddings, scored, batch_N, place) for place in range(len(scored))])
+        keys = ids(scored)
+        for task, rival_N in zip(TASKS, (best_other_N, negative_N), strict=True):
+            tied = flagged_ids(keys, own_N == rival_N)
+            items_of[f"{test}_{task}"] = Items(keys, (own_N > rival_N).astype(np.float64), test, tied)
+    return items_of
+
+
+def _scores(
+    embeddings: Embeddings, pairs: Sequence[tuple[Record, Sequence[str]]], pool: Callable[..., Any]
+) -> np.ndarray:
+    """Pool the cosines of each record's part with some texts, the same number for each."""
+    refs = [record.images[0] for record, texts in pairs for _ in texts]
+    return pool(
+        embeddings.matches(refs, [text for _, texts in pairs for text in texts]).reshape(len(pairs), -1), axis=1
+    )
+
+
+def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, place: int) -> float:
+    """Return the highest cosine of a part with a right text of another part of its batch; -inf where it is alone."""
+    others = [i for i in np.flatnonzero(batch_N == batch_N[place]).tolist() if i != place]
+    texts = [text for i in others for text in records[i].texts[:-1]]
+    if not texts:
+        return float(-np.inf)
+    return float(embeddings.matches([records[place].images[0]] * len(texts), texts).max())

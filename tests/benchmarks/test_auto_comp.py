@@ -1,0 +1,89 @@
+"""Auto-Comp: captions whose words are exchanged or repeated by the authors' rules."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.benchmarks import auto_comp
+
+COLORS = "a red chair, and an orange lamp on a white background."
+PLACES = "A hat is under a bus, which is above a cup on a white background."
+
+
+def test_exchanged_colours_with_their_articles():
+    assert auto_comp.exchange(COLORS, ["Chair", "Lamp"], ["red", "orange"], "color") == [
+        "An orange chair, and a red lamp on a white background."]  # fmt: skip
+    pairs = "a pair of red boots, and a blue lamp"
+    assert auto_comp.exchange(pairs, ["Boots", "Lamp"], ["red", "blue"], "color") == [
+        "A pair of blue boots, and a red lamp"]  # fmt: skip
+
+
+def test_exchanged_things_of_places():
+    """All five other orders of three things; articles stay."""
+    texts = auto_comp.exchange(PLACES, ["Hat", "Bus", "Cup"], ["under", "above"], "position")
+    assert len(set(texts)) == 5 and texts[0] == "A hat is under a cup, which is above a bus on a white background."
+
+
+def test_a_longer_name_is_exchanged_before_a_part_of_it():
+    text = auto_comp.exchange("A wine glass is under a glass", ["Glass", "Wine Glass"], ["under"], "position")
+    assert text == ["A glass is under a wine glass"]
+
+
+def test_confused_texts_repeat_words():
+    """Word by word: an exchange of both gives one word twice. Nine different texts, the caption among them."""
+    texts, match = auto_comp.confuse("a red chair and a blue lamp", ["Chair", "Lamp"], ["red", "blue"])
+    assert texts[match] == "a red Chair and a blue Lamp" and len(texts) == len(set(texts)) == 9
+    assert "a blue Chair and a blue Chair" in texts and "a blue Chair and a red Lamp" not in texts
+
+
+def picture(colour: str) -> dict:
+    raw = io.BytesIO()
+    Image.new("RGB", (4, 4), colour).save(raw, "PNG")
+    return {"bytes": raw.getvalue(), "path": None}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_table(name, **columns):
+        row = {"num_objects": 2, "objects": ["Chair", "Lamp"], "colors": ["red", "orange"]} | columns
+        struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        schema = pa.schema([(k, struct if k.endswith("image") else pa.infer_type([v])) for k, v in row.items()])
+        folder = tmp_path / "a" / auto_comp.SETS[name] / "data"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist([row], schema), folder / "train-00000-of-00001.parquet")
+        return tmp_path / "a"
+
+    return write_table
+
+
+def test_the_hubs_tables(write, embeddings):
+    folder = write("minimal_color_2", caption=COLORS, image=picture("red"))
+    swap, confusion = auto_comp.load(folder, folder).records
+    assert (swap.subset, swap.ahead, len(swap.texts)) == ("minimal_color_2_swap", 0, 2) and swap.texts[0] == COLORS
+    assert confusion.texts[0] == "a red Chair, and an orange Lamp on a white background." and confusion.ahead == 4
+    benchmark = auto_comp.load(folder, folder)
+    texts = {text: [0.5, 1] for text in benchmark.texts} | {swap.texts[0]: [1, 0]}
+    metrics = benchmark.score(embeddings({swap.images[0]: [1, 0]}, texts)).metrics
+    assert metrics == {"minimal_color_2_swap": 1.0, "minimal_color_2_confusion": 0.0}
+
+
+def test_columns_of_a_source_and_rows_of_another_size(write):
+    """`llm_` is what the authors' programs called scenes before."""
+    folder = write("contextual_color_3", num_objects=2, llm_caption=COLORS, contextual_image=picture("red"))
+    assert auto_comp.load(folder, folder).records == ()
+    folder = write("contextual_color_2", llm_caption=COLORS, contextual_image=picture("blue"))
+    assert auto_comp.load(folder, folder, "contextual_color_2").records[0].texts[0] == COLORS
+
+
+def test_no_set_and_a_row_without_words(write, tmp_path):
+    with pytest.raises(UserError, match="none of AutoComp-Minimal-N2-C, .* is there"):
+        auto_comp.load(tmp_path)
+    folder = write("minimal_color_2", caption=COLORS, image=picture("red"), colors=[])
+    with pytest.raises(UserError, match="record 0: colors are"):
+        auto_comp.load(folder, folder)
