@@ -99,10 +99,13 @@ def _make_row(
     tuned_on = lines[0].get("tuned_on", "")  # none in a report of an earlier version
     tags |= {"tuned_on": tuned_on} if tuned_on else {}
     seeds = max(int(line["seeds"]) for line in lines)
-    count = format_count(seeds, "seed")
+    backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
+    count = f"{format_count(seeds, 'seed')}, whose runs stand below"
+    if backbones > 1:
+        count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
     note = (
-        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}, whose runs stand "
-        f"below. `mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
+        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}. "
+        f"`mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
         f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
         f"{f' **Tuned on what is shown**: it {to_markdown(tuned_on)}.' if tuned_on else ''}"

@@ -171,13 +171,21 @@ def make_pairs(
 def _our_differences(
     runs: Sequence[FinishedRun], pretrained_runs: Sequence[FinishedRun], unit: Column
 ) -> dict[int, float]:
-    """Return our difference of each seed that has the column; {} where the pretrained model lacks it."""
-    pretrained_values = [v for run in pretrained_runs if (v := tables.column_value(run, unit)) is not None]
-    values = {run.cell.seed: v for run in runs if (v := tables.column_value(run, unit)) is not None}
-    if not pretrained_values:
-        return {}
-    start = mean_std(pretrained_values)[0]
-    return {seed: higher_is_better((v - start) * unit.scale, unit) for seed, v in values.items()}
+    """Return our difference of each seed that has the column, the mean over backbones; {} without a pretrained number.
+
+    Each run is compared with the start of its own backbone.
+    """
+    starts: dict[str, list[float]] = {}
+    for run in pretrained_runs:
+        if (value := tables.column_value(run, unit)) is not None:
+            starts.setdefault(run.cell.backbone, []).append(value)
+    gaps: dict[int, list[float]] = {}
+    for run in runs:
+        value = tables.column_value(run, unit)
+        if value is not None and run.cell.backbone in starts:
+            start = mean_std(starts[run.cell.backbone])[0]
+            gaps.setdefault(run.cell.seed, []).append((value - start) * unit.scale)
+    return {seed: higher_is_better(mean_std(of_seed)[0], unit) for seed, of_seed in gaps.items()}
 
 
 def higher_is_better(difference: float, unit: Column) -> float:

@@ -33,6 +33,9 @@ from compclip.report.variance_parts import BackboneSpread, Spread, Variance
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
+from compclip.track import report_rows
+from compclip.track.entries import EntryOptions
+from compclip.validity import difference_pairs
 from tests import fake_runs
 from tests.report.test_crossed import make_differences
 
@@ -290,22 +293,36 @@ def test_files_say_what_they_are_over(tmp_path):
         runs, ["b"], ["b/swap"], (), (), lambda run: {"train": {}, "method": {}}, reference="negclip",
         versions=VERSIONS,
     )  # fmt: skip
-    report_files.write_report(page, tmp_path)
-    lines = list(csv.DictReader((tmp_path / "report.csv").open()))
+    report_files.write_report(page, tmp_path / "reports")
+    lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
     clic = {line["backbone"]: line for line in lines if (line["method"], line["metric"]) == ("clic", "swap")}
     assert {name: (line["seeds"], line["backbones"], line["over"]) for name, line in clic.items()} == {
         "worlds": ("6", "2", "backbones, seeds and items"),
         "one": ("3", "1", "seeds and items"),
         "two": ("3", "1", "seeds and items"),
     }
-    contrasts = list(csv.DictReader((tmp_path / "reference.csv").open()))
+    contrasts = list(csv.DictReader((tmp_path / "reports" / "reference.csv").open()))
     assert {line["backbone"] for line in contrasts} == {"worlds", "one", "two"}
-    markdown = (tmp_path / "report.md").read_text()
+    markdown = (tmp_path / "reports" / "report.md").read_text()
     assert "Versions: one, two; numbers are means over them and their seeds" in markdown
     assert "| method | runs |" in markdown and "## one / scenes" not in markdown
-    html = (tmp_path / "index.html").read_text()
+    html = (tmp_path / "reports" / "index.html").read_text()
     assert "<summary>Each version by itself</summary>" in html and "6 checkpoints of 2 backbones" in html
     assert "one, two; numbers are means" in latex_tables.format_latex(page.main)
     assert table_formats.describe_basis(page.main[0].rows[1].statistics[0]) == ""
     assert composition_verdicts.judge_methods(page.contrasts[0], "negclip") == []
     assert table_heads.name_count(page.version_tables[0]) == "seeds"
+    entries = {
+        entry.name: entry
+        for entry in report_rows.make_report_entries(tmp_path, (), EntryOptions("e", frozenset(), "p"))
+    }
+    assert {"clic-worlds-scenes", "clic-one-scenes", "clic-two-scenes"} <= entries.keys()
+    assert "6 checkpoints of 2 backbones, whose own rows have their runs." in entries["clic-worlds-scenes"].note
+    assert "3 seeds, whose runs stand below." in entries["clic-one-scenes"].note
+
+
+def test_validity_takes_each_backbone_s_own_start():
+    """Of seed 0 the backbones gain 100 and 90 of 400 items: 23.75 points in the mean."""
+    by_method = {m: [r for r in make_runs() if r.cell.method == m] for m in ("clic", "pretrained")}
+    gaps = difference_pairs._our_differences(by_method["clic"], by_method["pretrained"], SWAP)
+    assert gaps == pytest.approx({0: 23.75, 1: 25.0, 2: 24.375}, abs=0.01)
