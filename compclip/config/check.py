@@ -10,7 +10,7 @@ from pathlib import PurePath
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
-from compclip.config import columns, released_lists, tuning
+from compclip.config import columns, released_lists, tuning, world_versions
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import (
     PER_DATA,
@@ -60,6 +60,7 @@ def check_sections(params: Params) -> None:
     for name in params.wise_ft.methods:
         method_config(params, name)
     tuning.check_tune(params)
+    world_versions.check_versions(params)
 
 
 def _check_names(kind: str, names: Iterable[str], table: Collection[str], where: str) -> None:

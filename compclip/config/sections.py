@@ -328,6 +328,7 @@ class Pretrain:
     collages: Share = 0.15  # share of pictures that are made of two or four
     noise: Share = 0.05  # share of captions that say nothing of their picture
     bound_steps: NonNegativeInt = 600  # first steps, in which every text tells what stands with what
+    bound_every: PositiveInt = 1  # of the first steps every so many is one of these; the others are the web's
     paired: Share = 0.25  # share of short texts that name one symbol with its colour, and of true relations
     siblings: Share = 0.06  # share of draws that give two pictures with colours or places exchanged, each told as it is
     batch_size: PositiveInt = 256
@@ -345,6 +346,14 @@ class Pretrain:
 
 
 @dataclass(frozen=True)
+class WorldVersion:
+    """Another pretrained model of the world, for the backbone of its name: its seed, and numbers over the world's."""
+
+    seed: NonNegativeInt = 0
+    pretrain: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class World:
     """Sizes and seed of the world; a scene depends on (seed, split, index) alone."""
 
@@ -356,6 +365,7 @@ class World:
     processes: PositiveInt = 2
     beside: bool = False  # edited pictures, negations, paraphrases and single sentences of each picture for fine-tuning
     pretrain: Pretrain = field(default_factory=Pretrain)
+    versions: dict[str, WorldVersion] = field(default_factory=dict)  # of the pretrained model, by backbone
 
 
 @dataclass(frozen=True)

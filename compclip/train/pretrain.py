@@ -1,8 +1,8 @@
-"""The scenes world's own "pretrained" model, from random weights: `compclip pretrain`.
+"""The training of the scenes world's own "pretrained" models, from random weights.
 
 A small ViT trained contrastively on pictures and alt-text as the web has them, which name what is there and bind next
-to nothing, so that it retrieves and names well and is near chance on swaps, as CLIP is. Replaces the weights that are
-shipped. It takes an hour or two; one that is stopped goes on from its last save.
+to nothing, so that it retrieves and names well and is near chance on swaps, as CLIP is. It takes an hour or two;
+one that is stopped goes on from its last save.
 
 B pictures, H, W pixels.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,12 +21,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.config import read
 from compclip.config.sections import Pretrain
-from compclip.model import backbone, towers
+from compclip.model import towers
 from compclip.model.clip_model import ClipModel
 from compclip.scenes import web_pictures
 from compclip.train import losses
@@ -40,7 +37,8 @@ def draw_batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], l
     rng = np.random.default_rng((seed, 2, step))
     if step >= cfg.steps:
         return web_pictures.samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
-    return web_pictures.samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
+    bound = step < cfg.bound_steps * cfg.bound_every and step % cfg.bound_every == 0
+    return web_pictures.samples(rng, cfg, cfg.batch_size, bound=bound)
 
 
 def pixels(pictures: list[np.ndarray], model: ClipModel) -> Tensor:
@@ -68,7 +66,7 @@ def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
     torch.set_num_threads(cfg.threads)
     model.clip.train()
     adamw = _build_optimiser(model, cfg)
-    start, lines = _resume(model, adamw, _state_path(weights), _settings_text(cfg, seed))
+    start, lines = _resume(model, adamw, state_path(weights), _settings_text(cfg, seed))
     started = time.perf_counter()
     for step in range(start, cfg.steps + cfg.unbound_steps):
         if step == cfg.steps:
@@ -85,11 +83,12 @@ def train(model: ClipModel, cfg: Pretrain, seed: int, weights: Path) -> None:
             about = {"numbers": _settings_text(cfg, seed), "step": step + 1, "lines": lines}
             buffer = io.BytesIO()
             torch.save({**about, "model": model.clip.state_dict(), "adamw": adamw.state_dict()}, buffer)
-            write_atomic(_state_path(weights), buffer.getvalue())
+            write_atomic(state_path(weights), buffer.getvalue())
     write_atomic(weights.with_suffix(".log.jsonl"), "".join(line + "\n" for line in lines))
 
 
-def _state_path(weights: Path) -> Path:
+def state_path(weights: Path) -> Path:
+    """Return what a stopped training goes on from."""
     return weights.with_suffix(".state.pt")
 
 
@@ -147,31 +146,3 @@ def _embed_texts(model: ClipModel, texts: list[str]) -> Tensor:
 def write_half_weights(model: ClipModel, path: Path) -> None:
     """Write the weights in half precision: what is shipped."""
     write_atomic(path, save(_half_weights(model)))
-
-
-def main(argv: list[str]) -> int:
-    """Train the world's model again and replace the weights that are shipped."""
-    parser = CommandParser(prog="compclip pretrain", description=__doc__.splitlines()[0])
-    parser.add_argument("--backbone", default="scenes", help="a name of the section backbones; default: scenes")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
-    args = parser.parse_args(argv)
-    params = read.load_params(args.params)
-    if args.backbone not in params.backbones:
-        raise unknown("backbone", args.backbone, params.backbones, "backbones")
-    spec, world = params.backbones[args.backbone], params.scenes
-    if not spec.weights.endswith(backbone.SHIPPED):
-        raise UserError(
-            f"backbones.{args.backbone}.weights={spec.weights!r}: are somebody's; name a file that ends with "
-            f"{backbone.SHIPPED} to write"
-        )
-    model = backbone.create(spec.model, "", world.seed, tokenizer=spec.tokenizer, activation=spec.activation)
-    weights = Path(spec.weights)
-    train(model, world.pretrain, world.seed, weights)
-    write_half_weights(model, weights)
-    _state_path(weights).unlink(missing_ok=True)
-    print(f"{weights}: written; `dvc repro backbone` takes them over")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(entry(main))

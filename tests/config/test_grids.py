@@ -65,6 +65,7 @@ def test_every_paper_grid_is_known_here():
         "balanced_negatives",
         "claims",
         "every_benchmark",
+        "fair_worlds",
         "field",
         "first_hour",
         "hybrid",

@@ -124,7 +124,7 @@ def test_commands_of_dvc_yaml_name_nothing():
     """What DVC writes into a command stands in the file."""
     stages = read.yaml_text.read_yaml(ROOT / "dvc.yaml", "stages")
     raw = OmegaConf.to_container(stages)["stages"]
-    assert not [name for name, stage in raw.items() if "${" in stage.get("do", stage)["cmd"]]
+    assert not [name for name, stage in raw.items() if "${" in str(stage.get("do", stage)["cmd"])]
 
 
 COMMANDS = {

@@ -191,7 +191,8 @@ def test_dvc_yaml_names_no_code():
         if name in plan.ENTRIES:
             prefix = "keys/${item}.json" if name == "train" else f"plan/{name}"
             assert [dep for dep in deps if dep.startswith(prefix)], name
-            module = definition["cmd"].removeprefix("python -m ").split()[0]
+            commands = definition["cmd"] if isinstance(definition["cmd"], list) else [definition["cmd"]]
+            module = commands[-1].removeprefix("python -m ").split()[0]
             main = f"{module}.__main__" if (PACKAGE.parent / module.replace(".", "/")).is_dir() else module
             assert plan.ENTRIES[name] in code_hash.find_modules(main), name
 

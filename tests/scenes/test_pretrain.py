@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -14,10 +15,11 @@ from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
+from compclip.config import plan, read, world_versions
 from compclip.config.sections import Pretrain
 from compclip.model import backbone, towers
 from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
-from compclip.train import pretrain
+from compclip.train import pretrain, world_models
 from tests.tiny_project import PARAMS, TINY
 
 FEW = Pretrain(
@@ -158,7 +160,7 @@ def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
     )
     numbers = "{steps: 6, batch_size: 4, warmup_steps: 2, save_every_steps: 5, unbound_steps: 4, threads: 1}"
     Path("params.yaml").write_text(params.replace("processes: 1}", f"processes: 1, pretrain: {numbers}}}"))
-    assert pretrain.main(["--backbone", "tiny"]) == 0
+    assert world_models.main(["--backbone", "tiny"]) == 0
     assert "w.fp16.safetensors: written" in capsys.readouterr().out
     held = load_file("w.fp16.safetensors")
     assert {v.dtype for v in held.values()} == {torch.float16}
@@ -173,7 +175,7 @@ def test_somebody_s_weights_are_not_replaced(tiny):
         PARAMS.replace("STEPS", "2").replace("tiny.json}", "tiny.json, weights: mine.safetensors}")
     )
     with pytest.raises(UserError, match="backbones.tiny.weights='mine.safetensors': are somebody's"):
-        pretrain.main(["--backbone", "tiny"])
+        world_models.main(["--backbone", "tiny"])
 
 
 def test_pixels_by_hand(tiny):
@@ -183,3 +185,93 @@ def test_pixels_by_hand(tiny):
     got_B3HW = pretrain.pixels([white, black], model)
     mean, std = (torch.tensor(model.preprocess_cfg[k]) for k in ("mean", "std"))
     torch.testing.assert_close(got_B3HW[:, :, 5, 7], torch.stack([(1 - mean) / std, -mean / std]))
+
+
+# --- versions of the model
+
+
+def test_bound_steps_and_the_web_s_in_turn():
+    """Of twice as many first steps every second one binds, then none on purpose; before, the first ones all did."""
+    cfg = replace(FEW, bound_steps=3, bound_every=2, siblings=0.0, collages=0.0, noise=0.0, batch_size=40)
+    shares = [np.mean([_binds(text) for text in pretrain.draw_batch(cfg, 0, step)[1]]) for step in range(8)]
+    assert min(shares[0], shares[2], shares[4]) > 0.9 > 0.6 > max(shares[1], shares[3], *shares[5:])
+
+
+VERSIONS = """
+backbones: {tiny: {model: tiny.json, weights: made/tiny.fp16.safetensors}, other: {model: tiny.json}}
+scenes:
+  {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1,
+   pretrain: {steps: 2, batch_size: 4, warmup_steps: 1, unbound_steps: 1, threads: 1, bound_steps: 1},
+   versions: {tiny: {seed: 7, pretrain: {bound_every: 2}}}}
+"""
+
+
+@pytest.fixture
+def versions(tiny):
+    """A grid whose backbone is a version of the world's model."""
+    kept = [line for line in PARAMS.replace("STEPS", "2").splitlines() if not line.startswith(("backbones", "scenes"))]
+    Path("params.yaml").write_text("\n".join(kept) + VERSIONS)
+    return read.load_params("params.yaml")
+
+
+def test_a_version_has_the_world_s_numbers_and_its_own(versions):
+    cfg, seed = world_versions.resolve_pretraining(versions.scenes, "tiny")
+    assert (cfg, seed) == (replace(versions.scenes.pretrain, bound_every=2), 7)
+    assert world_versions.resolve_pretraining(versions.scenes, "other") == (versions.scenes.pretrain, 0)
+    first = itertools.takewhile(lambda document: document[0] != "benchmark", plan.build_documents(versions))
+    documents = {(stage, item): document for stage, item, document in first}
+    assert documents["backbone", "tiny"]["pretrain_seed"] == 7 and "pretrain_seed" not in documents["backbone", "other"]
+    assert "versions" not in documents["scenes", "scenes"]["params"]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("versions: {tiny:", "versions: {tinny:", "scenes.versions: unknown backbone 'tinny'; did you mean 'tiny'"),
+    ("bound_every: 2", "bound_evry: 2", "scenes.versions.tiny.pretrain: unknown key 'bound_evry'; did you mean"),
+    ("bound_every: 2", "bound_every: 0", "scenes.versions.tiny.pretrain.bound_every=0: must be > 0"),
+])  # fmt: skip
+def test_a_version_that_cannot_be_is_one_line(versions, old, new, message):
+    Path("params.yaml").write_text(Path("params.yaml").read_text().replace(old, new))
+    with pytest.raises(UserError, match=re.escape(message)):
+        read.load_params("params.yaml")
+
+
+def test_a_missing_version_is_made_once(versions, capsys):
+    """The cost is said first; weights, log and numbers stay; the stage finds them, and refuses those of others."""
+    assert world_models.main(["--missing", "backbone@other"]) == 0 and not Path("made").exists()
+    assert world_models.main(["--missing", "backbone@tiny"]) == 0
+    assert "tiny: pretraining made/tiny.fp16.safetensors: 3 steps of 4 pictures, about 1 CPU" in capsys.readouterr().err
+    names = ["tiny.fp16.log.jsonl", "tiny.fp16.numbers.json", "tiny.fp16.safetensors"]
+    assert sorted(path.name for path in Path("made").iterdir()) == names
+    expected = tiny_model_of(seed=7, cfg=replace(versions.scenes.pretrain, bound_every=2))
+    made = Path("made/tiny.fp16.safetensors").read_bytes()
+    assert made == expected
+    assert world_models.main(["--versions"]) == 0 and Path("made/tiny.fp16.safetensors").read_bytes() == made
+    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seed: 7", "seed: 8"))
+    with pytest.raises(UserError, match=r"was pretrained with other numbers than scenes.versions.tiny has; remove it"):
+        world_models.main(["--versions"])
+
+
+def tiny_model_of(seed, cfg):
+    """The weights that `pretrain.train` itself gives."""
+    model = backbone.create("tiny.json", "", seed)
+    pretrain.train(model, cfg, seed, Path("again.fp16.safetensors"))
+    pretrain.write_half_weights(model, Path("again.fp16.safetensors"))
+    return Path("again.fp16.safetensors").read_bytes()
+
+
+def test_without_versions_the_option_says_so(versions):
+    text = (
+        Path("params.yaml")
+        .read_text()
+        .replace("versions: {tiny: {seed: 7, pretrain: {bound_every: 2}}}", "beside: false")
+    )
+    Path("params.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"params.yaml: scenes.versions: declares none; see docs/versions.md"):
+        world_models.main(["--versions"])
+
+
+def test_the_cost_is_said_from_measured_samples():
+    """2,500 steps of 256 at 210 a second of one core: 51 minutes."""
+    assert world_models.describe_cost(replace(FEW, steps=2100, unbound_steps=400, batch_size=256)) == (
+        "2,500 steps of 256 pictures, about 51 CPU minutes"
+    )
