@@ -212,7 +212,7 @@ def _scores(
 ) -> np.ndarray:
     """Compute cosines of pictures and classes, shape [N, C]; those of equal classes are equal to the last bit."""
     class_UD, class_C = class_vectors
-    return (embeddings.images([record.images[0] for record in records]) @ class_UD.T)[:, class_C]
+    return embeddings.against([record.images[0] for record in records], class_UD)[:, class_C]
 
 
 def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:

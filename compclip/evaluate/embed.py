@@ -33,7 +33,7 @@ from compclip.data import images as data_images
 from compclip.evaluate.embedding_cache import EmbeddingCache, key
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import parse_reference
-from compclip.model import inference_towers
+from compclip.model import inference_towers, towers
 from compclip.model.replicas import ReplicaPool
 
 if TYPE_CHECKING:
@@ -207,22 +207,48 @@ def _image_batch(
     if not readable:
         return _VectorBatch((), (), failed)
     pixels_B3HW = model.pixels(list(readable.values()))
-    return _VectorBatch(list(readable), _vectors(inference_towers.encode_images, replicas, how, pixels_B3HW), failed)
+    return _VectorBatch(list(readable), _vectors(encode_images, replicas, how, pixels_B3HW), failed)
 
 
 def _text_batch(
     replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, batch: tuple[Sequence[str], Tensor]
 ) -> _VectorBatch:
     texts, ids_BL = batch
-    return _VectorBatch(texts, _vectors(inference_towers.encode_texts, replicas, how, ids_BL))
+    return _VectorBatch(texts, _vectors(encode_texts, replicas, how, ids_BL))
 
 
 def _vectors(
-    tower: Callable, replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, inputs: Tensor
+    encode: Callable[[ClipModel, Tensor], Tensor],
+    replicas: ReplicaPool[Sequence[ClipModel]],
+    how: Scoring,
+    inputs: Tensor,
 ) -> list[np.ndarray]:
-    """Return what a tower of each model makes of a batch, on a device that is free."""
+    """Return what each model makes of a batch, on a device that is free."""
     with replicas.take() as models, torch.inference_mode(), precision(how):
-        return [tower(m.clip, inputs.to(device(m))).float().cpu().numpy() for m in models]
+        return [encode(m, inputs.to(device(m))).float().cpu().numpy() for m in models]
+
+
+def encode_images(model: ClipModel, image_B3HW: Tensor) -> Tensor:
+    """Return the unit vectors [B, D] by which pictures are compared: the tower's, or what the head makes of them."""
+    head = model.head
+    if head is None or not head.needs_tokens:
+        image_BD, patch_BND = inference_towers.encode_images(model.clip, image_B3HW), None
+    else:
+        image_BD, patch_BND = towers.encode_images(model.clip, image_B3HW, tokens=True)
+    return image_BD if head is None else head.map_images(image_BD, patch_BND)
+
+
+def encode_texts(model: ClipModel, text_BL: Tensor) -> Tensor:
+    """Return the unit vectors [B, D] by which texts are compared."""
+    head = model.head
+    if head is None or not head.needs_tokens:
+        text_BD = inference_towers.encode_texts(model.clip, text_BL)
+        return text_BD if head is None else head.map_texts(text_BD)
+    text_BD, token_BTD = towers.encode_texts(model.clip, text_BL, tokens=True)
+    assert token_BTD is not None
+    return head.map_texts(
+        text_BD, token_BTD, towers.mask_own_tokens(text_BL, token_BTD.shape[1], model.tokenizer.layout)
+    )
 
 
 def precision(how: Scoring) -> torch.autocast:

@@ -47,6 +47,10 @@ class Embeddings:
         """Return the cosine of image n with text n, shape N."""
         return np.einsum("nd,nd->n", self.images(refs), self.texts(texts))
 
+    def against(self, refs: Sequence[str], text_TD: np.ndarray) -> np.ndarray:
+        """Return the cosines [N, T] of images with any unit vectors of the text's side, as those of classes."""
+        return self.images(refs) @ text_TD.T
+
     def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
         """Return the cosine of text n with other text n, shape N."""
         return np.einsum("nd,nd->n", self.texts(texts), self.texts(other_texts))

@@ -23,7 +23,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint
 from compclip.base.number_text import format_share
 from compclip.config.sections import DEFAULT_SCORING, Scoring
-from compclip.evaluate import benchmark_module, embed, pair_scorers
+from compclip.evaluate import benchmark_module, embed, head_scores, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
@@ -141,8 +141,9 @@ def _score_embeddings(
     how: Scoring,
     pictures: PreparedPictures,
 ) -> dict[str, Outcomes]:
-    """Score all benchmarks by cosines; by further scorers those that compare a picture with some texts."""
-    outcomes = {name: benchmark.score(embeddings) for name, benchmark in benchmarks.items()}
+    """Score all benchmarks by cosines, or by the model's head; by further scorers those that compare with some texts."""
+    targets = head_scores.by_head(embeddings, replicas, how, pictures)
+    outcomes = {name: benchmark.score(targets) for name, benchmark in benchmarks.items()}
     for scorer in how.scorers[1:]:
         pair_scores = pair_scorers.score_pairs(embeddings, scorer, replicas, how, pictures)
         for name, benchmark in benchmarks.items():
@@ -304,7 +305,8 @@ def models_on_line(
 ) -> Iterator[list[ClipModel]]:
     """Yield the models of `clip_model.interpolate` in the order of `alphas`, as many at once as the budget holds.
 
-    They are overwritten by the next ones; the first of each list is `tuned` itself.
+    They are overwritten by the next ones; the first of each list is `tuned` itself. A head goes from what does nothing
+    to the trained one; where there is no such start it is the trained one everywhere.
     """
     if pretrained.model_cfg.get("quick_gelu", False) != tuned.model_cfg.get("quick_gelu", False):
         raise UserError(
@@ -314,11 +316,23 @@ def models_on_line(
     start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
     model_size = sum(t.nbytes for t in end.values())
     batch_size = min(len(alphas), max(1, budget // max(1, model_size)))
-    copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip)) for _ in range(batch_size - 1))]
+    if pretrained.head is not None:
+        raise UserError(f"wise_ft: {pretrained.source}: has a head; give the pretrained model, which has none")
+    trained_head = copy.deepcopy(tuned.head)
+    if trained_head is not None and trained_head.start_state() is None:
+        messages.note(
+            f"wise_ft: {tuned.source}: its head ({trained_head.kind}) has no pretrained weights: it is the trained one "
+            "at every alpha, and the towers alone are interpolated"
+        )
+    copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip), head=copy.deepcopy(tuned.head))
+                       for _ in range(batch_size - 1))]  # fmt: skip
     for first in range(0, len(alphas), max(1, batch_size)):
         alpha_batch = alphas[first : first + batch_size]
         for model, alpha in zip(copies, alpha_batch, strict=False):
             model.clip.load_state_dict(clip_model.interpolate(start, end, alpha))
+            if trained_head is not None:
+                model.head.load_state_dict(trained_head.state_dict())
+                model.head.move_towards_start(alpha)
         yield copies[: len(alpha_batch)]
 
 

@@ -8,7 +8,8 @@ A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made
 are not scored once more where the evaluation of both cells was that of the line.
 A and B are what `compclip evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
 the line scales the adapter's update. FSC-CLIP's released code scales both factors, and so the update by alpha squared:
-the same curve, with other points on it.
+the same curve, with other points on it. A head that stays with the model goes from what does nothing, as the identity
+of a linear map, to the trained one; one without such a start is the trained one at every alpha.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import result_store, score
-from compclip.model import adapter_files, backbone, lora
+from compclip.model import adapter_files, backbone, heads, lora
 from compclip.runs import gpus
 from compclip.runs.run_folder import Published
 
@@ -92,6 +93,8 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     start = time.perf_counter()
     evaluation = result_store.EvaluationTask(task.benchmarks, task.how, str(made_of["code"]), root)
     metrics_at = _metrics_of_ends(cell, task.alphas, evaluation)
+    if heads.has_head(ends[1]):  # of a model with a head the start may be another than the pretrained cell
+        metrics_at.pop(0.0, None)
     inner = [alpha for alpha in task.alphas if alpha not in metrics_at]
     if inner:
         pretrained, tuned = (backbone.load(path, device=device) for path in ends)

@@ -58,11 +58,15 @@ class Method:
         """Return whether a backbone without a bias is given a learnt one, which starts at `cfg.init_bias`."""
         return False
 
-    # What training keeps beside the model: in every checkpoint, and not in the finished run
+    # What training keeps beside the model: in every checkpoint, and not in the finished run but where it says so
 
     def heads(self, cfg: Any, widths: Widths) -> nn.Module | None:
         """Return a module that is trained with the towers; a loss sees it as `f.heads`."""
         return None
+
+    def keeps_heads(self, cfg: Any) -> bool:
+        """Return whether the heads are part of the finished model, by which it is scored: a `model.heads.Head`."""
+        return False
 
     def teacher(self, cfg: Any) -> Teacher | None:
         """Return the kind of a second copy of the towers; a loss sees the batch through it as `f.teacher`."""

@@ -22,6 +22,8 @@ CompositeRule = Callable[
     "tuple[list[str], str | None]",
 ]
 TextRule = Callable[["str", "np.random.Generator"], "str | None"]
+# A rule makes a text that is true of the picture and its foil, which differs in a detail; None where it has neither.
+PairRule = Callable[["Annotation", "np.random.Generator"], "tuple[str, str] | None"]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
 
 
@@ -34,6 +36,7 @@ class Views:
 
     negatives: tuple[Rule, ...] = ()  # one wrong text each
     positives: tuple[Rule, ...] = ()  # one text each that says what the caption says
+    pairs: tuple[PairRule, ...] = ()  # a true text each, behind the positives, and its foil, behind the negatives
     caption: str = "first"  # the caption's first sentence of 4 to 34 words; "full": the whole caption
     lowercase: bool = False  # of all texts
     composite: int = 0  # positive captions p1, p2, … of a CLIC composite, whose negative swaps words; 0: no composite
@@ -50,6 +53,7 @@ class Views:
     own_tokens: bool = False
     alternatives: int = 0  # other captions of the picture, or stored paraphrases, as further positives
     target: str = ""  # a caption that is read, not encoded: tokenised as the model's ("own"), or by that of a folder
+    same_target: bool = False  # the caption that is encoded is read, not any of the picture's
     neighbours: int = 0  # further rows of the batch: pictures near to the sample's, with texts of their own (NegCLIP)
     nearest: int = 3  # so many nearest pictures the neighbours are drawn from
     negative_images: int = 0  # pictures stored with the sample, shown as its negatives

@@ -17,6 +17,28 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 
+# Margins by kinds of negatives (CE-CLIP, AHNPL)
+
+
+def candidate_scores(f: Features) -> Tensor:
+    """[B, 1 + K] logits of an image with its caption and its negatives."""
+    return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)
+
+
+def mean_leads(f: Features) -> Tensor:
+    """Return how far the batch's captions lead its negatives of each kind, on average: [K]."""
+    scores_BC, count_K = candidate_scores(f), f.mask_BK.sum(dim=0)
+    negative_K = scores_BC[:, 1:].masked_fill(~f.mask_BK, 0.0).sum(dim=0) / count_K.clamp_min(1)
+    return scores_BC[:, 0].mean() - negative_K
+
+
+def margins(f: Features, margin_K: Tensor) -> Tensor:
+    """Each caption leads each of its negatives by the kind's margin, mean over all B K places; a scalar."""
+    scores_BC = candidate_scores(f)
+    short_BK = (margin_K + scores_BC[:, 1:] - scores_BC[:, :1]).clamp_min(0.0)
+    return short_BK.masked_fill(~f.mask_BK, 0.0).mean()
+
+
 # Composites (CLIC)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
-from compclip.methods import _check
+from compclip.methods import _check, _parts
 from compclip.text import masked_words, replace, swap
 from compclip.train import losses
 
@@ -65,39 +65,25 @@ def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
     before_K = f.memory["threshold_K"]
     if cfg.threshold == "fixed":
         return {"threshold_K": before_K}
-    scores_BC, count_K = scores(f), f.mask_BK.sum(dim=0)
-    negative_K = scores_BC[:, 1:].masked_fill(~f.mask_BK, 0.0).sum(dim=0) / count_K.clamp_min(1)
-    lead_K = (scores_BC[:, 0].mean() - negative_K).clamp(0.0, cfg.largest)
-    return {"threshold_K": torch.where(count_K > 0, lead_K, before_K.to(lead_K.dtype))}
+    lead_K = _parts.mean_leads(f).clamp(0.0, cfg.largest)
+    return {"threshold_K": torch.where(f.mask_BK.any(dim=0), lead_K, before_K.to(lead_K.dtype))}
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """Contrast with the batch's negatives, rank and intra-modal term, scalars, weights applied; without those of 0."""
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.lambda_rank:
-        terms["rank"] = cfg.lambda_rank * rank(f)
+        terms["rank"] = cfg.lambda_rank * _parts.margins(f, f.memory["threshold_K"])
     if cfg.lambda_intra:
         terms["intra"] = cfg.lambda_intra * intra(f, cfg)
     return terms
-
-
-def scores(f: Features) -> Tensor:
-    """[B, 1 + K] logits of an image with its caption and its negatives."""
-    return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)
-
-
-def rank(f: Features) -> Tensor:
-    """Each caption leads each of its negatives by the kind's threshold, mean over all B K places."""
-    scores_BC = scores(f)
-    short_BK = (f.memory["threshold_K"] + scores_BC[:, 1:] - scores_BC[:, :1]).clamp_min(0.0)
-    return short_BK.masked_fill(~f.mask_BK, 0.0).mean()
 
 
 def intra(f: Features, cfg: Config) -> Tensor:
     """A caption is nearer to its image than to negative captions: one softmax over both."""
     import torch
 
-    own_B1 = scores(f)[:, :1]
+    own_B1 = _parts.candidate_scores(f)[:, :1]
     if cfg.imc == "own":
         text_BN, mask_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:], f.mask_BK
     else:

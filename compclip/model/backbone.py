@@ -6,6 +6,7 @@ What comes from elsewhere is checked here; training reads the folders that come 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json
 from compclip.model import (
     clip_model,
+    heads,
     hub_cache,
     model_config,
     tokenizers,
@@ -122,6 +124,8 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     shipped = spec.weights.endswith(SHIPPED)
     weights = "" if shipped else spec.weights
     model = create(spec.model, weights, seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    if model.head is not None:
+        raise UserError(f"{model.source}: has a head ({model.head.kind}), which training would lose; {heads.ADVICE}")
     if shipped:
         path = Path(spec.weights)
         if not path.is_file():
@@ -190,7 +194,10 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
     clip = _build_checked(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
-    return _assemble_checked(clip, model_cfg, str(folder), preprocess, coder)
+    head = heads.load_head(folder)
+    if head and head.options["width"] != model_cfg["embed_dim"]:
+        raise UserError(f"{folder}: its head takes vectors of {head.options['width']}, not {model_cfg['embed_dim']}")
+    return replace(_assemble_checked(clip, model_cfg, str(folder), preprocess, coder), head=head and head.to(device))
 
 
 def _load_file(

@@ -62,7 +62,10 @@ class ClipModule(nn.Module):
 
 @dataclass(frozen=True)
 class ClipModel:
-    """An open_clip model with tokenizer and image transform, and the config that makes it again in plain open_clip."""
+    """An open_clip model with tokenizer and image transform, and the config that makes it again in plain open_clip.
+
+    `head`: what decides beside the towers how a picture and a text are compared, a `model.heads.Head`.
+    """
 
     clip: ClipModule
     tokenizer: Any
@@ -70,6 +73,7 @@ class ClipModel:
     model_cfg: dict
     preprocess_cfg: dict
     source: str
+    head: Any = None
 
     @property
     def image_size(self) -> int:
@@ -116,7 +120,7 @@ class ClipModel:
         return self.tokenizer.count(text)
 
     def save(self, folder: str | Path) -> None:
-        """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`)."""
+        """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`), and the head."""
         folder = Path(folder)
         tensors = {name: tensor.contiguous() for name, tensor in self.clip.state_dict().items()}
         activation = activation_name(self.model_cfg)  # in the header, for a file that leaves its folder
@@ -124,6 +128,8 @@ class ClipModel:
         self.tokenizer.save(folder)
         record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
         write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
+        if self.head is not None:
+            self.head.save(folder)
 
     def add_bias(self, value: float) -> None:
         """Give a softmax model the learnt bias of a sigmoid loss; a model that has one keeps it."""

@@ -41,5 +41,9 @@ class ReplicaPool(Generic[T]):
 
 def copy_models(models: Sequence[ClipModel], devices: Sequence[str]) -> list[list[ClipModel]]:
     """Return the models as they are, and copies of them all on each device but the first, which is theirs."""
-    copies = [[replace(m, clip=copy.deepcopy(m.clip).to(device)) for m in models] for device in devices[1:]]
-    return [list(models), *copies]
+    return [list(models), *([_copy_model(model, device) for model in models] for device in devices[1:])]
+
+
+def _copy_model(model: ClipModel, device: str) -> ClipModel:
+    head = model.head and copy.deepcopy(model.head).to(device)
+    return replace(model, clip=copy.deepcopy(model.clip).to(device), head=head)

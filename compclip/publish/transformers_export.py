@@ -57,6 +57,8 @@ def find_obstacle(model: ClipModel) -> str:
     """Return what of a model transformers' CLIPModel and CLIPTokenizer cannot express; empty where they can."""
     from open_clip import CLIPTextCfg, CLIPVisionCfg
 
+    if model.head is not None:
+        return f"a head ({model.head.kind}) that decides how pictures and texts are compared"
     cfg = model.model_cfg
     for section, kind in (("vision_cfg", CLIPVisionCfg), ("text_cfg", CLIPTextCfg)):
         defaults = {field.name: field.default for field in fields(kind)}

@@ -42,6 +42,15 @@ PHRASES = frozenset(tuple(name.split()) for name in COUNTS if " " in name)
 LONGEST = max(map(len, PHRASES), default=0)
 
 
+class Relation(NamedTuple):
+    """A relation between two entities: tokens of subject and object, and the span and root of what relates them."""
+
+    subject: int
+    span: Span
+    root: int
+    object: int
+
+
 class SceneElement(NamedTuple):
     """An entity, attribute or relation: its tokens, and the token that represents them."""
 
@@ -66,6 +75,19 @@ def read_entities_and_attributes(a: Annotation) -> list[SceneElement]:
     """Return the entities and attributes, also of a caption that says little."""
     parse = _Parse(a)
     return _keep_bounded(a, [*parse.find_entities(), *parse.find_attributes()])
+
+
+def read_relations(a: Annotation) -> list[Relation]:
+    """Return the relations with their two entities, in the order of the objects."""
+    return [relation for relation in _Parse(a).list_relations() if word_edits.is_bounded(a.text, *a.chars(relation.span))]
+
+
+def find_phrase(a: Annotation, entity: int) -> Span:
+    """Return the characters of an entity's noun chunk behind its determiner; the word alone outside of a chunk."""
+    low, high = next(((low, high) for low, high in a.chunks if low <= entity < high), (entity, entity + 1))
+    while low < entity and a.pos[low] in ("DET", "SPACE", "PUNCT", "PRON"):
+        low += 1
+    return a.chars((low, high))
 
 
 def _keep_bounded(a: Annotation, elements: list[SceneElement]) -> list[SceneElement]:
@@ -108,16 +130,22 @@ class _Parse:
 
     def find_relations(self) -> list[SceneElement]:
         """Return verbs with a subject and an object, and prepositions between two entities or below such a verb."""
-        a, relations = self.a, dict[int, SceneElement]()
+        relations = dict[int, SceneElement]()
+        for relation in self.list_relations():
+            relations.setdefault(relation.span[0], SceneElement(RELATION, relation.span, relation.root))
+        return [relations[token] for token in sorted(relations)]
+
+    def list_relations(self) -> list[Relation]:
+        """Return the same with the entities that they relate, one for each object."""
+        a, relations = self.a, list[Relation]()
         for entity in sorted(self.entities):
             head = a.heads[entity]
-            if a.dep[entity] in ("dobj", "attr") and self.find_subject(head) in self.entities:
-                relations.setdefault(head, SceneElement(RELATION, (head, head + 1), head))
-            elif a.dep[entity] == "pobj":
+            if a.dep[entity] in ("dobj", "attr"):
+                relations.append(Relation(self.find_subject(head), (head, head + 1), head, entity))
+            elif a.dep[entity] == "pobj" and (head in self.last or a.pos[head] == "ADP"):
                 span = self.last.get(head, (head, head + 1))
-                if (head in self.last or a.pos[head] == "ADP") and self.find_holder(span) in self.entities:
-                    relations.setdefault(span[0], SceneElement(RELATION, span, head))
-        return [relations[token] for token in sorted(relations)]
+                relations.append(Relation(self.find_holder(span), span, head, entity))
+        return [relation for relation in relations if relation.subject in self.entities]
 
     def find_holder(self, preposition: Span) -> int:
         """Return what a preposition relates its object to: the noun above it, or the subject of the verb above it."""

@@ -1,4 +1,4 @@
-"""Negatives by order alone: the caption's pairs of words, shuffled (FSC-CLIP A.1).
+"""Negatives by order alone: the caption's pairs of words, shuffled (FSC-CLIP A.1), or its nouns and adjectives (ARO).
 
 `bigram` is ours: pairs of words within each sentence. `tokens`: pairs of the parser's tokens, as in the released code.
 """
@@ -50,6 +50,26 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
         words = [(annotation.word(token), annotation.pos[token]) for pair in order for token in pair]
         changed = "".join([word if pos == "PUNCT" else f" {word}" for word, pos in words]).strip()
         if _inner_text(changed) != _inner_text(annotation.text):
+            return changed
+    return None
+
+
+def nouns_and_adjectives(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Shuffle the nouns among their places, and the adjectives among theirs (ARO's `shuffle_nouns_and_adj`).
+
+    Names are nouns; the rest of the text stays as it is written. None if ten tries leave the text as it was.
+    """
+    groups = [[t for t, tag in enumerate(annotation.tag) if tag.startswith(kind)] for kind in ("NN", "JJ")]
+    for _ in range(TRIES if any(len(group) > 1 for group in groups) else 0):
+        words = {}
+        for group in groups:
+            words |= {t: annotation.word(source) for t, source in zip(group, rng.permutation(group), strict=True)}
+        changed, at = "", 0
+        for token in sorted(words):
+            changed += annotation.text[at : annotation.starts[token]] + words[token]
+            at = annotation.ends[token]
+        changed += annotation.text[at:]
+        if changed.casefold() != annotation.text.casefold():
             return changed
     return None
 

@@ -26,21 +26,23 @@ class Scorer:
         self.model = model
 
     def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:
-        """Return cosines [N] of a DataFrame's rows: `image` (a path, or a picture file's bytes) and `text`.
+        """Return cosines [N], or what the model's head has in their place, of a DataFrame's rows: `image` (a path, or a picture file's bytes) and `text`.
 
         Raises UserError naming the first picture that cannot be read.
         """
-        from compclip.evaluate import embed
+        from compclip.config.sections import DEFAULT_SCORING
+        from compclip.evaluate import embed, head_scores
 
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
             embeddings = embed.encode(self.model, refs, texts)
-        for row, ref in enumerate(refs):
-            if ref in embeddings.failed:
-                source = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
-                raise UserError(f"row {row}: image {embeddings.failed[ref]} ({source}); give a picture's path or bytes")
-        return embeddings.matches(refs, texts)
+            for row, ref in enumerate(refs):
+                if ref in embeddings.failed:
+                    source, why = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes", embeddings.failed[ref]
+                    raise UserError(f"row {row}: image {why} ({source}); give a picture's path or bytes")
+            targets = head_scores.by_head(embeddings, [self.model], DEFAULT_SCORING, embed.PreparedPictures())
+            return targets.matches(refs, texts)
 
 
 def _path(image: Any, folder: Path) -> str:

@@ -12,7 +12,7 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
         with set_arithmetic(run.train):
-            train(run, method, model, rows, observer)
+            return train(run, method, model, rows, observer)
     return model
 
 
@@ -173,8 +173,10 @@ def build_sampler(
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 
-def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, observer: Observer) -> None:
+def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, observer: Observer) -> ClipModel:
     """Train `model` in place; every process of the run calls this with its own sampler.
+
+    Return it, with the heads that its method keeps.
 
     Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it. Another device than
     the CPU is read once in each step that `observer` asks for numbers of, and in no other.
@@ -185,6 +187,8 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         towers.cast_weights(model.clip, cfg.precision)
     frozen = optimiser.freeze(model.clip, cfg, seed)
     extra_parts = extras.create_extras(method, run.method, model, seed)
+    if method.keeps_heads(run.method):
+        model = replace(model, head=extra_parts.heads)
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip)
     adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
@@ -228,6 +232,9 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         towers.checkpoint_activations(model.clip, False)
     if cfg.compile:
         towers.compile_blocks(model.clip, False)
+    if model.head is not None:
+        model.head.eval()
+    return model
 
 
 class LossCheck:
@@ -294,7 +301,8 @@ def update(model: ClipModel, adamw: torch.optim.Adam, lr: float, cfg: Train, ext
 def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> None:
     """Merge a LoRA adapter, which is written to the folder `adapter`, and average with the backbone's weights.
 
-    The average has (1 - alpha) of the backbone's and alpha of the trained ones.
+    The average has (1 - alpha) of the backbone's and alpha of the trained ones. A head is averaged with the weights by
+    which it does nothing, if there are such, and stays as it is otherwise.
     """
     lora.save_and_merge(model.clip, adapter)
     alpha = run.train.average_alpha
@@ -302,3 +310,5 @@ def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> Non
         start = _load_backbone(Inputs(root, run.cell).backbone, run.train).clip.state_dict()
         trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}
         model.clip.load_state_dict(clip_model.interpolate(start, trained, alpha))
+        if model.head is not None:
+            model.head.move_towards_start(alpha)

@@ -76,8 +76,9 @@ def count_turns(method: Method, cfg: Any) -> int:
 
 def _view_kind(views: Views) -> tuple[int, int, bool, Views]:
     """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), bag_rule=None)
-    return len(views.negatives), len(views.positives), views.bag_rule is not None, bare
+    bare = replace(views, negatives=(), positives=(), pairs=(), bag_rule=None)
+    pairs = len(views.pairs)
+    return len(views.negatives) + pairs, len(views.positives) + pairs, views.bag_rule is not None, bare
 
 
 def gather_rows(method: Method, processes: int) -> Method:

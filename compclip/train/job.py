@@ -66,6 +66,8 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     counts = sum_over_processes(recorder.counts)
     if process.rank == 0:
         facts: dict[str, Any] = optimiser.count_parameters(model.clip)
+        if model.head is not None:
+            facts["trained_parameters"] += sum(p.numel() for p in model.head.parameters())
         if not load_method(run.run.method_name).TRAINS:
             facts["trained_parameters"] = 0
         facts |= describe_environment(distributed.process_device()) | describe_author()
@@ -105,7 +107,8 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
 
 def save_model(run: Run, root: Path, model: ClipModel, checkpoint: Path) -> None:
     """Write the finished model of a run: with the adapter merged and the weights averaged, where it asks for that."""
-    if load_method(run.method_name).TRAINS and any(p.requires_grad for p in model.clip.parameters()):
+    is_trained = model.head is not None or any(p.requires_grad for p in model.clip.parameters())
+    if load_method(run.method_name).TRAINS and is_trained:
         fine_tuning.finish_weights(run, root, model, checkpoint / lora.FOLDER)
     model.save(checkpoint)
 

@@ -72,6 +72,20 @@ def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor
 
 
 @_in_full_precision
+def matching_with_own(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
+    """`matching_of` whole pairs, where each query is told from its own foil as well, and from no other's (CS-CLIP)."""
+    import torch
+    from torch.nn import functional as F
+
+    foil_B1 = scale * (query_BD * foil_BD).sum(dim=1, keepdim=True)
+    logits_BN = (scale * query_BD @ key_BD.T).masked_fill(~valid_B, -torch.inf)
+    logits_BN = torch.cat([logits_BN, foil_B1], dim=1)
+    logits_BN = torch.where(valid_B[:, None], logits_BN, torch.zeros_like(logits_BN))
+    own_B = torch.arange(len(query_BD), device=query_BD.device)
+    return masked_mean(F.cross_entropy(logits_BN, own_B, reduction="none"), valid_B)
+
+
+@_in_full_precision
 def similarities(query_BD: Tensor, key_ND: Tensor, scale: Tensor) -> Tensor:
     """Return logits s q·k [B, N] of unit vectors."""
     return scale * query_BD @ key_ND.T
@@ -300,6 +314,33 @@ def _squared_length() -> Callable[[Tensor, Tensor], Tensor]:
             return (attention_BPN * slope_B1N) @ attention_BPN.mT @ patch_BPD, pulled_BPN * slope_B1N
 
     return SquaredLength.apply
+
+
+@_in_full_precision
+def sigmoid_pairs(logits_BN: Tensor, own_BN: Tensor) -> Tensor:
+    """Return −log σ(z x) of each pair's logit x, with z = 1 where the two belong together, else −1."""
+    import torch
+    from torch.nn import functional as F
+
+    return -F.logsigmoid(torch.where(own_BN, logits_BN, -logits_BN))
+
+
+@_in_full_precision
+def cosines(a_ND: Tensor, b_ND: Tensor) -> Tensor:
+    """Return a·b over the last dimension of unit vectors."""
+    return (a_ND * b_ND).sum(dim=-1)
+
+
+@_in_full_precision
+def mean_patches(patch_BPD: Tensor) -> Tensor:
+    """Return the mean of each picture's patches, [B, D]."""
+    return patch_BPD.mean(dim=1)
+
+
+@_in_full_precision
+def soft_cross_entropy(logits_BV: Tensor, share_BV: Tensor) -> Tensor:
+    """−mean_i Σ_v share_iv log softmax(logits_i)_v, a scalar."""
+    return -(share_BV.to(logits_BV) * logits_BV.log_softmax(dim=1)).sum(dim=1).mean()
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:

@@ -52,6 +52,8 @@ def load_model(run: Run, root: Path, folder: RunFolder) -> tuple[ClipModel, int,
     finally:
         torch.set_num_threads(threads)
     model.clip.float()
+    if model.head is not None:
+        model.head.eval()
     if run.train.checkpoint_activations:
         towers.checkpoint_activations(model.clip, False)
     if run.train.compile:

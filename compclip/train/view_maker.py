@@ -134,6 +134,10 @@ class ViewMaker:
         text = sentences.strip_full_stop(caption.text) if clic_ends else caption.text
         negatives = _apply_case((rule(caption, rng) for rule in views.negatives), views)
         positives = _apply_case((rule(caption, rng) for rule in views.positives), views)
+        if views.pairs:
+            pairs = [rule(caption, rng) or (None, None) for rule in views.pairs]
+            positives += _apply_case((text for text, _ in pairs), views)
+            negatives += _apply_case((foil for _, foil in pairs), views)
         if views.alternatives:
             positives += self._alternatives(index, caption, views, worded)
         if views.bag:  # texts drawn with replacement, and what the rule makes of each
@@ -143,7 +147,9 @@ class ViewMaker:
             if views.bag_rule:
                 negatives += _apply_case([views.bag_rule(text, rng) for text in texts_drawn], views)
         target = ""
-        if views.target:
+        if views.target and views.same_target:
+            target = _in_case(text, views)
+        elif views.target:
             target = self._wording(index, int(reading.integers(self.data.captions(index))), views)
         return View(
             self._crop_picture(picture, cropping),

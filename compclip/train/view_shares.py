@@ -68,6 +68,9 @@ def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return ("negatives/composite",), ("positives/second", *further)[: views.composite - 1]
     negatives = [f"negatives/{rule_name(rule)}" for rule in views.negatives]
     positives = [f"positives/{rule_name(rule)}" for rule in views.positives]
+    pairs = [rule_name(rule) for rule in views.pairs]
+    negatives += [f"negatives/{name}" for name in pairs]
+    positives += [f"positives/{name}" for name in pairs]
     positives += ["positives/alternatives"] * views.alternatives
     negatives += ["negatives/bag"] * (views.bag if views.bag_rule else 0)
     return tuple(negatives), (*positives, *["positives/bag"] * views.bag)

@@ -12,7 +12,7 @@ from compclip.config import grid, read
 from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
-from tests.methods import field_terms
+from tests.methods import field_terms, head_terms
 from tests.methods.conftest import drawn
 
 EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
@@ -24,7 +24,7 @@ MORE = [  # parameters that a paper or its code names and that no grid varies
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
     ("finetune", {"loss": "sigmoid"}), ("hybrid", EVERYTHING), ("hybrid", EVERYTHING | PARTLESS),
-    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *field_terms.MORE,
+    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *field_terms.MORE, *head_terms.MORE,
 ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def hybrid_contrast(f, cfg, places):
     return "clip", lambda t: reference.clip(f.image_BD, t, f.scale)
 
 
-TERMS = field_terms.TERMS | {
+TERMS = field_terms.TERMS | head_terms.TERMS | {
     "finetune": finetune_terms,
     "negclip": negclip_terms,
     "clic": clic_terms,
@@ -179,7 +179,7 @@ TERMS = field_terms.TERMS | {
     "hard_positives": hard_positives_terms,
     "hybrid": hybrid_terms,
 }
-IN_TURN = ("clic", "hybrid")  # whose steps may differ
+IN_TURN = ("clic", "flair", "hybrid")  # whose steps may differ
 
 
 def slopes(f, terms) -> dict[str, torch.Tensor]:

@@ -1,0 +1,109 @@
+"""What a model's head makes of pictures and texts: vectors in place of the towers', or scores of pairs.
+
+I pictures, B pictures of a batch, N patches, T texts, L text length, D joint dim. A head that scores pairs needs
+patches, which are too large to keep: pictures are read a second time when a benchmark asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from compclip.config.sections import Scoring
+from compclip.evaluate import embed, metrics
+from compclip.evaluate.embeddings import Embeddings
+from compclip.model import towers
+from compclip.model.replicas import ReplicaPool
+
+if TYPE_CHECKING:
+    from compclip.model.clip_model import ClipModel
+
+PICTURES, TEXTS = 32, 256  # that are compared at once, all with all
+Compare = Callable[[Sequence[str], np.ndarray], np.ndarray]  # pictures by reference, and texts' vectors -> [I, T]
+
+
+@dataclass(frozen=True)
+class HeadScores(Embeddings):
+    """Vectors of texts, and scores of pictures with them by a head; texts among themselves have their cosine."""
+
+    compare: Compare = field(kw_only=True)
+
+    def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Return the score of image n with text n, shape N; pictures that stand together are compared together."""
+        scores_N = np.empty(len(refs))
+        rows_of: dict[str, list[int]] = {}
+        for row, ref in enumerate(refs):
+            rows_of.setdefault(ref, []).append(row)
+        pictures = sorted(rows_of)
+        for start in range(0, len(pictures), PICTURES):
+            block = pictures[start : start + PICTURES]
+            block_texts = sorted({texts[row] for ref in block for row in rows_of[ref]})
+            column = {text: number for number, text in enumerate(block_texts)}
+            score_BT = self.compare(block, self.texts(block_texts))
+            for ref, score_T in zip(block, score_BT, strict=True):
+                scores_N[rows_of[ref]] = score_T[[column[texts[row]] for row in rows_of[ref]]]
+        return scores_N
+
+    def against(self, refs: Sequence[str], text_TD: np.ndarray) -> np.ndarray:
+        """Return the scores [N, T] of images with any unit vectors of the text's side, as those of classes."""
+        different, row_I = np.unique(np.array(refs, dtype=object), return_inverse=True)
+        return self.compare(list(different), text_TD)[row_I]
+
+    def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Return the score of every image with every text, float32 [len(refs), len(texts)]."""
+        different, column_T = np.unique(np.array(texts, dtype=object), return_inverse=True)
+        return self.against(refs, self.texts(list(different)))[:, column_T].astype(np.float32)
+
+    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count as those of vectors, from the whole table."""
+        return metrics.ranks_from_table(self.table(refs, texts), owner_T)
+
+
+def by_head(
+    embeddings: Embeddings, models: Sequence[ClipModel], how: Scoring, pictures: embed.PreparedPictures
+) -> Embeddings:
+    """Return the same pictures and texts as the head of a model compares them; without such a head as they are.
+
+    `models` are one model on each device.
+    """
+    if models[0].head is None or not models[0].head.scores_pairs:
+        return embeddings
+    values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
+    return HeadScores(**values, compare=partial(_compare, models, how, pictures))
+
+
+def _compare(
+    models: Sequence[ClipModel],
+    how: Scoring,
+    pictures: embed.PreparedPictures,
+    refs: Sequence[str],
+    text_TD: np.ndarray,
+) -> np.ndarray:
+    replicas = ReplicaPool(models, how.threads)
+    batches = [refs[start : start + PICTURES] for start in range(0, len(refs), PICTURES)]
+    with embed.evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
+        scores = pool.map(partial(_compare_batch, replicas, how, pictures, text_TD), batches)
+        return np.concatenate([np.zeros((0, len(text_TD))), *scores])
+
+
+def _compare_batch(
+    replicas: ReplicaPool[ClipModel],
+    how: Scoring,
+    pictures: embed.PreparedPictures,
+    text_TD: np.ndarray,
+    refs: Sequence[str],
+) -> np.ndarray:
+    """Compare pictures that were read before with all texts, as many of these at once as memory holds."""
+    with replicas.take() as model, torch.inference_mode(), embed.precision(how):
+        device = embed.device(model)
+        prepared = [pictures.prepare(ref, model, how.upright) for ref in refs]
+        pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])
+        patch_BND = towers.encode_images(model.clip, pixels.to(device), tokens=True)[1]
+        blocks = torch.from_numpy(np.asarray(text_TD, np.float32)).to(device).split(TEXTS)
+        scores = [model.head.score(patch_BND, block_TD) for block_TD in blocks]
+        return torch.cat([score_BT.double().cpu() for score_BT in scores], dim=1).numpy()

@@ -1,0 +1,101 @@
+"""AHNPL: adaptive hard negative perturbation learning (Huang et al., IJCAI 2025, arXiv:2505.15576), as released.
+
+B images, K kinds of negatives, D dim. Similarities are logits, s v·t. A caption leads each of its negatives by a margin
+that follows the batch before (as CE-CLIP's). What takes a caption to its negative, n - t, is added to the image without
+a slope: the image's own negatives. Then caption and image are told from theirs, each within its modality.
+`answer: released` is what the released program computes: its labels count the rows 0 to B - 1, and so the right answer
+of row i is negative i of the whole batch's, as they stand. `answer: pair` asks for the pair itself among them.
+Departures: masked negatives leave every softmax and mean of logits (released: they stay, empty texts); a kind without a
+valid negative keeps its margin; the margin of the positive pair is left out (released: a number drawn once, at least
+0.2, that a logit of a pair passes from the start); thresholds go on over the epochs (released: from 0 in each).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import Views
+from compclip.methods import _check, _parts
+from compclip.text import masked_words, replace, swap
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+KINDS = ("ADJ", "NOUN", "VERB")
+RULES = {
+    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
+    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
+}
+ANSWERS = ("pair", "released")
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_margin: float = part(0.2, off=0.0)  # scripts/run.sh: mar_weight
+    lambda_negative: float = part(0.2, off=0.0)  # neg_weight
+    largest: float = 10.0  # margin; upper_bound
+    answer: str = "released"  # of the terms within a modality; "pair"
+    words: str = "masked"  # of data.<name>.masked; "wordnet": stored candidates
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_margin", "lambda_negative", "largest")
+        _check.one_of(self, answer=ANSWERS, words=RULES, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """A negative of each kind."""
+    return Views(negatives=RULES[cfg.words], caption=cfg.caption)
+
+
+def memory(cfg: Config) -> dict[str, Tensor]:
+    """The margins of the first step, one a kind: none."""
+    import torch
+
+    return {"margin_K": torch.zeros(len(RULES[cfg.words]))}
+
+
+def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """How far captions lead each kind of negatives on average, from 0 to `largest`."""
+    lead_K = _parts.mean_leads(f).clamp(0.0, cfg.largest)
+    return {"margin_K": lead_K.where(f.mask_BK.any(dim=0), f.memory["margin_K"].to(lead_K))}
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The contrast with negatives, margins and the terms within a modality, scalars, weights applied."""
+    terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+    if cfg.lambda_margin:
+        terms["margin"] = cfg.lambda_margin * _parts.margins(f, f.memory["margin_K"])
+    if cfg.lambda_negative:
+        terms["negative"] = cfg.lambda_negative * within_modalities(f, cfg)
+    return terms
+
+
+def within_modalities(f: Features, cfg: Config) -> Tensor:
+    """A caption told from negative captions, and an image from negative images of their making, summed."""
+    shift_BKD = (f.negative_BKD - f.text_BD[:, None]).detach()
+    image_negative_BKD = f.image_BD[:, None] + shift_BKD
+    sides = ((f.text_BD, f.negative_BKD), (f.image_BD, image_negative_BKD))
+    return sum((_told_apart(f, query_BD, negative_BKD, cfg.answer) for query_BD, negative_BKD in sides), f.scale * 0)
+
+
+def _told_apart(f: Features, query_BD: Tensor, negative_BKD: Tensor, answer: str) -> Tensor:
+    import torch
+    from torch.nn import functional as F
+
+    logits_BN = losses.similarities(query_BD, negative_BKD.flatten(0, 1), f.scale)
+    own_B = torch.arange(len(query_BD), device=query_BD.device)
+    if answer == "released":
+        there_B = f.mask_BK.flatten()[: len(query_BD)]
+        logits_BN = logits_BN.masked_fill(~f.mask_BK.flatten(), -torch.inf)
+        logits_BN = torch.where(there_B[:, None], logits_BN, torch.zeros_like(logits_BN))
+        return losses.masked_mean(F.cross_entropy(logits_BN, own_B, reduction="none"), there_B)
+    pair_B1 = f.scale * losses.cosines(f.image_BD, f.text_BD)[:, None]
+    logits_BN = torch.cat([pair_B1, logits_BN.masked_fill(~f.mask_BK.flatten(), -torch.inf)], dim=1)
+    return -logits_BN.log_softmax(dim=1)[:, 0].mean()

@@ -1,0 +1,64 @@
+"""Codebook-CLIP: pictures and texts as sparse sums of shared codes (Zheng et al., CVPR 2024, arXiv:2404.02145, Sec. 3).
+
+The baseline of IL-CLIP, after the finite discrete tokens of Chen et al. (CVPR 2023, arXiv:2303.14865). B images, K
+negatives, N patches, L positions of a text, C codes, D dim. Each patch and token asks all codes; a code's weight is
+sparsemax of its best answer over a picture or text, and the sum of the weighted codes takes the vector's place, also in
+the finished model (`model.heads`). Departures: patches and tokens are those of the joint space (released: before the
+projections); padding does not answer (released: with 0); a pretrained backbone with a new codebook (released: from
+scratch). IL-CLIP itself, which starts the text tower anew several times, is not built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.interface.views import Views, Widths
+from compclip.methods import _check
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
+    code_width: int = 512  # sd_dim
+    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 1, "codes", "code_width")
+        _check.at_least(self, 1e-3, "temperature")
+        _check.one_of(self, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Patches and tokens of the caption."""
+    return Views(tokens=True, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """The codebook and the networks that ask it."""
+    from compclip.model.heads import Codebook
+
+    codebook = Codebook(widths.joint, cfg.codes, cfg.code_width)
+    codebook.temperature.fill_(cfg.temperature)
+    return codebook
+
+
+def keeps_heads(cfg: Config) -> bool:
+    """The finished model compares sums of codes."""
+    return True
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """CLIP's contrast of sums of codes, a scalar."""
+    image_BD = f.heads.map_images(f.image_BD, f.patch_BND)
+    text_BD = f.heads.map_texts(f.text_BD, f.token_BTD, f.token_mask_BT)
+    return {"clip": losses.clip(image_BD, text_BD, f.scale)}

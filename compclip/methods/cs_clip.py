@@ -1,0 +1,72 @@
+"""CS-CLIP: component-supervised CLIP (Kargi et al., ICML 2026, arXiv:2602.23906), Sec. 4.
+
+B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption, its foil the
+same with one detail changed. The caption is told from the negatives of the batch; a unit from the batch's units at its
+place and from its own foil. Units and foils are by rule (`text.units`; theirs are a language model's). Departures: a
+caption without a negative stays in the contrast, and so do others' valid negatives alone (released: its row leaves, and
+all negatives stay, empty ones too); a unit that is missing is left out (released: another of the caption's is repeated).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import Views
+from compclip.methods import _check
+from compclip.text import swap as text_swap
+from compclip.text import units as text_units
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+RULES = {"swap_or_entity": text_units.caption_foil, **text_swap.RULES}
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_units: float = part(0.5, off=0.0)  # configs/loss/multi_caption.yaml: lambda_entities
+    units: int = 2  # of a caption; configs/dataset/coco_neg.yaml: num_entity_captions
+    negatives: bool = part(True, off=False)  # of the whole caption; use_negatives_full
+    swap: str = "swap_or_entity"  # its rule: two parts exchanged, else an entity replaced; those of negclip as well
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_units")
+        _check.at_least(self, 1, "units")
+        _check.one_of(self, swap=RULES, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """A negative of the caption, and units with their foils where their term is on."""
+    pairs = (text_units.draw,) * (cfg.units if cfg.lambda_units else 0)
+    return Views(negatives=(RULES[cfg.swap],) * cfg.negatives, pairs=pairs, caption=cfg.caption)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The caption's and the units' contrast, scalars, weights applied; a term of weight 0 is left out."""
+    whole = slice(int(cfg.negatives))
+    negatives = f.negative_BKD[:, whole], f.mask_BK[:, whole]
+    terms = {"caption": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
+    if cfg.lambda_units:
+        terms["units"] = cfg.lambda_units * contrast_units(f, cfg)
+    return terms
+
+
+def contrast_units(f: Features, cfg: Config) -> Tensor:
+    """Images find their unit among the batch's and the own foil, and units their image; mean over a caption's units."""
+    import torch
+
+    first = int(cfg.negatives)
+    places = []
+    for u in range(cfg.units):
+        there_B = f.positive_mask_BP[:, u] & f.mask_BK[:, first + u]
+        unit_BD, foil_BD = f.positive_BPD[:, u], f.negative_BKD[:, first + u]
+        to_unit = losses.matching_with_own(f.image_BD, unit_BD, foil_BD, f.scale, there_B)
+        places.append((to_unit + losses.matching_of(unit_BD, f.image_BD, f.scale, there_B, there_B)) / 2)
+    return torch.stack(places).mean()

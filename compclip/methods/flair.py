@@ -1,0 +1,105 @@
+"""FLAIR: fine-grained language-informed image representations (Xiao et al., CVPR 2025, arXiv:2412.03561), Sec. 3.
+
+B images, K texts of each, N patches, D dim. A text pools the patches of a picture by attention (`model.heads`), and is
+compared with what it sees; the head stays in the finished model, by which it is scored. Each picture has K texts, parts
+of what is said of it; it meets all of its own, and one of each other picture. Departures: the first of the K is the
+caption (released: all are drawn); which text of another picture a picture meets goes round with the step (released: it
+is drawn); a pretrained backbone with a new head (released: from scratch), and its own projections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.base.errors import UserError
+from compclip.interface.views import Views, Widths
+from compclip.methods import _check
+from compclip.text import sub_captions
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_conditioned: float = 0.5  # text-conditioned sigmoid loss, Eq. 4; src/flair/loss.py: the mean of the two
+    lambda_global: float = part(0.5, off=0.0)  # multi-positive sigmoid loss, Eq. 6
+    texts: int = 8  # K, Sec. 3.1
+    heads: int = 8  # of the attention; src/flair/transformer.py
+    init_bias: float = -10.0  # model_configs/ViT-B-16-FLAIR.json
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_conditioned", "lambda_global")
+        _check.at_least(self, 1, "texts", "heads")
+        _check.finite(self, "init_bias")
+        _check.one_of(self, caption=("full", "first"))
+
+
+def needs_bias(cfg: Config) -> bool:
+    """Both terms are sigmoid losses."""
+    return True
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The caption and K - 1 parts of what is said, and the patches."""
+    return Views(positives=(sub_captions.draw,) * (cfg.texts - 1), tokens=True, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """The attention that pools patches. Raises UserError where its heads do not divide the vector."""
+    from compclip.model.heads import TextPooling
+
+    if widths.joint % cfg.heads:
+        raise UserError(f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors")
+    return TextPooling(widths.joint, cfg.heads)
+
+
+def keeps_heads(cfg: Config) -> bool:
+    """The finished model compares a text with what it sees."""
+    return True
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The two terms of Eq. 7, scalars, weights applied; a term of weight 0 is left out."""
+    import torch
+
+    text_BKD = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1)
+    there_BK = losses.with_original(f.positive_mask_BP)
+    terms = {"conditioned": cfg.lambda_conditioned * conditioned(f, text_BKD, there_BK, step)}
+    if cfg.lambda_global:
+        terms["global"] = cfg.lambda_global * multi_positive(f, text_BKD, there_BK)
+    return terms
+
+
+def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> Tensor:
+    """Eq. 4: pictures, as each of the texts that they meet sees them, with these texts; mean over a picture's texts."""
+    import torch
+
+    B, K, _ = text_BKD.shape
+    image_B = torch.arange(B, device=text_BKD.device)
+    choice_BB = (image_B[:, None] + image_B + step) % K
+    choice_BB = choice_BB.where(there_BK[image_B, choice_BB], 0)  # a text that is not there: the caption
+    met_BTD = torch.cat([text_BKD, text_BKD[image_B, choice_BB]], dim=1)  # T = K + B
+    own_BT = torch.arange(K + B, device=image_B.device).expand(B, -1) < K
+    counts_BT = torch.cat([there_BK, ~torch.eye(B, dtype=torch.bool, device=image_B.device)], dim=1)
+    cosine_BT = losses.cosines(f.heads.pool(f.patch_BND, met_BTD), met_BTD)
+    pair_BT = losses.sigmoid_pairs(f.scale * cosine_BT + f.bias, own_BT).masked_fill(~counts_BT, 0.0)
+    return (pair_BT.sum(dim=1) / counts_BT.sum(dim=1)).sum()
+
+
+def multi_positive(f: Features, text_BKD: Tensor, there_BK: Tensor) -> Tensor:
+    """Eq. 6: pictures as a whole with the texts of all; a picture is right with each of its own."""
+    import torch
+
+    B, K, _ = text_BKD.shape
+    logit_BN = losses.similarities(f.image_BD, text_BKD.flatten(0, 1), f.scale) + f.bias
+    own_BN = torch.eye(B, dtype=torch.bool, device=logit_BN.device).repeat_interleave(K, dim=1)
+    return losses.sigmoid_pairs(logit_BN, own_BN).masked_fill(~there_BK.flatten(), 0.0).sum() / there_BK.sum()

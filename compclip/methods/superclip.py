@@ -1,0 +1,107 @@
+"""SuperCLIP: CLIP with simple classification supervision (Zhao et al., NeurIPS 2025, arXiv:2512.14480), Sec. 3.
+
+B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Beside CLIP's contrast a linear layer
+reads the words of the caption out of the mean of the patches: cross entropy with the caption's different words, each
+weighed by its inverse frequency in the batches so far. The layer is not part of the finished model. Departures: patches
+are those of the joint space (released: before the projection); padding is no word (released: it is one where a caption
+fills the context); frequencies are counted by the whole batch (released: the mean of processes' own counts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.base.errors import UserError
+from compclip.interface.views import Views, Widths
+from compclip.methods import _check
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_words: float = part(1.0, off=0.0)  # the two terms are summed: open_clip/loss.py
+    vocabulary: int = 49408  # words of the backbone's tokenizer, at least: CLIP's
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_words")
+        _check.at_least(self, 1, "vocabulary")
+        _check.one_of(self, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The caption's tokens to be read, and the patches, where the term is on."""
+    reads = cfg.lambda_words > 0
+    return Views(target="own" if reads else "", same_target=reads, tokens=reads, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module | None:
+    """The layer norm and linear layer. Raises UserError for a tokenizer with more words than `vocabulary`."""
+    from torch import nn
+
+    if not cfg.lambda_words:
+        return None
+    if widths.vocabulary > cfg.vocabulary:
+        raise UserError(f"vocabulary={cfg.vocabulary}: the backbone's tokenizer has {widths.vocabulary} words; give that")
+    linear = nn.Linear(widths.joint, cfg.vocabulary)
+    nn.init.normal_(linear.weight, std=widths.joint**-0.5)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.LayerNorm(widths.joint), linear)
+
+
+def memory(cfg: Config) -> dict[str, Tensor]:
+    """The share of captions with each word, summed over the batches before, and how many these were."""
+    import torch
+
+    size = cfg.vocabulary if cfg.lambda_words else 0
+    return {"frequency_V": torch.zeros(size, dtype=torch.float64), "batches": torch.zeros((), dtype=torch.float64)}
+
+
+def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """The same with this batch."""
+    if not cfg.lambda_words:
+        return dict(f.memory)
+    return counted(f, words_of(f, cfg.vocabulary))
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """CLIP's contrast and the classification of words, scalars, weights applied; a term of weight 0 is left out."""
+    terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
+    if cfg.lambda_words:
+        terms["words"] = cfg.lambda_words * classify(f, cfg)
+    return terms
+
+
+def classify(f: Features, cfg: Config) -> Tensor:
+    """Cross entropy of the words read from the patches with the caption's, mean over images."""
+    word_BV = words_of(f, cfg.vocabulary)
+    seen, B = counted(f, word_BV), len(word_BV)
+    weight_V = ((seen["batches"] + 1 / B) / (seen["frequency_V"] + 1 / B)).log()
+    weight_BV = word_BV * weight_V
+    share_BV = weight_BV / weight_BV.sum(dim=1, keepdim=True).clamp_min(1e-12)
+    logits_BV = f.heads(losses.mean_patches(f.patch_BND).to(f.heads[0].weight.dtype))
+    return losses.soft_cross_entropy(logits_BV, share_BV)
+
+
+def words_of(f: Features, vocabulary: int) -> Tensor:
+    """Return which words each caption has, [B, V], 1 or 0 in float64; padding is none."""
+    import torch
+
+    word_BV = torch.zeros(len(f.target_BL), vocabulary + 1, dtype=torch.float64, device=f.target_BL.device)
+    word_BV.scatter_(1, f.target_BL.where(f.target_BL >= 0, vocabulary), 1.0)
+    return word_BV[:, :vocabulary]
+
+
+def counted(f: Features, word_BV: Tensor) -> dict[str, Tensor]:
+    """Return the memory with this batch counted in."""
+    frequency_V = f.memory["frequency_V"].to(word_BV) + word_BV.mean(dim=0)
+    return {"frequency_V": frequency_V, "batches": f.memory["batches"].to(word_BV) + 1}

@@ -1,0 +1,223 @@
+"""Heads that stay with a model: trained parts beside the two towers that decide how a picture and a text are compared.
+
+A checkpoint with a head is a folder in open_clip's format with two more files; plain open_clip reads its towers alone.
+A head of one kind maps vectors, which are compared by their cosine as ever; one of the other kind scores pairs, since
+what it makes of a picture depends on the text.
+
+B pictures or texts, T texts, N patches, L positions of a text, C codes, D joint dim, H attention heads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.model import weight_files
+
+CONFIG, WEIGHTS = "compclip_head.json", "compclip_head.safetensors"
+ADVICE = f"fetch the folder again, or remove {CONFIG} to have the towers alone"
+
+
+def _in_float32(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Compute a head's method without autocast, tensors of floats in the type of the head's weights."""
+
+    @functools.wraps(method)
+    def wrapped(self: Head, *args: Any) -> Tensor:
+        dtype = next(self.parameters()).dtype
+        floats = (isinstance(x, Tensor) and x.is_floating_point() for x in args)
+        with torch.autocast(args[0].device.type, enabled=False):
+            return method(self, *(x.to(dtype) if cast else x for x, cast in zip(args, floats, strict=True)))
+
+    return wrapped
+
+
+class Head(nn.Module):
+    """A part that stays with the model. `options` build it again; a subclass overrides what it changes."""
+
+    kind: ClassVar[str]
+    needs_tokens: ClassVar[bool] = False  # the maps look at patches and text tokens
+    scores_pairs: ClassVar[bool] = False  # `score` compares, and a picture has no one vector
+
+    def __init__(self, **options: int) -> None:
+        super().__init__()
+        self.options = options
+
+    def map_images(self, image_BD: Tensor, patch_BND: Tensor | None = None) -> Tensor:
+        """Return the unit vectors [B, D] by which pictures are compared."""
+        return image_BD
+
+    def map_texts(self, text_BD: Tensor, token_BLD: Tensor | None = None, own_BL: Tensor | None = None) -> Tensor:
+        """Return the unit vectors [B, D] by which texts are compared; `own_BL` is True on a text's own tokens."""
+        return text_BD
+
+    def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
+        """Return what takes the place of the cosines of pictures and texts, [B, T]."""
+        raise NotImplementedError
+
+    def start_state(self) -> dict[str, Tensor] | None:
+        """Return weights by which the head compares as the towers alone do; None where there are none."""
+        return None
+
+    def move_towards_start(self, alpha: float) -> bool:
+        """Take (1 - alpha) of the start's weights and alpha of these, in place; False for a head without a start."""
+        if (start := self.start_state()) is None:
+            return False
+        with torch.no_grad():
+            for name, weight in self.state_dict().items():
+                weight.copy_(torch.lerp(start[name].to(weight), weight, alpha))
+        return True
+
+    def save(self, folder: Path) -> None:
+        """Write the head into a checkpoint's folder."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        write_atomic(folder / WEIGHTS, save(tensors))
+        write_json(folder / CONFIG, {"kind": self.kind, "options": self.options})
+
+
+class TextMap(Head):
+    """A linear map of the text's vector, the identity at first (LABCLIP), with a temperature to train it by."""
+
+    kind = "text_map"
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width=width)
+        self.weight = nn.Parameter(torch.eye(width))
+        self.log_scale = nn.Parameter(torch.zeros(()))
+
+    @_in_float32
+    def map_texts(self, text_BD: Tensor, token_BLD: Tensor | None = None, own_BL: Tensor | None = None) -> Tensor:
+        """Return normalise(A t)."""
+        return F.normalize(text_BD @ self.weight.T, dim=-1)
+
+    def start_state(self) -> dict[str, Tensor]:
+        """The identity."""
+        return {"weight": torch.eye(len(self.weight)), "log_scale": torch.zeros(())}
+
+
+class TextPooling(Head):
+    """Patches pooled by attention with the text as its query, and the cosine of what comes out with the text (FLAIR).
+
+    Layer norms of queries, keys and values, and one further key and value of zeros, so that a text that fits no patch
+    may look at none. The query is the unit vector times the square root of D, so that its norm does not hang on eps.
+    """
+
+    kind = "text_pooling"
+    scores_pairs = True
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__(width=width, heads=heads)
+        if width % heads:
+            raise ValueError(f"heads={heads}: must divide the {width} numbers of a vector")
+        self.norm_query, self.norm_key, self.norm_value = (nn.LayerNorm(width) for _ in range(3))
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True, add_zero_attn=True)
+
+    @_in_float32
+    def pool(self, patch_BND: Tensor, text_BTD: Tensor) -> Tensor:
+        """Return unit vectors [B, T, D]: each picture as each of its texts sees it."""
+        query_BTD = self.norm_query(text_BTD * text_BTD.shape[-1] ** 0.5)
+        key_BND, value_BND = self.norm_key(patch_BND), self.norm_value(patch_BND)
+        return F.normalize(self.attention(query_BTD, key_BND, value_BND, need_weights=False)[0], dim=-1)
+
+    @_in_float32
+    def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
+        """Return the cosines of pictures, as texts see them, with these texts."""
+        text_BTD = text_TD.expand(len(patch_BND), -1, -1)
+        return (self.pool(patch_BND, text_BTD) * text_BTD).sum(dim=-1)
+
+
+class Codebook(Head):
+    """Pictures and texts as sparse sums of shared codes (Codebook-CLIP; the finite discrete tokens of FDT).
+
+    Each patch or token asks all codes by a small network of its side; a code's weight is sparsemax of its best answer.
+    """
+
+    kind = "codebook"
+    needs_tokens = True
+
+    def __init__(self, width: int, codes: int, code_width: int) -> None:
+        super().__init__(width=width, codes=codes, code_width=code_width)
+        self.code = nn.Parameter(torch.randn(codes, code_width))
+        self.image_query, self.text_query = (_query_network(width, code_width) for _ in range(2))
+        self.register_buffer("temperature", torch.ones(()))
+
+    @_in_float32
+    def map_images(self, image_BD: Tensor, patch_BND: Tensor | None = None) -> Tensor:
+        """Return the normalised sum of the codes that patches ask for."""
+        assert patch_BND is not None
+        return self._sum_codes(self.image_query(patch_BND))
+
+    @_in_float32
+    def map_texts(self, text_BD: Tensor, token_BLD: Tensor | None = None, own_BL: Tensor | None = None) -> Tensor:
+        """Return the normalised sum of the codes that a text's own tokens ask for."""
+        assert token_BLD is not None
+        return self._sum_codes(self.text_query(token_BLD), own_BL)
+
+    def _sum_codes(self, query_BLW: Tensor, own_BL: Tensor | None = None) -> Tensor:
+        """Pool answers over positions by their maximum; a text without a token of its own asks for all codes alike."""
+        answer_BLC = query_BLW @ self.code.T / (self.code.shape[1] ** 0.5 * self.temperature)
+        if own_BL is not None:
+            answer_BLC = answer_BLC.masked_fill(~own_BL[..., None], -torch.inf)
+        answer_BC = answer_BLC.amax(dim=1)
+        answer_BC = torch.where(answer_BC.isneginf(), 0.0, answer_BC)
+        return F.normalize(sparsemax(answer_BC) @ self.code, dim=-1)
+
+
+def _query_network(width: int, code_width: int) -> nn.Sequential:
+    layers = (nn.LayerNorm(width), nn.Linear(width, code_width), nn.GELU(), nn.LayerNorm(code_width))
+    return nn.Sequential(*layers, nn.Linear(code_width, code_width))
+
+
+def sparsemax(x_BC: Tensor) -> Tensor:
+    """Return the nearest point of the simplex to each row (Martins and Astudillo 2016, arXiv:1602.02068, Alg. 1)."""
+    sorted_BC = x_BC.sort(dim=1, descending=True).values
+    rank_C = torch.arange(1, x_BC.shape[1] + 1, device=x_BC.device, dtype=x_BC.dtype)
+    cumulated_BC = sorted_BC.cumsum(dim=1)
+    support_B1 = (1 + rank_C * sorted_BC > cumulated_BC).sum(dim=1, keepdim=True)
+    threshold_B1 = (cumulated_BC.gather(1, support_B1 - 1) - 1) / support_B1
+    return (x_BC - threshold_B1).clamp_min(0)
+
+
+KINDS: dict[str, Callable[..., Head]] = {head.kind: head for head in (TextMap, TextPooling, Codebook)}
+
+
+def has_head(folder: Path) -> bool:
+    """Return whether a checkpoint's folder has a head."""
+    return (folder / CONFIG).is_file()
+
+
+def load_head(folder: Path) -> Head | None:
+    """Return the head of a checkpoint's folder, in evaluation mode; None where there is none.
+
+    Sizes are compared with the file before memory is given for them. Raises UserError for a head of a kind or with
+    options that are not known, and for weights that are not its own.
+    """
+    if not has_head(folder):
+        return None
+    config = read_mapping(folder / CONFIG)
+    kind, options = config.get("kind"), config.get("options")
+    if kind not in KINDS:
+        raise unknown("head", str(kind), KINDS, str(folder / CONFIG))
+    sizes = list(options.values()) if isinstance(options, dict) else [None]
+    if not all(type(size) is int and 0 < size < 2**20 for size in sizes):
+        raise UserError(f"{folder / CONFIG}: options: must be whole numbers by name, from 1; {ADVICE}")
+    try:
+        with torch.device("meta"):
+            head = KINDS[kind](**options)
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise UserError(f"{folder / CONFIG}: options: {one_line(str(error))[:160]}; {ADVICE}") from error
+    state, expected = weight_files.read_weights(folder / WEIGHTS), head.state_dict()
+    if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in expected.items()}:
+        raise UserError(f"{folder / WEIGHTS}: weights of another head than {CONFIG} says; {ADVICE}")
+    for name, tensor in state.items():
+        weight_files.check_numbers(tensor, expected[name], f"{folder / WEIGHTS}: {name!r}")
+    head.load_state_dict(state, assign=True)
+    return head.eval()

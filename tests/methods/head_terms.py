@@ -1,0 +1,187 @@
+"""The terms of methods of 2024 to 2026, written from the equations in loops over scalars (`tests.reference`)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tests import reference
+from tests.methods.field_terms import lse, negclip, nothing
+from tests.reference import dot, log_share, mean, unit
+
+
+def labclip_terms(f, cfg, step):
+    """NegCLIP's contrast with A t in the place of each text."""
+    s = f.heads.log_scale.exp() if cfg.scale == "own" else f.scale
+    mapped = [unit(torch.stack([dot(row, t) for row in f.heads.weight])) for t in f.text_BD]
+    B, K = f.negative_BKD.shape[:2]
+    kept = [unit(torch.stack([dot(row, f.negative_BKD[i, k]) for row in f.heads.weight]))
+            for i in range(B) for k in range(K) if f.mask_BK[i, k]]  # fmt: skip
+    to_text = [-log_share([s * dot(v, t) for t in [*mapped, *kept]], i) for i, v in enumerate(f.image_BD)]
+    to_image = [-log_share([s * dot(v, t) for v in f.image_BD], i) for i, t in enumerate(mapped)]
+    return {"negclip": (mean(to_text) + mean(to_image)) / 2}
+
+
+def layer_norm(x: Tensor, layer) -> Tensor:
+    centred = x - mean(list(x))
+    return centred / (mean([c * c for c in centred]) + layer.eps).sqrt() * layer.weight + layer.bias
+
+
+def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
+    """One picture's patches as one text sees them: multi-head attention by hand, with a key and value of zeros."""
+    D, H = len(text), head.options["heads"]
+    q = layer_norm(text * D**0.5, head.norm_query)
+    keys = [layer_norm(p, head.norm_key) for p in patches]
+    values = [layer_norm(p, head.norm_value) for p in patches]
+    parts, biases = head.attention.in_proj_weight.chunk(3), head.attention.in_proj_bias.chunk(3)
+    q = parts[0] @ q + biases[0]
+    keys = [*(parts[1] @ k + biases[1] for k in keys), torch.zeros(D, dtype=text.dtype)]
+    values = [*(parts[2] @ v + biases[2] for v in values), torch.zeros(D, dtype=text.dtype)]
+    out = []
+    for h in range(H):
+        own = slice(h * D // H, (h + 1) * D // H)
+        weights = [(dot(q[own], k[own]) / (D / H) ** 0.5).exp() for k in keys]
+        out.append(sum(w * v[own] for w, v in zip(weights, values, strict=True)) / sum(weights))
+    return unit(head.attention.out_proj.weight @ torch.cat(out) + head.attention.out_proj.bias)
+
+
+def flair_terms(f, cfg, step):
+    """Eq. 4 and 6; a picture meets all of its own texts and one of each other picture."""
+    B, K = len(f.image_BD), cfg.texts
+    there = [[True, *(bool(x) for x in row)] for row in f.positive_mask_BP]
+    texts = [[f.text_BD[i], *f.positive_BPD[i]] for i in range(B)]
+    conditioned = []
+    for i in range(B):
+        meets = [(texts[i][k], True) for k in range(K) if there[i][k]]
+        for j in range(B):
+            k = (i + j + step) % K
+            if j != i:
+                meets.append((texts[j][k if there[j][k] else 0], False))
+        pairs = [reference.sigmoid_pair(f.scale * dot(pooled(f.heads, f.patch_BND[i], t), t) + f.bias, own)
+                 for t, own in meets]  # fmt: skip
+        conditioned.append(mean(pairs))
+    terms = {"conditioned": cfg.lambda_conditioned * sum(conditioned)}
+    if cfg.lambda_global:
+        every = [(texts[j][k], j) for j in range(B) for k in range(K) if there[j][k]]
+        total = sum(
+            reference.sigmoid_pair(f.scale * dot(v, t) + f.bias, i == j)
+            for i, v in enumerate(f.image_BD)
+            for t, j in every
+        )
+        terms["global"] = cfg.lambda_global * total / len(every)
+    return terms
+
+
+def cs_clip_terms(f, cfg, step):
+    """The caption by NegCLIP's contrast; each unit among the batch's at its place and its own foil."""
+    first, B, s = int(cfg.negatives), len(f.image_BD), f.scale
+    whole = f.negative_BKD[:, :first], f.mask_BK[:, :first]
+    terms = {"caption": reference.negclip(f.image_BD, f.text_BD, *whole, s)}
+    if not cfg.lambda_units:
+        return terms
+    places = []
+    for u in range(cfg.units):
+        own = [i for i in range(B) if f.positive_mask_BP[i, u] and f.mask_BK[i, first + u]]
+        rows = []
+        for place, i in enumerate(own):
+            scores = [s * dot(f.image_BD[i], f.positive_BPD[j, u]) for j in own]
+            foil = s * dot(f.image_BD[i], f.negative_BKD[i, first + u])
+            back = [s * dot(f.positive_BPD[i, u], f.image_BD[j]) for j in own]
+            rows.append((-log_share([*scores, foil], place) - log_share(back, place)) / 2)
+        places.append(mean(rows) if rows else nothing(f))
+    return terms | {"units": cfg.lambda_units * mean(places)}
+
+
+def ahnpl_terms(f, cfg, step):
+    """Margins of the step before; a caption and an image told from the batch's negatives of their modality."""
+    B, K = f.mask_BK.shape
+    s, terms, led = f.scale, {"negclip": negclip(f)}, nothing(f)
+    places = [(i, k) for i in range(B) for k in range(K)]
+    for i, k in places:
+        if f.mask_BK[i, k]:
+            short = s * dot(f.image_BD[i], f.negative_BKD[i, k]) - s * dot(f.image_BD[i], f.text_BD[i])
+            led = led + (f.memory["margin_K"][k] + short).clamp_min(0)
+    if cfg.lambda_margin:
+        terms["margin"] = cfg.lambda_margin * led / (B * K)
+    if not cfg.lambda_negative:
+        return terms
+    texts = {(i, k): f.negative_BKD[i, k] for i, k in places if f.mask_BK[i, k]}
+    images = {(i, k): f.image_BD[i] + (n - f.text_BD[i]).detach() for (i, k), n in texts.items()}
+    total = nothing(f)
+    for queries, negatives in ((f.text_BD, texts), (f.image_BD, images)):
+        rows = []
+        for i in range(B):
+            against = {place: s * dot(queries[i], n) for place, n in negatives.items()}
+            right = places[i] if cfg.answer == "released" else None
+            if right in against:
+                rows.append(lse(list(against.values())) - against[right])
+            elif cfg.answer == "pair":
+                pair = s * dot(f.image_BD[i], f.text_BD[i])
+                rows.append(lse([pair, *against.values()]) - pair)
+        total = total + (mean(rows) if rows else 0)
+    return terms | {"negative": cfg.lambda_negative * total}
+
+
+def superclip_terms(f, cfg, step):
+    """Words weighed by the log of the inverse frequency; cross entropy with their shares."""
+    terms = {"clip": reference.clip(f.image_BD, f.text_BD, f.scale)}
+    if not cfg.lambda_words:
+        return terms
+    B, norm, linear = len(f.image_BD), f.heads[0], f.heads[1]
+    words = [sorted({int(x) for x in row if x >= 0}) for row in f.target_BL]
+    batches, rows = float(f.memory["batches"]) + 1, []
+    for i in range(B):
+        weights = []
+        for v in words[i]:
+            frequency = float(f.memory["frequency_V"][v]) + sum(v in other for other in words) / B
+            weights.append(torch.tensor((batches + 1 / B) / (frequency + 1 / B)).log())
+        logits = linear.weight @ layer_norm(mean(list(f.patch_BND[i])), norm) + linear.bias
+        log_p = logits - logits.exp().sum().log()
+        rows.append(-sum(w / sum(weights) * log_p[v] for w, v in zip(weights, words[i], strict=True)))
+    return terms | {"words": cfg.lambda_words * mean(rows)}
+
+
+def simplex_point(x: Tensor) -> Tensor:
+    """The nearest point of the simplex: the threshold by bisection, since the sum falls as it rises."""
+    low, high = x.min() - 1, x.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (x - middle).clamp_min(0).sum() > 1 else (low, middle)
+    support = x > high.detach()
+    return torch.where(support, x - (x[support].sum() - 1) / support.sum(), torch.zeros_like(x))
+
+
+def coded(head, network, tokens: list[Tensor]) -> Tensor:
+    """The unit sum of codes that tokens ask for."""
+    first, linear, _, second, last = network
+    scale = head.code.shape[1] ** 0.5 * head.temperature
+    answers = []
+    for token in tokens:
+        hidden = torch.nn.functional.gelu(linear.weight @ layer_norm(token, first) + linear.bias)
+        query = last.weight @ layer_norm(hidden, second) + last.bias
+        answers.append(torch.stack([dot(query, code) / scale for code in head.code]))
+    best = torch.stack(answers).max(dim=0).values if answers else torch.zeros(len(head.code), dtype=head.code.dtype)
+    return unit(sum(w * code for w, code in zip(simplex_point(best), head.code, strict=True)))
+
+
+def codebook_clip_terms(f, cfg, step):
+    """CLIP's contrast of sums of codes."""
+    images = [coded(f.heads, f.heads.image_query, list(patches)) for patches in f.patch_BND]
+    texts = [coded(f.heads, f.heads.text_query, [t for t, own in zip(tokens, owns, strict=True) if own])
+             for tokens, owns in zip(f.token_BTD, f.token_mask_BT, strict=True)]  # fmt: skip
+    return {"clip": reference.clip(torch.stack(images), torch.stack(texts), f.scale)}
+
+
+TERMS = {
+    "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms, "flair": flair_terms,
+    "labclip": labclip_terms, "superclip": superclip_terms,
+}  # fmt: skip
+SMALL = {"codes": 6, "code_width": 4}
+MORE = [
+    ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
+    ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
+    ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
+    ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}),
+    ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
+    ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
+]  # fmt: skip
