@@ -1,4 +1,4 @@
-"""Write docs/as_released.md from the comments of the grids `<method>_released.yaml`: `python -m perf.as_released`.
+"""Write docs/as_released*.md from the comments of the grids `<method>_released.yaml`: `python -m perf.as_released`.
 
 A comment of a value is `theirs | file:line`, or `theirs | file:line | why ours differs`.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
+NEWER_PAGE, NEWER = PAGE.with_name("as_released_2025.md"), ("ahnpl", "cs_clip", "labclip")  # of 2025 and 2026
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
@@ -35,6 +36,11 @@ of the release, at the commit that the method's first sentence names; `:40` is a
 differs, the reason stands behind the place. `threads`, `workers`, and how often a run logs and saves, are ours. The
 schedules are the programs' own, step by step ([training.md](training.md#options-of-train)). None was trained here.
 """
+NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
+
+The grids of methods of 2025 and 2026, read and written as those of [as_released.md](as_released.md). The programs of
+SuperCLIP, FLAIR and Codebook-CLIP train from scratch on millions of pictures; they have no grid. None was trained here.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,13 @@ class ReleasedValue:
 def read_values(grid: Path) -> list[ReleasedValue]:
     """Return the commented values of a grid, in its order."""
     return [value for value in _iterate_values(grid) if value.place]
+
+
+def list_grids(newer: bool = False) -> list[Path]:
+    """Return the grids of one of the two pages."""
+    return [
+        path for path in sorted(GRIDS.glob("*_released.yaml")) if (path.stem[: -len("_released")] in NEWER) == newer
+    ]
 
 
 def list_uncommented(grid: Path) -> set[str]:
@@ -78,9 +91,9 @@ def group_of(value: ReleasedValue) -> str:
     return next(name for name, keys in GROUPS.items() if value.key in keys)
 
 
-def write_page() -> str:
-    """Return the page."""
-    return HEAD + "".join(_write_section(grid) for grid in sorted(GRIDS.glob("*_released.yaml")))
+def write_page(newer: bool = False) -> str:
+    """Return the page, or that of newer methods."""
+    return (NEWER_HEAD if newer else HEAD) + "".join(map(_write_section, list_grids(newer)))
 
 
 def _write_section(grid: Path) -> str:
@@ -105,8 +118,9 @@ def _write_row(group: str, values: list[ReleasedValue]) -> str:
 
 
 def main() -> int:
-    """Write the page."""
+    """Write the pages."""
     PAGE.write_text(write_page(), encoding="utf-8")
+    NEWER_PAGE.write_text(write_page(newer=True), encoding="utf-8")
     return 0
 
 

@@ -141,7 +141,7 @@ def _score_embeddings(
     how: Scoring,
     pictures: PreparedPictures,
 ) -> dict[str, Outcomes]:
-    """Score all benchmarks by cosines, or by the model's head; by further scorers those that compare with some texts."""
+    """Score all benchmarks by cosines, or by the model's head; by further scorers those of some texts a picture."""
     targets = head_scores.by_head(embeddings, replicas, how, pictures)
     outcomes = {name: benchmark.score(targets) for name, benchmark in benchmarks.items()}
     for scorer in how.scorers[1:]:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Features:
     negative_image_mask_BJ: Tensor | None = _field("image", default=None)
     target_BL: Tensor | None = _field("image", default=None)
     images_by_rank: tuple[int, ...] = ()
-    heads: nn.Module | None = None
+    heads: Any = None  # the method's own nn.Module
     teacher: Features | None = None
     memory: Mapping[str, Tensor] = field(default_factory=dict)
 

@@ -3,8 +3,8 @@
 B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption, its foil the
 same with one detail changed. The caption is told from the negatives of the batch; a unit from the batch's units at its
 place and from its own foil. Units and foils are by rule (`text.units`; theirs are a language model's). Departures: a
-caption without a negative stays in the contrast, and so do others' valid negatives alone (released: its row leaves, and
-all negatives stay, empty ones too); a unit that is missing is left out (released: another of the caption's is repeated).
+caption without a negative stays in the contrast, and valid negatives alone (released: its row leaves, and all negatives
+stay, empty ones too); a unit that is missing is left out (released: another of the caption's is repeated).
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
     if not cfg.lambda_words:
         return None
     if widths.vocabulary > cfg.vocabulary:
-        raise UserError(f"vocabulary={cfg.vocabulary}: the backbone's tokenizer has {widths.vocabulary} words; give that")
+        raise UserError(
+            f"vocabulary={cfg.vocabulary}: the backbone's tokenizer has {widths.vocabulary} words; give that"
+        )
     linear = nn.Linear(widths.joint, cfg.vocabulary)
     nn.init.normal_(linear.weight, std=widths.joint**-0.5)
     nn.init.zeros_(linear.bias)
@@ -87,7 +89,7 @@ def classify(f: Features, cfg: Config) -> Tensor:
     seen, B = counted(f, word_BV), len(word_BV)
     weight_V = ((seen["batches"] + 1 / B) / (seen["frequency_V"] + 1 / B)).log()
     weight_BV = word_BV * weight_V
-    share_BV = weight_BV / weight_BV.sum(dim=1, keepdim=True).clamp_min(1e-12)
+    share_BV = weight_BV / weight_BV.abs().sum(dim=1, keepdim=True).clamp_min(1e-12)
     logits_BV = f.heads(losses.mean_patches(f.patch_BND).to(f.heads[0].weight.dtype))
     return losses.soft_cross_entropy(logits_BV, share_BV)
 

@@ -120,7 +120,7 @@ class ClipModel:
         return self.tokenizer.count(text)
 
     def save(self, folder: str | Path) -> None:
-        """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`), and the head."""
+        """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`), and a head."""
         folder = Path(folder)
         tensors = {name: tensor.contiguous() for name, tensor in self.clip.state_dict().items()}
         activation = activation_name(self.model_cfg)  # in the header, for a file that leaves its folder

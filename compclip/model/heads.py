@@ -142,6 +142,7 @@ class Codebook(Head):
 
     kind = "codebook"
     needs_tokens = True
+    temperature: Tensor
 
     def __init__(self, width: int, codes: int, code_width: int) -> None:
         super().__init__(width=width, codes=codes, code_width=code_width)
@@ -211,7 +212,7 @@ def load_head(folder: Path) -> Head | None:
         raise UserError(f"{folder / CONFIG}: options: must be whole numbers by name, from 1; {ADVICE}")
     try:
         with torch.device("meta"):
-            head = KINDS[kind](**options)
+            head = KINDS[kind](**(options or {}))
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{folder / CONFIG}: options: {one_line(str(error))[:160]}; {ADVICE}") from error
     state, expected = weight_files.read_weights(folder / WEIGHTS), head.state_dict()

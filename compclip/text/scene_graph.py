@@ -79,7 +79,9 @@ def read_entities_and_attributes(a: Annotation) -> list[SceneElement]:
 
 def read_relations(a: Annotation) -> list[Relation]:
     """Return the relations with their two entities, in the order of the objects."""
-    return [relation for relation in _Parse(a).list_relations() if word_edits.is_bounded(a.text, *a.chars(relation.span))]
+    return [
+        relation for relation in _Parse(a).list_relations() if word_edits.is_bounded(a.text, *a.chars(relation.span))
+    ]
 
 
 def find_phrase(a: Annotation, entity: int) -> Span:

@@ -61,7 +61,7 @@ def nouns_and_adjectives(annotation: Annotation, rng: np.random.Generator) -> st
     """
     groups = [[t for t, tag in enumerate(annotation.tag) if tag.startswith(kind)] for kind in ("NN", "JJ")]
     for _ in range(TRIES if any(len(group) > 1 for group in groups) else 0):
-        words = {}
+        words: dict[int, str] = {}
         for group in groups:
             words |= {t: annotation.word(source) for t, source in zip(group, rng.permutation(group), strict=True)}
         changed, at = "", 0

@@ -26,8 +26,9 @@ class Scorer:
         self.model = model
 
     def predict(self, pairs: Any, params: dict[str, Any] | None = None) -> np.ndarray:
-        """Return cosines [N], or what the model's head has in their place, of a DataFrame's rows: `image` (a path, or a picture file's bytes) and `text`.
+        """Return cosines [N] of a DataFrame's rows: `image` (a path, or a picture file's bytes) and `text`.
 
+        Of a model with a head they are what it has in the place of cosines.
         Raises UserError naming the first picture that cannot be read.
         """
         from compclip.config.sections import DEFAULT_SCORING
@@ -39,7 +40,10 @@ class Scorer:
             embeddings = embed.encode(self.model, refs, texts)
             for row, ref in enumerate(refs):
                 if ref in embeddings.failed:
-                    source, why = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes", embeddings.failed[ref]
+                    source, why = (
+                        ref if isinstance(pairs["image"].iloc[row], str) else "its bytes",
+                        embeddings.failed[ref],
+                    )
                     raise UserError(f"row {row}: image {why} ({source}); give a picture's path or bytes")
             targets = head_scores.by_head(embeddings, [self.model], DEFAULT_SCORING, embed.PreparedPictures())
             return targets.matches(refs, texts)

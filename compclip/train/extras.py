@@ -2,8 +2,8 @@
 
 A method asks for each by a hook (`compclip.interface.method`); one that asks for none pays nothing. All of it is in
 every checkpoint, so that a resumed run ends with the same bits. None of it is in the finished run, which is a plain
-open_clip model, but heads that the method keeps (`model.heads`). Under DDP every process has the whole batch's features: the slope of a head is whole on each process,
-and slopes are averaged.
+open_clip model, but heads that the method keeps (`model.heads`). Under DDP every process has the whole batch's
+features: the slope of a head is whole on each process, and slopes are averaged.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ def number(text: str) -> float | None:
 
 
 def test_the_page_is_written_from_the_grids():
-    assert PAGE.read_text() == as_released.write_page(), "run python -m perf.as_released"
+    for page, newer in ((PAGE, False), (as_released.NEWER_PAGE, True)):
+        assert page.read_text() == as_released.write_page(newer), "run python -m perf.as_released"
+    assert sorted(as_released.list_grids() + as_released.list_grids(newer=True)) == RELEASED
 
 
 @pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)

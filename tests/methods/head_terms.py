@@ -137,7 +137,8 @@ def superclip_terms(f, cfg, step):
             weights.append(torch.tensor((batches + 1 / B) / (frequency + 1 / B)).log())
         logits = linear.weight @ layer_norm(mean(list(f.patch_BND[i])), norm) + linear.bias
         log_p = logits - logits.exp().sum().log()
-        rows.append(-sum(w / sum(weights) * log_p[v] for w, v in zip(weights, words[i], strict=True)))
+        total = sum(abs(w) for w in weights)
+        rows.append(-sum(w / total * log_p[v] for w, v in zip(weights, words[i], strict=True)))
     return terms | {"words": cfg.lambda_words * mean(rows)}
 
 

@@ -170,15 +170,19 @@ def hybrid_contrast(f, cfg, places):
     return "clip", lambda t: reference.clip(f.image_BD, t, f.scale)
 
 
-TERMS = field_terms.TERMS | head_terms.TERMS | {
-    "finetune": finetune_terms,
-    "negclip": negclip_terms,
-    "clic": clic_terms,
-    "fsc_clip": fsc_clip_terms,
-    "c2lip": c2lip_terms,
-    "hard_positives": hard_positives_terms,
-    "hybrid": hybrid_terms,
-}
+TERMS = (
+    field_terms.TERMS
+    | head_terms.TERMS
+    | {
+        "finetune": finetune_terms,
+        "negclip": negclip_terms,
+        "clic": clic_terms,
+        "fsc_clip": fsc_clip_terms,
+        "c2lip": c2lip_terms,
+        "hard_positives": hard_positives_terms,
+        "hybrid": hybrid_terms,
+    }
+)
 IN_TURN = ("clic", "flair", "hybrid")  # whose steps may differ
 
 

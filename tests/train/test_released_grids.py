@@ -22,20 +22,28 @@ from tests.conftest import ROOT
 
 GRIDS = ROOT / "experiments" / "grids"
 METHODS = (
+    "ahnpl",
     "ce_clip",
     "clove",
     "con_clip",
     "crepe.swap",
+    "cs_clip",
     "dac",
     "degla",
     "gnm_clip",
+    "labclip",
     "read_clip",
     "svlc",
     "triplet_clip",
 )
 VARIANTS = ("crepe.replace", "crepe.negate", "svlc.llm", "svlc.pos")
 # What a grid asks of files that are not here: words of a masked model, a T5, four written negatives.
-INSTEAD = {"ce_clip": {"words": "wordnet"}, "read_clip": {"decoder": ""}, "degla": {"negatives": "rules"}}
+INSTEAD = {
+    "ahnpl": {"words": "wordnet"},
+    "ce_clip": {"words": "wordnet"},
+    "read_clip": {"decoder": ""},
+    "degla": {"negatives": "rules"},
+}
 EDITS = "world/train_edits.jsonl"
 DATA = f"""
 data:

@@ -1,0 +1,190 @@
+"""Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
+
+METHOD is cs_clip, ahnpl, superclip, flair, labclip or codebook_clip; FOLDER a clone of the program that
+experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative difference of the
+value and the largest difference of a slope over some drawn batches in which all texts are there.
+
+B images, K negatives, D dim.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compclip.interface.features import Features
+from compclip.interface.method import load_method
+from tests.methods.conftest import D, drawn
+
+SEEDS, B = range(5), 6
+UNITS = ("image_BD", "text_BD", "positive_BPD")
+Names = tuple[str, ...]
+Compared = tuple[Tensor, Tensor, Features, Names]  # our value, theirs, the batch, and what slopes are compared of
+
+
+def load_module(path: Path, text: Callable[[str], str] = lambda source: source) -> Any:
+    """Run a file of a release in float64 as a module of its own; `text` cuts out what is needed."""
+    source = text(path.read_text()).replace(".float()", ".double()").replace("torch.float32", "torch.float64")
+    module = ModuleType(path.stem)
+    sys.modules.setdefault("wandb", ModuleType("wandb"))
+    sys.modules[path.stem] = module  # dataclasses look their module up
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+def total(name: str, f: Features, cfg: Any) -> Tensor:
+    """Return our loss, its terms summed."""
+    return torch.stack(list(load_method(name).loss(f, cfg, 0).values())).sum()
+
+
+def compare_cs_clip(folder: Path, seed: int) -> Compared:
+    """The caption's and the units' contrast by their configuration."""
+    theirs, cfg = load_module(folder / "alignment/losses.py"), load_method("cs_clip").Config()
+    f = drawn("cs_clip", cfg, fill="all", seed=seed, B=B)
+    value = theirs.multi_caption_contrastive_loss(
+        f.image_BD, torch.cat([f.text_BD[:, None], f.positive_BPD], 1), f.negative_BKD, 1 / f.scale, "cpu",
+        contrastive_mode="with_components_negatives", lambda_components=0.5, component_loss_type="negclip_hard",
+        caption_valid_mask=torch.ones(B, 3, dtype=torch.bool),
+    )["loss"]  # fmt: skip
+    return total("cs_clip", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale")
+
+
+def compare_ahnpl(folder: Path, seed: int) -> Compared:
+    """All terms; raises AssertionError where the margins of the next step differ."""
+    method, cfg = load_method("ahnpl"), load_method("ahnpl").Config()
+    f = drawn("ahnpl", cfg, fill="all", seed=seed, B=B)
+    K = f.mask_BK.shape[1]
+    theirs = load_module(folder / "open_clip/loss.py").Clip_DALoss(
+        mar_loss=True, neg_loss=True, hardnegative=True, neg_loss_weight=0.2, mar_loss_weight=0.2
+    )
+    texts, there = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)]), torch.ones(B, K, dtype=torch.float64)
+    value, margins, *_ = theirs(f.image_BD, texts, there, f.scale, f.memory["margin_K"].expand(B, K))
+    torch.testing.assert_close(method.remember(f, cfg)["margin_K"], margins[0].clamp(0, 10), rtol=0, atol=1e-14)
+    return total("ahnpl", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "scale")
+
+
+def compare_superclip(folder: Path, seed: int) -> Compared:
+    """Both terms; padding is a word of its own in theirs, which all captions have and so weighs nothing."""
+    cfg, padding = load_method("superclip").Config(vocabulary=40), 39
+    f = drawn("superclip", cfg, seed=seed, B=B)
+    counts, batches = f.memory["frequency_V"].clone()[None], f.memory["batches"].clone().reshape(1, 1)
+    counts[0, padding] = batches[0, 0]
+    labels = torch.cat([f.target_BL.where(f.target_BL >= 0, padding), torch.full((B, 1), padding)], 1)
+    theirs = load_module(folder / "superclip/open_clip/loss.py").SuperClipLoss()
+    logits = f.heads(f.patch_BND.mean(1))
+    terms = theirs(counts, batches, logits, labels, None, f.image_BD, f.text_BD, f.scale, output_dict=True)
+    return total("superclip", f, cfg), sum(terms.values()), f, ("image_BD", "text_BD", "patch_BND", "scale")
+
+
+def compare_flair(folder: Path, seed: int) -> Compared:
+    """Both terms with three texts a picture; the text of another picture is ours, not drawn."""
+    K, cfg = 3, load_method("flair").Config(texts=3, heads=2)
+    f = drawn("flair", cfg, fill="all", seed=seed, B=B)
+    text_BKD, head, theirs = (
+        torch.cat([f.text_BD[:, None], f.positive_BPD], 1),
+        f.heads,
+        load_module(folder / "src/flair/loss.py"),
+    )
+
+    def pool(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query = head.norm_query(query * D**0.5)
+        return head.attention(query, head.norm_key(key), head.norm_value(value), need_weights=False)[0]
+
+    def choose(**_: Any) -> Tensor:
+        rows = [[*text_BKD[i]] if i == j else [text_BKD[j, (i + j) % K]] for i in range(B) for j in range(B)]
+        return torch.stack([torch.stack(sum(rows[i * B : i * B + B], [])) for i in range(B)])
+
+    theirs.downsample_text_features = choose
+    loss = theirs.FlairLoss(num_cap_per_img=K, added_mps_loss=True)
+    value = loss(f.image_BD, text_BKD.flatten(0, 1), f.scale, f.bias, f.patch_BND, pool)
+    return total("flair", f, cfg), value, f, (*UNITS, "patch_BND", "scale", "bias")
+
+
+def compare_labclip(folder: Path, seed: int) -> Compared:
+    """The contrast with negatives, with a map and a temperature that are not those of the start."""
+    theirs, cfg = load_module(folder / "alignment/learning_alignment.py"), load_method("labclip").Config()
+    f, torch_map = drawn("labclip", cfg, fill="all", seed=seed, B=B), theirs.CLIPAlignment(D).double()
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        f.heads.weight.add_(0.3 * torch.randn(D, D))
+        f.heads.log_scale.fill_(0.7)
+    torch_map.linear.weight, torch_map.t = f.heads.weight, f.heads.log_scale
+    texts = torch.cat([torch_map(f.text_BD), torch_map(f.negative_BKD[:, 0])])
+    value, _ = theirs.constrastive_loss_with_negatives(f.image_BD, texts, torch_map.t, "cpu")
+    return (
+        total("labclip", f, cfg),
+        value,
+        f,
+        ("image_BD", "text_BD", "negative_BKD", "heads.weight", "heads.log_scale"),
+    )
+
+
+def compare_codebook_clip(folder: Path, seed: int) -> Compared:
+    """CLIP's contrast of sums of codes of whole texts: theirs lets padding answer."""
+    sparsemax = load_module(folder / "prototype/model/sparsemax.py").Sparsemax
+    cfg = load_method("codebook_clip").Config(codes=7, code_width=4, temperature=0.5)
+    f = drawn("codebook_clip", cfg, seed=seed, B=B)
+    f = replace(f, token_mask_BT=torch.ones_like(f.token_mask_BT))
+    query = "import math\nimport torch\nfrom torch import nn\n\n\n"
+    module = load_module(
+        folder / "prototype/model/clip_fdt.py",
+        lambda s: query + s[s.index("class Query_model") : s.index("class AllGather")],
+    )
+    module.Sparsemax = sparsemax
+
+    def code(network: nn.Module, tokens: Tensor) -> Tensor:
+        asks = module.Query_model(D, 4, 0.5, "sparsemax", "max").double()
+        asks.q_map.load_state_dict(network.state_dict())
+        return F.normalize(asks(tokens, f.heads.code)[1], dim=-1)
+
+    logits_BB = f.scale * code(f.heads.image_query, f.patch_BND) @ code(f.heads.text_query, f.token_BTD).T
+    own_B = torch.arange(B)
+    value = (F.cross_entropy(logits_BB, own_B) + F.cross_entropy(logits_BB.T, own_B)) / 2
+    return total("codebook_clip", f, cfg), value, f, ("patch_BND", "token_BTD", "scale")
+
+
+COMPARE = {name.removeprefix("compare_"): f for name, f in list(globals().items()) if name.startswith("compare_")}
+
+
+def measure(name: str, folder: Path) -> tuple[float, float]:
+    """Return the largest relative difference of the value, and the largest of a slope, over all seeds."""
+    values, slopes = [], []
+    for seed in SEEDS:
+        ours, theirs, f, names = COMPARE[name](folder, seed)
+        values.append(abs(float(ours.detach() - theirs.detach())) / max(1.0, abs(float(theirs.detach()))))
+        pairs = zip(compute_slopes(ours, f, names), compute_slopes(theirs, f, names), strict=True)
+        slopes.append(max(float((a - b).abs().max()) for a, b in pairs))
+    return max(values), max(slopes)
+
+
+def compute_slopes(value: Tensor, f: Features, names: Names) -> list[Tensor]:
+    """Return slopes by name; of unit vectors the part that does not change their length."""
+    leaves = [operator.attrgetter(name)(f) for name in names]
+    slopes = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
+    found = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
+    return [
+        slope - (slope * x).sum(-1, keepdim=True) * x if name in UNITS else slope
+        for name, x, slope in zip(names, leaves, found, strict=True)
+    ]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a line for each METHOD=FOLDER."""
+    for argument in argv:
+        name, _, folder = argument.partition("=")
+        value, slope = measure(name, Path(folder))
+        print(f"{name}: value {value:.1e}, slope {slope:.1e}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

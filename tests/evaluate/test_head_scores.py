@@ -1,0 +1,166 @@
+"""Models with heads from training to results: cells, checkpoints, WiSE-FT, publication; against pairs one by one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError
+from compclip.config.cell import Cell
+from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import embed, head_scores, score, wise_ft
+from compclip.model import backbone, clip_model, heads, towers
+from compclip.publish import __main__ as publish_command
+from compclip.runs.run_folder import Published
+from compclip.train import __main__ as train_command
+from tests import tiny_project
+
+METHODS = {
+    "labclip": "{caption: first, train: {trainable: none, lr: 0.1}}",
+    "flair": "{texts: 2, heads: 4}",
+    "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(project, tmp_path_factory):
+    """A project with a cell of each head, trained for two steps and scored."""
+    tables = ", ".join(f"{name}: {options}" for name, options in METHODS.items())
+    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", f"[pretrained, {', '.join(METHODS)}]")
+    params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{pretrained: {{}}, {tables}}}")
+    root = tiny_project.other(project, tmp_path_factory.mktemp("heads") / "p", steps=2, params=params)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name in ("pretrained", *METHODS):
+            assert train_command.main(["--cell", tiny_project.cell(name)]) == 0
+            assert evaluate_command.main(["--cell", tiny_project.cell(name)]) == 0
+    return root
+
+
+def checkpoint(root, name):
+    return Published(root, Cell(name, "tiny", "scenes", 0)).trained.checkpoint
+
+
+def by_pair(model, path, text) -> float:
+    """The score of one picture and text, encoded by themselves, in the way of the model's head."""
+    pixels = model.pixels([embed.PreparedPictures().prepare(path, model, True)])
+    ids = model.tokenize([text])
+    with torch.no_grad():
+        image_1D, patch_1ND = towers.encode_images(model.clip.eval(), pixels, tokens=True)
+        text_1D, token_1TD = towers.encode_texts(model.clip, ids, tokens=True)
+        if model.head.kind == "text_map":
+            return float((image_1D * F.normalize(text_1D @ model.head.weight.T, dim=1)).sum())
+        if model.head.kind == "text_pooling":
+            return float((model.head.pool(patch_1ND, text_1D[None])[0] * text_1D).sum())
+        own = token_1TD[:, 1 : int(ids[0].argmax()) + 1]
+        return float((model.head.map_images(image_1D, patch_1ND) * model.head.map_texts(text_1D, own)).sum())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
+    """Matches, tables, ranks and classes, in blocks that split pictures and texts."""
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(head_scores, "PICTURES", 2)
+    monkeypatch.setattr(head_scores, "TEXTS", 3)
+    model = backbone.load(checkpoint(trained, name))
+    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
+    texts = ["a red star", "a blue moon near a star", "two hearts", "a star and a star on a light background"]
+    pictures = embed.PreparedPictures()
+    targets = head_scores.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, pictures)
+    expected = np.array([[by_pair(model, ref, text) for text in texts] for ref in refs])
+    assert np.ptp(expected) > 1e-3  # the pairs differ
+    np.testing.assert_allclose(targets.table(refs, texts), expected, atol=2e-6)
+    np.testing.assert_allclose(targets.against(refs, targets.texts(texts)), expected, atol=2e-6)
+    pairs = [(2, 1), (0, 0), (1, 3), (0, 3), (2, 1)]
+    matches = targets.matches([refs[i] for i, _ in pairs], [texts[t] for _, t in pairs])
+    np.testing.assert_allclose(matches, [expected[pair] for pair in pairs], atol=2e-6)
+    assert matches[0] == matches[4]
+    ranks = targets.ranks(refs, texts[:3], np.arange(3))[0][:, 0]
+    assert ranks.tolist() == [(expected[i, :3] > expected[i, i]).sum() for i in range(3)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_checkpoint_by_its_path_scores_as_its_cell(trained, name, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    folder = checkpoint(trained, name)
+    assert heads.has_head(folder)
+    assert evaluate_command.main(["--checkpoint", str(folder), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"]
+    results = json.loads((tiny_project.results(trained, tiny_project.cell(name)) / "sugarcrepe.json").read_text())
+    assert printed == results["metrics"]
+
+
+def test_frozen_towers_are_the_backbones_and_the_map_moved(trained):
+    """LABCLIP changes no number of the towers; plain open_clip reads them and knows nothing of the head."""
+    folder = checkpoint(trained, "labclip")
+    start = backbone.load(trained / "models" / "tiny").clip.state_dict()
+    plain = open_clip.create_model(f"local-dir:{folder}").state_dict()
+    assert all(torch.equal(start[name], plain[name]) for name in start if name != "logit_scale")
+    moved = heads.load_head(folder).weight - torch.eye(16)
+    assert 0.05 < moved.abs().max() < 0.5  # two steps of at most 0.1 a number
+    facts = json.loads((folder.parent / "environment.json").read_text())
+    assert facts["trained_parameters"] == 16 * 16 + 1 + 1  # the map, its temperature, and the model's scale
+
+
+def test_a_line_starts_at_the_pretrained_model_where_a_head_has_such_a_start(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "labclip")))
+    weight = tuned.head.weight.detach().clone()
+    models = {alpha: next(score.models_on_line(start, backbone.load(checkpoint(trained, "labclip")), [alpha]))[0]
+              for alpha in (0.0, 0.5, 1.0)}  # fmt: skip
+    for alpha, model in models.items():
+        torch.testing.assert_close(model.head.weight.data, (1 - alpha) * torch.eye(16) + alpha * weight)
+    assert "no pretrained weights" not in capsys.readouterr().err
+    line = {alpha: bring(trained, "labclip", alpha) for alpha in (0.0, 1.0)}
+    for alpha, name in ((0.0, "pretrained"), (1.0, "labclip")):
+        results = json.loads((tiny_project.results(trained, tiny_project.cell(name)) / "sugarcrepe.json").read_text())
+        assert line[alpha] == {f"sugarcrepe/{metric}": value for metric, value in results["metrics"].items()}
+
+
+def bring(root, name, alpha) -> dict[str, float]:
+    """The metrics of a cell's line at one place."""
+    section = BenchmarkSection("sugarcrepe", "world/sugarcrepe", "world/test", "")
+    task = wise_ft.LineTask([alpha], {"sugarcrepe": section}, Scoring(threads=1))
+    return wise_ft.bring_line(Cell(name, "tiny", "scenes", 0), task, root, "cpu")[0]["points"][0]["metrics"]
+
+
+def test_a_head_without_such_a_start_stays_and_a_line_says_so(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "flair")))
+    head = {name: tensor.clone() for name, tensor in tuned.head.state_dict().items()}
+    model = next(score.models_on_line(start, tuned, [0.0]))[0]
+    assert all(torch.equal(head[name], tensor) for name, tensor in model.head.state_dict().items())
+    assert torch.equal(model.clip.state_dict()["visual.conv1.weight"], start.clip.state_dict()["visual.conv1.weight"])
+    assert "its head (text_pooling) has no pretrained weights" in capsys.readouterr().err
+    with pytest.raises(UserError, match="has a head; give the pretrained model"):
+        next(score.models_on_line(backbone.load(checkpoint(trained, "flair")), tuned, [0.0]))
+
+
+def test_a_published_model_keeps_its_head_and_says_what_cannot_express_it(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    assert publish_command.main([tiny_project.cell("flair"), "--to", str(tmp_path / "out")]) == 0
+    assert "cannot express a head (text_pooling)" in capsys.readouterr().err
+    assert "a head (text_pooling)" in (tmp_path / "out" / "README.md").read_text()
+    published = backbone.load(tmp_path / "out").head.state_dict()
+    assert all(
+        torch.equal(t, published[n]) for n, t in backbone.load(checkpoint(trained, "flair")).head.state_dict().items()
+    )
+
+
+def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained)
+    with pytest.raises(UserError, match=r"has a head \(text_map\), which training would lose"):
+        backbone.load_backbone(Backbone(model=f"local-dir:{checkpoint(trained, 'labclip')}"), 0)
+    folder = shutil.copytree(checkpoint(trained, "labclip"), tmp_path / "other")
+    config = json.loads((folder / clip_model.CONFIG).read_text())
+    config["model_cfg"]["embed_dim"] = 8
+    heads.TextMap(8).save(folder)
+    with pytest.raises(UserError, match="its head takes vectors of 8, not 16"):
+        backbone.load(folder)

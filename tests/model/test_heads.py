@@ -1,0 +1,130 @@
+"""Heads of a checkpoint: their files, what is refused, and their numbers on vectors that a person can check."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from compclip.base.errors import UserError
+from compclip.model import heads
+
+WIDTH = 8
+
+
+def made(kind: str) -> heads.Head:
+    """A head of each kind, away from where it starts."""
+    torch.manual_seed(0)
+    options = {"text_map": {}, "text_pooling": {"heads": 2}, "codebook": {"codes": 5, "code_width": 4}}[kind]
+    head = heads.KINDS[kind](width=WIDTH, **options)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return head.eval()
+
+
+@pytest.mark.parametrize("kind", heads.KINDS)
+def test_a_saved_head_is_read_as_it_was(kind, tmp_path):
+    head = made(kind)
+    head.save(tmp_path)
+    read = heads.load_head(tmp_path)
+    assert read.kind == kind and read.options == head.options and not read.training
+    assert {n: t.tolist() for n, t in read.state_dict().items()} == {
+        n: t.tolist() for n, t in head.state_dict().items()
+    }
+    assert heads.has_head(tmp_path) and not heads.has_head(tmp_path / "elsewhere")
+    assert heads.load_head(tmp_path / "elsewhere") is None
+
+
+def test_a_map_of_texts():
+    head = heads.TextMap(2)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+    mapped = head.map_texts(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
+    expected = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8 / 2.08**0.5, 1.2 / 2.08**0.5]])
+    torch.testing.assert_close(mapped, expected)
+    image = torch.tensor([[0.6, 0.8]])
+    assert head.map_images(image) is image
+
+
+def test_a_map_moves_towards_the_identity():
+    """At 0 it is the identity, at 1 what it was, and half-way between in between; attention has no such start."""
+    for alpha, expected in (
+        (0.0, [[1.0, 0.0], [0.0, 1.0]]),
+        (0.5, [[2.0, 0.5], [0.0, 0.0]]),
+        (1.0, [[3.0, 1.0], [0.0, -1.0]]),
+    ):
+        head = heads.TextMap(2)
+        with torch.no_grad():
+            head.weight.copy_(torch.tensor([[3.0, 1.0], [0.0, -1.0]]))
+        assert head.move_towards_start(alpha)
+        assert head.weight.tolist() == expected
+    pooling = made("text_pooling")
+    before = {name: tensor.clone() for name, tensor in pooling.state_dict().items()}
+    assert not pooling.move_towards_start(0.0)
+    assert all(torch.equal(before[name], tensor) for name, tensor in pooling.state_dict().items())
+
+
+def test_a_picture_of_equal_patches_is_the_same_for_every_text_but_for_how_much_of_it_is_seen():
+    """The pooled vector lies between the value of the patches and that of zeros, whatever the text asks."""
+    head = made("text_pooling")
+    patch_BND, text_TD = (
+        torch.randn(1, 1, WIDTH).expand(1, 4, -1),
+        torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=1),
+    )
+    out, bias = head.attention.out_proj.weight, head.attention.out_proj.bias
+    value = (
+        head.attention.in_proj_weight[2 * WIDTH :] @ head.norm_value(patch_BND[0, 0])
+        + head.attention.in_proj_bias[2 * WIDTH :]
+    )
+    basis = torch.stack([*(out[:, h * 4 : h * 4 + 4] @ value[h * 4 : h * 4 + 4] for h in range(2)), bias], dim=1)
+    pooled = head.pool(patch_BND, text_TD[None])[0]
+    share = torch.linalg.lstsq(basis, pooled.T).solution
+    torch.testing.assert_close(basis @ share, pooled.T, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head.score(patch_BND, text_TD), (pooled * text_TD).sum(1)[None])
+
+
+def test_sparsemax_by_hand():
+    rows = torch.tensor([[2.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1.0, 0.5, -3.0], [0.0, 0.0, 0.0]])
+    expected = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.75, 0.25, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    torch.testing.assert_close(heads.sparsemax(rows), expected)
+
+
+def test_padding_asks_for_no_code():
+    head = made("codebook")
+    tokens, own = torch.randn(1, 3, WIDTH), torch.tensor([[True, True, False]])
+    text = torch.randn(1, WIDTH)
+    changed = tokens.clone()
+    changed[0, 2] = 100.0
+    torch.testing.assert_close(head.map_texts(text, tokens, own), head.map_texts(text, changed, own), rtol=0, atol=0)
+    torch.testing.assert_close(head.map_texts(text, tokens, own), head.map_texts(text, tokens[:, :2], own[:, :2]))
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"kind": "text_mapp", "options": {"width": WIDTH}}, "did you mean 'text_map'"),
+        ({"kind": "text_map", "options": {"width": "8"}}, "must be whole numbers by name"),
+        ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
+        ({"kind": "text_map", "options": [8]}, "must be whole numbers by name"),
+        ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
+        ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
+        ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
+        ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
+    ],
+)
+def test_a_head_that_is_none_is_refused(config, message, tmp_path):
+    made("text_map").save(tmp_path)
+    (tmp_path / heads.CONFIG).write_text(json.dumps(config))
+    with pytest.raises(UserError, match=message):
+        heads.load_head(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path):
+    head = made("text_map")
+    head.save(tmp_path)
+    save_file({"weight": torch.full((WIDTH, WIDTH), torch.nan), "log_scale": torch.zeros(())}, tmp_path / heads.WEIGHTS)
+    with pytest.raises(UserError, match="weight"):
+        heads.load_head(tmp_path)
