@@ -29,7 +29,7 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_conditioned: float = 0.5  # text-conditioned sigmoid loss, Eq. 4; src/flair/loss.py: the mean of the two
+    lambda_conditioned: float = part(0.5, off=0.0)  # text-conditioned, Eq. 4; src/flair/loss.py: the mean of the two
     lambda_global: float = part(0.5, off=0.0)  # multi-positive sigmoid loss, Eq. 6
     texts: int = 8  # K, Sec. 3.1
     heads: int = 8  # of the attention; src/flair/transformer.py
@@ -40,6 +40,8 @@ class Config:
         _check.at_least(self, 0, "lambda_conditioned", "lambda_global")
         _check.at_least(self, 1, "texts", "heads")
         _check.finite(self, "init_bias")
+        if not self.lambda_conditioned + self.lambda_global:
+            raise UserError("lambda_conditioned=0, lambda_global=0: nothing is trained; give one a weight")
         _check.one_of(self, caption=("full", "first"))
 
 
@@ -50,21 +52,24 @@ def needs_bias(cfg: Config) -> bool:
 
 def views(cfg: Config, step: int) -> Views:
     """The caption and K - 1 parts of what is said, and the patches."""
-    return Views(positives=(sub_captions.draw,) * (cfg.texts - 1), tokens=True, caption=cfg.caption)
+    rules = (sub_captions.draw,) * (cfg.texts - 1)
+    return Views(positives=rules, tokens=cfg.lambda_conditioned > 0, caption=cfg.caption)
 
 
-def heads(cfg: Config, widths: Widths) -> nn.Module:
+def heads(cfg: Config, widths: Widths) -> nn.Module | None:
     """The attention that pools patches. Raises UserError where its heads do not divide the vector."""
     from compclip.model.heads import TextPooling
 
+    if not cfg.lambda_conditioned:
+        return None
     if widths.joint % cfg.heads:
         raise UserError(f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors")
     return TextPooling(widths.joint, cfg.heads)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares a text with what it sees."""
-    return True
+    """The finished model compares a text with what it sees, where that was trained."""
+    return cfg.lambda_conditioned > 0
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -73,7 +78,9 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
     text_BKD = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1)
     there_BK = losses.with_original(f.positive_mask_BP)
-    terms = {"conditioned": cfg.lambda_conditioned * conditioned(f, text_BKD, there_BK, step)}
+    terms = {}
+    if cfg.lambda_conditioned:
+        terms["conditioned"] = cfg.lambda_conditioned * conditioned(f, text_BKD, there_BK, step)
     if cfg.lambda_global:
         terms["global"] = cfg.lambda_global * multi_positive(f, text_BKD, there_BK)
     return terms

@@ -51,7 +51,7 @@ def flair_terms(f, cfg, step):
     there = [[True, *(bool(x) for x in row)] for row in f.positive_mask_BP]
     texts = [[f.text_BD[i], *f.positive_BPD[i]] for i in range(B)]
     conditioned = []
-    for i in range(B):
+    for i in range(B if cfg.lambda_conditioned else 0):
         meets = [(texts[i][k], True) for k in range(K) if there[i][k]]
         for j in range(B):
             k = (i + j + step) % K
@@ -60,7 +60,7 @@ def flair_terms(f, cfg, step):
         pairs = [reference.sigmoid_pair(f.scale * dot(pooled(f.heads, f.patch_BND[i], t), t) + f.bias, own)
                  for t, own in meets]  # fmt: skip
         conditioned.append(mean(pairs))
-    terms = {"conditioned": cfg.lambda_conditioned * sum(conditioned)}
+    terms = {"conditioned": cfg.lambda_conditioned * sum(conditioned)} if conditioned else {}
     if cfg.lambda_global:
         every = [(texts[j][k], j) for j in range(B) for k in range(K) if there[j][k]]
         total = sum(
@@ -182,7 +182,7 @@ MORE = [
     ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
-    ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}),
+    ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
     ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
 ]  # fmt: skip

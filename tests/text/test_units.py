@@ -1,0 +1,93 @@
+"""Units with their foils, sub-captions, and shuffled nouns and adjectives: all that they make of sentences read by eye."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compclip.text import scene_graph, shuffle, sub_captions, units
+from compclip.text.annotation import Annotation
+from tests.text.conftest import outcomes
+
+
+def test_the_relations_of_a_sentence(annotated):
+    """Subject, what relates, object: a verb, a preposition below it, and one of several words."""
+
+    def relations(text: str) -> list[tuple[str, ...]]:
+        a = annotated[text]
+        read = scene_graph.read_relations(a)
+        return [(a.word(r.subject), a.text[slice(*a.chars(r.span))], a.word(r.object)) for r in read]
+
+    assert relations("A woman rides a red bike.") == [("woman", "rides", "bike")]
+    bench = [("man", "on", "bench"), ("man", "near", "van")]
+    assert relations("A man is sitting on a bench near a white van.") == bench
+    assert relations("A cow on top of an old hill.") == [("cow", "on top of", "hill")]
+    assert relations("Two dogs and three cats sleep.") == []
+
+
+def test_a_relation_and_its_foils(annotated):
+    a = annotated["A brown dog chases a black cat."]
+    made = outcomes(units.relation, a)
+    assert {unit for unit, _ in made} == {"brown dog chases black cat"}
+    words = {token: set(a.candidates[token]) for token in range(len(a))}
+    expected = {"black cat chases brown dog"}
+    expected |= {f"brown {word} chases black cat" for word in words[2]}
+    expected |= {f"brown dog {word} black cat" for word in words[3]}
+    expected |= {f"brown dog chases black {word}" for word in words[6]}
+    foils = {foil for _, foil in made}
+    assert foils <= expected and "black cat chases brown dog" in foils
+    for token in (2, 3):  # each kind of foil is drawn; no word is stored for this cat
+        assert any(f" {word} " in f" {foil} " for word in words[token] for foil in foils)
+
+
+def test_a_preposition_gives_way_to_another(annotated):
+    made = outcomes(units.relation, annotated["A cow on top of an old hill."])
+    places = {foil.removeprefix("cow ").removesuffix(" old hill") for _, foil in made
+              if foil.startswith("cow ") and foil.endswith(" old hill")}  # fmt: skip
+    assert "on top of" not in places and len(places) > 3 and places <= scene_graph.COUNTS.keys()
+
+
+def test_an_entity_alone_or_with_another_one(annotated):
+    """Without a relation; no word is stored for cats. The other entity stands on the same side of the unit and of its foil."""
+    a = annotated["Two dogs and three cats sleep."]
+    made = outcomes(units.draw, a)
+    assert {unit for unit, _ in made} == {"Two dogs", "Two dogs and three cats", "three cats and Two dogs"}
+    for unit, foil in made:
+        changed = [(x, y) for x, y in zip(unit.split(" and "), foil.split(" and "), strict=True) if x != y]
+        [(before, after)] = changed
+        assert before.split()[0] == after.split()[0] and before.split()[1] != after.split()[1]
+
+
+def test_a_caption_without_entities_has_no_unit(annotated):
+    assert units.draw(annotated["running quickly"], np.random.default_rng(0)) is None
+
+
+def test_a_captions_own_foil(annotated):
+    """Two parts exchanged; a single entity gives way to another."""
+    assert "A black dog chases a brown cat." in outcomes(
+        units.caption_foil, annotated["A brown dog chases a black cat."]
+    )
+    single = outcomes(units.caption_foil, annotated["The dog."])
+    assert single and all(foil.startswith("The ") and foil != "The dog." for foil in single)
+
+
+def test_nouns_and_adjectives_among_their_places(annotated):
+    assert outcomes(shuffle.nouns_and_adjectives, annotated["A brown dog chases a black cat."]) == {
+        "A brown cat chases a black dog.",
+        "A black dog chases a brown cat.",
+        "A black cat chases a brown dog.",
+    }
+    assert outcomes(shuffle.nouns_and_adjectives, annotated["A woman rides a red bike."]) == {
+        "A bike rides a red woman."
+    }
+    for text in ("The dog.", "a dog dog", "running quickly"):
+        assert shuffle.nouns_and_adjectives(annotated[text], np.random.default_rng(0)) is None
+
+
+def test_sub_captions_have_one_to_three_sentences():
+    """Of the caption and of what is stored beside it: single ones, consecutive ones, and some from anywhere."""
+    stored = {"dense": ("C.", "D.")}
+    made = outcomes(sub_captions.draw, Annotation("A. B.", sentences=((0, 2), (3, 5)), stored=stored))
+    assert {"A.", "B.", "C.", "D.", "A. B.", "C. D.", "B. C. D.", "D. A.", "D. B. A."} <= made
+    sizes = {len(text.split()) for text in made}
+    assert sizes == {1, 2, 3} and all(len(set(text.split())) == len(text.split()) for text in made)
+    assert set(outcomes(sub_captions.draw, Annotation("A.", sentences=((0, 2),)))) <= {"A.", "A. A.", "A. A. A."}
