@@ -13,32 +13,55 @@ from typing import TYPE_CHECKING
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
+from compclip.config.grid import method_config
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
 
 MEAN_OF_WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
 WHERE = "report.columns"
+SUMMARY = "summary"  # a benchmark that stands for means over benchmarks
+SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 
 
 def check_columns(params: Params) -> None:
-    """Raise UserError for a column that no benchmark of `evaluate` declares."""
-    evaluated = params.evaluate.benchmarks
+    """Raise UserError for a column that no benchmark of `evaluate` declares, of the report or of a choice."""
     for name in params.report.columns:
-        benchmark, _, metric = name.partition("/")
-        if not metric:
-            raise UserError(f"{WHERE}: {name!r}: must be benchmark/metric, as {evaluated[0]}/METRIC")
-        sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
-        if not sources:
-            raise unknown("benchmark", benchmark, evaluated, f"{WHERE}: {name!r}, in evaluate.benchmarks")
-        modules = {source: params.benchmarks[source].benchmark or source for source in sources}
-        declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
-        metric = metric.partition("/")[0]
-        scorer = next((s for s in params.evaluate.scorers[1:] if metric.endswith(f".{s}")), "")
-        metric = metric.removesuffix(f".{scorer}")
-        # A column of a benchmark, or the mean over two or more
-        if sum(_has(metric, metrics) for metrics in declared.values()) < (1 if benchmark in declared else 2):
-            raise unknown("column", name, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, WHERE)
+        _check_column(params, name, WHERE)
+    for method in params.grid.methods:
+        for data in params.grid.data:
+            _, train = method_config(params, method, data)
+            if train.choose:
+                _check_choice(params, train.choose, f"methods.{method}.train.choose")
+
+
+def _check_choice(params: Params, name: str, where: str) -> None:
+    benchmark, _, metric = name.partition("/")
+    if benchmark == SUMMARY and metric not in SUMMARIES:
+        raise unknown("column", name, [f"{SUMMARY}/{summary}" for summary in SUMMARIES], where)
+    shown = [shown for shown, section in params.benchmarks.items() if section.validation == benchmark]
+    if shown and shown[0] in params.evaluate.benchmarks:
+        raise UserError(f"{where}: {name!r}: is the validation set of {shown[0]}; name {shown[0]}/{metric}")
+    if benchmark != SUMMARY:
+        _check_column(params, name, where)
+
+
+def _check_column(params: Params, name: str, where: str) -> None:
+    evaluated = params.evaluate.benchmarks
+    benchmark, _, metric = name.partition("/")
+    if not metric:
+        raise UserError(f"{where}: {name!r}: must be benchmark/metric, as {evaluated[0]}/METRIC")
+    sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
+    if not sources:
+        raise unknown("benchmark", benchmark, evaluated, f"{where}: {name!r}, in evaluate.benchmarks")
+    modules = {source: params.benchmarks[source].benchmark or source for source in sources}
+    declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
+    metric = metric.partition("/")[0]
+    scorer = next((s for s in params.evaluate.scorers[1:] if metric.endswith(f".{s}")), "")
+    metric = metric.removesuffix(f".{scorer}")
+    # A column of a benchmark, or the mean over two or more
+    if sum(_has(metric, metrics) for metrics in declared.values()) < (1 if benchmark in declared else 2):
+        raise unknown("column", name, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, where)
 
 
 def _has(metric: str, declared: Sequence[str]) -> bool:

@@ -108,6 +108,8 @@ def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train
     for layer, where in _config_layers(params, name, data):
         train |= mapping(layer.pop("train", None), f"{where}.train")
         values |= layer
+    if not load_method(name).TRAINS:
+        train |= {"snapshots": [], "choose": ""}
     config = load_method(name).Config
     return load_section(config, values, where), load_section(Train, train, f"{where}.train")
 

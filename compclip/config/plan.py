@@ -90,6 +90,7 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         runs = list(group)
         yield "train", method, _train_document(method, runs)
         scored = _describe_scoring(params, [run.cell for run in runs], params.evaluate.benchmarks)
+        scored |= _describe_snapshots(params, runs)
         yield "evaluate", method, scored | {"code": hash_evaluation_code(params, params.evaluate.benchmarks)}
     for method in params.wise_ft.methods:
         names = params.wise_ft.benchmarks or params.evaluate.benchmarks
@@ -163,6 +164,20 @@ def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in names},
         "how": asdict(params.evaluate.scoring),
     }
+
+
+def _describe_snapshots(params: Params, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return which snapshots a method's runs have, by folder, and by what one is chosen; empty without any."""
+    requests = {
+        _cell_folder(run.cell): {"shares": list(run.train.snapshots), "column": run.train.choose}
+        for run in runs
+        if run.train.snapshots
+    }
+    if not any(request["column"] for request in requests.values()):
+        return {"snapshots": {"requests": requests}} if requests else {}
+    authors = {name: section.validation for name, section in params.benchmarks.items() if section.validation}
+    terms = {"share": params.evaluate.validation_share, "authors": authors, "columns": list(params.report.columns)}
+    return {"snapshots": {"requests": requests, "terms": terms}}
 
 
 def _describe_blind(params: Params) -> dict[str, Any]:

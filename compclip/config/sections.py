@@ -12,6 +12,7 @@ from compclip.base.ablation_parts import part
 from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+BetweenZeroAndOne = Annotated[float, Field(gt=0, lt=1)]
 WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
 HOLM, BENJAMINI_HOCHBERG = "holm", "benjamini_hochberg"  # corrections for the number of comparisons
 WHOLE, VALIDATION, TEST = SPLITS = ("whole", "validation", "test")  # items of a benchmark that are read
@@ -88,6 +89,9 @@ class Train:
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
     checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
     keep_checkpoint: bool = False  # the last one before the end stays, so that `carry` can compare the end
+    # shares of the steps after which the weights are kept as well, and scored as the last ones are
+    snapshots: list[BetweenZeroAndOne] = field(default_factory=list)
+    choose: str = ""  # a column, read on validation items: the row shows the best of snapshots and end; "": the end
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
     # texts of a step are encoded in so many blocks at most, of similar lengths, each as long as its longest text
     text_groups: PositiveInt = 1
@@ -108,6 +112,10 @@ class Train:
         scale = self.augment_scale
         if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
             raise ValueError(f"augment_scale={scale}: must be two numbers with 0 < low <= high <= 1")
+        if any(a >= b for a, b in itertools.pairwise(self.snapshots)):
+            raise ValueError(f"snapshots={self.snapshots}: must rise, as [0.2, 0.4, 0.6, 0.8]")
+        if self.choose and not self.snapshots:
+            raise ValueError(f"choose={self.choose}: has nothing to choose from; add snapshots: [0.2, 0.4, 0.6, 0.8]")
         if self.compile and self.lora:
             raise ValueError("compile=True with lora: a block with adapters is not compiled; leave one of them out")
 
@@ -208,7 +216,7 @@ class Evaluate(Scoring):
     )
     language_model: str = ""  # a folder of transformers', a further blind row
     # of the pictures: whose items are the validation split; chosen as results are read
-    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    validation_share: BetweenZeroAndOne = 0.2
 
     @property
     def scoring(self) -> Scoring:

@@ -81,6 +81,8 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
     tune = params.tune
     config, train = method_config(params, cell.method, cell.data)
     settings = {"method": asdict(config), "train": asdict(train)}
+    for name in ("snapshots", "choose"):  # a trial is judged by its end
+        del settings["train"][name]
     space, current = _make_space(params, cell, settings)
     study = {
         "method": str(cell.method),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import re
 import sys
@@ -34,10 +35,10 @@ from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import result_store, scoring_options
+from compclip.evaluate import result_store, scoring_options, snapshot_choice
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
-from compclip.runs.run_folder import Published
+from compclip.runs.run_folder import Published, RunFolder
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
@@ -82,8 +83,9 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
     with reading(path):
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
-        task = result_store.task_from_plan(document, root)
-    outcome = result_store.publish_results(grid_cells, task, lambda: _list_other_runs(method, document, root))
+        task, snapshots = result_store.task_from_plan(document, root), snapshot_choice.task_from_plan(document)
+    others = functools.partial(_list_other_runs, method, document, root)
+    outcome = result_store.publish_results(grid_cells, task, others, snapshots)
     ahead = f"; {outcome.scored_ahead} of other methods in the same pass" if outcome.scored_ahead else ""
     counts = f"{format_count(len(grid_cells), 'cell')}, {format_count(outcome.scored, 'run')} scored"
     print(f"{method}: {counts}{ahead}", flush=True)
@@ -92,15 +94,16 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
     return 1 if outcome.failed else 0
 
 
-def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> list[str]:
-    """Return the keys of other methods' runs, as `keys` wrote them, that are to be scored as this method's are."""
-    run_keys = []
+def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> list[RunFolder]:
+    """Return other methods' runs, as `keys` wrote them, and their snapshots, that are to be scored as this method's."""
+    folders_of_runs = []
     for path in sorted((root / PLAN).glob("*.json")):
         other_plan = read_mapping(path)
         if path.stem != method and all(other_plan[name] == plan[name] for name in ("benchmarks", "how", "code")):
             with contextlib.suppress(UserError):  # no keys yet: its own stages say so
-                run_keys += [run.key for run in run_store.load_planned(SafeName(path.stem, "method"), root)]
-    return run_keys
+                for run in run_store.load_planned(SafeName(path.stem, "method"), root):
+                    folders_of_runs += [run.folder.snapshot(share) for share in (*run.shares, folders.END)]
+    return folders_of_runs
 
 
 def _census(params: Params, name: SafeName, root: Path) -> int:
@@ -119,7 +122,8 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
     from compclip.config import grid
     from compclip.evaluate import score
 
-    cell = grid.resolve(params, name).cell
+    run = grid.resolve(params, name)
+    cell = run.cell
     published, checkpoint = Published(root, cell), str(result_store.find_checkpoint(cell, root))
     benchmark_names = params.evaluate.benchmarks
     if cell.method == PRETRAINED and not published.trained.environment.is_file():
@@ -127,7 +131,8 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
         documents = score.score_checkpoint(score.checkpoint_at(checkpoint, device=score.device()), loaded)
         result_store.write_documents(documents, published.results)
     else:
-        outcome = result_store.publish_results([cell], result_store.task_from_params(params, root))
+        task, snapshots = result_store.task_from_params(params, root), snapshot_choice.task_from_run(run, params)
+        outcome = result_store.publish_results([cell], task, snapshots=snapshots)
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
         results = outcome.results[name]

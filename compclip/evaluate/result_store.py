@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
+from compclip.evaluate import snapshot_choice
+from compclip.evaluate.snapshot_choice import SnapshotTask
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained
@@ -161,46 +163,71 @@ class PublishedResults:
     scored_ahead: int = 0  # runs that other stages publish
 
 
+@dataclass
+class _UnscoredCell:
+    """A cell whose results are published when all its folders, the run's own and its snapshots', are scored."""
+
+    cell: Cell
+    folder: RunFolder
+    waits_for: set[RunFolder]
+
+
 def publish_results(
-    cells: Sequence[Cell], task: EvaluationTask, list_other_keys: Callable[[], Sequence[str]] = tuple
+    cells: Sequence[Cell],
+    task: EvaluationTask,
+    list_others: Callable[[], Sequence[RunFolder]] = tuple,
+    snapshots: SnapshotTask | None = None,
 ) -> PublishedResults:
     """Publish every cell's results; what is there already costs no model and no import of torch.
 
-    If a cell has to be scored, the finished runs of `list_other_keys` that lack results join its pass over the
-    pictures, which costs less than one of their own; their stages find the results, or say why there are none.
+    If a cell has to be scored, the finished runs of `list_others` that lack results join its pass over the pictures,
+    which costs less than one of their own; their stages find the results, or say why there are none. Snapshots that
+    `snapshots` asks for are scored in the same pass.
     """
-    outcome, unscored = PublishedResults(), dict[str, list[Cell]]()
+    outcome, unscored, snapshots = PublishedResults(), list[_UnscoredCell](), snapshots or SnapshotTask()
     for cell in cells:
         try:
             folder = _finished_run(cell, task.root)
+            waits_for = {f for f in _list_parts(cell, folder, snapshots) if not find_results(task, f)}
         except UserError as error:
             outcome.failed[cell.name] = str(error)
             continue
-        if results := find_results(task, folder):
-            _publish(results, [cell], task.root, outcome)
-        else:
-            unscored.setdefault(folder.key, []).append(cell)
-    ahead = _find_unscored(list_other_keys(), task) if unscored else []
-    run_folders = [run_store.find_folder(key, task.root) for key in dict.fromkeys([*unscored, *ahead])]
-    for key, scored in _score_runs(run_folders, task):
-        if key not in unscored:
+        unscored.append(_UnscoredCell(cell, folder, waits_for))
+        if not waits_for:
+            _publish(unscored.pop(), task, snapshots, outcome)
+    ahead = _find_unscored(list_others(), task) if unscored else []
+    wanted = [folder for waiting in unscored for folder in sorted(waiting.waits_for, key=lambda f: f.path)]
+    for folder, scored in _score_runs(list(dict.fromkeys([*wanted, *ahead])), task):
+        if folder not in wanted:
             outcome.scored_ahead += not isinstance(scored, UserError)
-        elif isinstance(scored, UserError):
-            outcome.failed |= {cell.name: str(scored) for cell in unscored[key]}
-        else:
-            outcome.scored += 1
-            _publish(scored, unscored[key], task.root, outcome)
+            continue
+        outcome.scored += not isinstance(scored, UserError)
+        for waiting in (waiting for waiting in unscored if folder in waiting.waits_for):
+            if isinstance(scored, UserError):
+                outcome.failed[waiting.cell.name] = str(scored)
+                continue
+            waiting.waits_for.remove(folder)
+            if not waiting.waits_for:
+                _publish(waiting, task, snapshots, outcome)
     return outcome
 
 
-def _find_unscored(keys: Sequence[str], task: EvaluationTask) -> list[str]:
-    """Return the keys of finished runs that have no results of the task; what is damaged is left to its own stage."""
+def _list_parts(cell: Cell, folder: RunFolder, snapshots: SnapshotTask) -> list[RunFolder]:
+    """List the folders that a cell's results are made of. Raises UserError for a snapshot that is not there."""
+    parts = [folder.snapshot(share) for share in snapshots.list_shares(cell)]
+    for part in parts:
+        if not part.finished:
+            raise UserError(f"{part.path}: no such snapshot; run `dvc repro -f train@{cell.method}`, which makes it")
+    return parts
+
+
+def _find_unscored(folders: Sequence[RunFolder], task: EvaluationTask) -> list[RunFolder]:
+    """Return the finished runs that have no results of the task; what is damaged is left to its own stage."""
     unscored = []
-    for key in keys:
-        folder = run_store.find_folder(key, task.root)
+    for folder in folders:
         with contextlib.suppress(UserError):
             if folder.finished and not find_results(task, folder):
-                unscored.append(key)
+                unscored.append(folder)
     return unscored
 
 
@@ -212,26 +239,31 @@ def _finished_run(cell: Cell, root: Path) -> RunFolder:
     folder = run_store.find_folder(trained.run_key, root)
     folder.check()
     if not folder.finished:
+        _existing(trained.checkpoint, f"train@{cell.method}")
         run_store.adopt_published(trained, folder)
     return folder
 
 
-def _publish(results: Path, cells: Iterable[Cell], root: Path, outcome: PublishedResults) -> None:
-    for cell in cells:
-        try:
-            publish_link(results, cell, root)
-        except UserError as error:
-            outcome.failed[cell.name] = str(error)
-        else:
-            outcome.results[cell.name] = results
+def _publish(waiting: _UnscoredCell, task: EvaluationTask, snapshots: SnapshotTask, outcome: PublishedResults) -> None:
+    cell, root = waiting.cell, task.root
+    try:
+        parts = {share: waiting.folder.snapshot(share) for share in snapshots.list_shares(cell)}
+        all_results = {share: results for share, part in parts.items() if (results := find_results(task, part))}
+        shown = snapshot_choice.publish_snapshots(cell, waiting.folder, all_results, snapshots, root)
+        publish_link(shown, cell, root)
+    except UserError as error:
+        outcome.failed[cell.name] = str(error)
+    else:
+        outcome.results[cell.name] = shown
 
 
 def find_checkpoint(cell: Cell, root: Path) -> Path:
     """Return a cell's checkpoint: its own, or for the method `pretrained` that was not published the backbone itself.
 
-    Raises UserError where it was not made yet.
+    Where a snapshot was chosen it is that one's. Raises UserError where it was not made yet.
     """
-    path = Published(root, cell).trained.checkpoint
+    published = Published(root, cell)
+    path = folders.find_shown_checkpoint(published.trained, published.results)
     if cell.method == PRETRAINED and not path.exists():
         return find_backbone(cell, root)
     return _existing(path, f"train@{cell.method}")
@@ -248,17 +280,20 @@ def _existing(path: Path, stage: str) -> Path:
     return path
 
 
-def score_run(folder: RunFolder, task: EvaluationTask) -> Path:
-    """Return the results of a finished run: those that it has, or scored now and stored with it."""
-    if results := find_results(task, folder):
-        return results
-    [(_, scored)] = _score_runs([folder], task)
-    if isinstance(scored, UserError):
-        raise scored
-    return scored
+def score_run(folder: RunFolder, task: EvaluationTask, shares: Sequence[float] = ()) -> Path:
+    """Return the results of a finished run: those that it has, or scored now and stored with it.
+
+    Its snapshots at `shares` are scored in the same pass.
+    """
+    parts = [folder, *(folder.snapshot(share) for share in shares)]
+    unscored = [part for part in parts if not find_results(task, part)]
+    for _, scored in _score_runs(unscored, task):
+        if isinstance(scored, UserError):
+            raise scored
+    return _results_folder(task, folder)
 
 
-def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Iterator[tuple[str, Path | UserError]]:
+def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Iterator[tuple[RunFolder, Path | UserError]]:
     """Score finished runs together and keep the results with each; one that fails leaves the others alone."""
     if not run_folders:
         return
@@ -266,23 +301,21 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
 
     loaded = score.load_benchmarks(task.sections, list(task.sections), task.how)
     folder_of = {str(folder.final.checkpoint): folder for folder in run_folders}
-    checkpoints = [
-        score.ScoredCheckpoint(
-            ref, {"run_key": folder.key, "fingerprint": _weights_fingerprint(folder.final)}, device=score.device()
-        )
-        for ref, folder in folder_of.items()
-    ]
+    checkpoints = []
+    for ref, folder in folder_of.items():
+        made_with = {"run_key": folder.final.run_key, "fingerprint": _weights_fingerprint(folder.final)}
+        checkpoints.append(score.ScoredCheckpoint(ref, made_with, device=score.device()))
     for checkpoint, documents in score.score_checkpoints(checkpoints, loaded):
         folder = folder_of[checkpoint.ref]
         if isinstance(documents, UserError):
-            yield folder.key, documents
+            yield folder, documents
             continue
         score.print_warnings(documents)
         try:
             results: Path | UserError = store_results(task, folder, documents)
         except UserError as error:
             results = error
-        yield folder.key, results
+        yield folder, results
 
 
 def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:

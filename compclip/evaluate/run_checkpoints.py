@@ -60,6 +60,9 @@ def _locate(ref: str, root: Path, stack: contextlib.ExitStack) -> tuple[str, int
         return str(RunFolder(folder).final.checkpoint), 0
     if Trained(folder).config.is_file() and Trained(folder).checkpoint.is_dir():
         return str(Trained(folder).checkpoint), 0
+    chosen = run_folder.SnapshotResults(root / run_folder.RESULTS / folder.parent.name / folder.name).checkpoint
+    if Trained(folder).config.is_file() and chosen.is_dir():
+        return str(chosen), 0
     if RunFolder(folder).lock.exists() or RunFolder(folder).checkpoints():
         return _write_unfinished(RunFolder(folder), root, stack)
     return ref, 0
@@ -98,7 +101,7 @@ def _list_names(ref: str, root: Path) -> list[str]:
 
 def _write_unfinished(folder: RunFolder, root: Path, stack: contextlib.ExitStack) -> tuple[str, int]:
     """Write the model of a run's newest checkpoint into a folder that is there until `stack` closes."""
-    from compclip.train import job, unfinished_model
+    from compclip.train import saved_model, unfinished_model
 
     if not folder.checkpoints():
         raise UserError(f"{folder.path}: has no checkpoint yet; wait for the first (`compclip status`)")
@@ -106,7 +109,7 @@ def _write_unfinished(folder: RunFolder, root: Path, stack: contextlib.ExitStack
     model, step, steps = unfinished_model.load_model(run, root, folder)
     make_folder(root / WORK)
     temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=root / WORK, prefix="unfinished-")))
-    job.save_model(run, root, model, temporary / "checkpoint")
+    saved_model.save_model(run, root, model, temporary / "checkpoint")
     messages.note(f"{folder.path}: not finished: scored as of step {step} of {steps}")
     return str(temporary / "checkpoint"), step
 

@@ -32,6 +32,7 @@ from compclip.config import grid, read
 from compclip.config.grid import Run
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
+from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
@@ -104,22 +105,30 @@ def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
 def locate_runs(params: Params, root: Path) -> list[StoredRun]:
     """Return the runs of all cells; cells with equal keys share one."""
     runs = [run_store.locate_run(resolved, root) for resolved in grid.resolve_all(params)]
-    return list({run.key: run for run in runs}.values())
+    return list({run.key: run for run in run_store.unite_snapshots(runs, ())}.values())
 
 
 def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
     """List the runs that lack their training, or the results of the present evaluation."""
     unpublished = [run for run in runs if not _is_published(run, params)]
-    if not any(run.finished for run in unpublished):
+    if not any(run.complete for run in unpublished):
         return unpublished
     task = result_store.task_from_params(params, root)
-    return [run for run in unpublished if not (run.finished and result_store.find_results(task, run.folder))]
+    return [run for run in unpublished if not (run.complete and _is_scored(run, task))]
+
+
+def _is_scored(run: StoredRun, task: EvaluationTask) -> bool:
+    parts = [run.folder.snapshot(share) for share in (*run.shares, run_folder.END)]
+    return all(result_store.find_results(task, part) for part in parts)
 
 
 def _is_published(run: StoredRun, params: Params) -> bool:
-    """Return whether runs/ has this run, with a result for every benchmark."""
+    """Return whether runs/ has this run, with a result for every benchmark.
+
+    Of a run with snapshots the store is asked.
+    """
     results = run.published.results
-    if run.published.trained.run_key != run.key:
+    if run.published.trained.run_key != run.key or run.shares:
         return False
     names = [SafeName(name, "benchmark") for name in params.evaluate.benchmarks]
     return all(run_folder.result_path(results, name).is_file() for name in names)

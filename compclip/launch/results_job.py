@@ -1,9 +1,10 @@
 """One run from training to results, in a process of its own: `python -m compclip.launch.results_job KEY`.
 
 Reads run.yaml, params.yaml and, where a sweep's pruner is to look at it, rungs.json in the run's folder of the store;
-trains, scores the model at the rungs into intermediate.jsonl, and ends with scores/. It holds the run's lock
-throughout: a second process with this key waits and then finds everything there. Killed, the same command goes on from
-the last checkpoint. The code is whatever `compclip` this process imports: on a cluster, the copy made at submission.
+trains, scores the model at the rungs into intermediate.jsonl, and ends with scores/, also of its snapshots. It holds
+the run's lock throughout: a second process with this key waits and then finds everything there. Killed, the same
+command goes on from the last checkpoint. The code is whatever `compclip` this process imports: on a cluster, the copy
+made at submission.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ def train_and_score(params: Params, run: StoredRun) -> None:
             return
         with lock.hold(run.folder, Follower(run), here.world):
             job.complete_run(run, on_step)
-            result_store.mark_scored(
-                run.folder, result_store.score_run(run.folder, result_store.task_from_params(params, run.root))
-            )
+            task = result_store.task_from_params(params, run.root)
+            result_store.mark_scored(run.folder, result_store.score_run(run.folder, task, run.shares))
 
 
 def main(argv: list[str]) -> int:

@@ -23,6 +23,7 @@ from compclip.base.files import check_output_folder
 from compclip.base.number_text import format_count
 from compclip.config import check, grid, read, sections
 from compclip.config.cell import Cell
+from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.interface.method import load_method
 from compclip.prepare import benchmark_records
 from compclip.prepare.benchmark_records import BenchmarkRecords
@@ -37,6 +38,7 @@ from compclip.report import (
     run_collection,
     table_heads,
     tables,
+    training_curves,
     tuned_rows,
     tuning_table,
     wise_ft_lines,
@@ -75,11 +77,12 @@ def main(argv: list[str]) -> int:
     stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
     lines, without = wise_ft_lines.collect_lines(grid.list_line_cells(params), args.root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
+    curves, incomplete = training_curves.collect_curves(params, whole_runs, benchmarks, split, args.root, args.partial)
     page = report_page.build_page(
         runs,
         benchmarks,
         params.report.columns,
-        [*missing, *without],
+        [*missing, *without, *incomplete],
         printed,
         make_defaults(params),
         stated,
@@ -98,6 +101,7 @@ def main(argv: list[str]) -> int:
         args.root,
         tuning_table.read_tuned_methods(params, args.root),
         params.grid.versions,
+        curves,
     )
     report_files.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):
@@ -170,7 +174,7 @@ def list_claim_columns(runs: Sequence[FinishedRun], printed: Sequence[published_
     """List the columns that a claim may name: the runs', the summary columns, and the published tables'."""
     benchmarks = dict.fromkeys(name for run in runs for name in run.results)
     ours = {c.name for c in tables.list_columns(runs, benchmarks)}
-    return ours | {f"{tables.SUMMARY}/{name}" for name in tables.SUMMARIES} | {n.column for n in printed}
+    return ours | {f"{SUMMARY}/{name}" for name in SUMMARIES} | {n.column for n in printed}
 
 
 def make_defaults(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from compclip.config.columns import SUMMARY
 from compclip.report import table_heads
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.escape import to_latex
@@ -17,7 +18,7 @@ from compclip.report.table_formats import (
     format_number,
     span_benchmarks,
 )
-from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 ARROWS = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}
 WIDE = 8  # columns beyond which a table spans both columns of a page

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from compclip.config.cell import PRETRAINED
+from compclip.config.columns import SUMMARY
 from compclip.report.escape import to_markdown
 from compclip.report.readable_names import format_name
 from compclip.report.table_formats import format_number
-from compclip.report.tables import SUMMARY, Column, ResultTable, Statistic
+from compclip.report.tables import Column, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
 
 MOST = 2  # columns that a sentence names; the others are counted

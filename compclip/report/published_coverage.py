@@ -16,10 +16,10 @@ from pathlib import Path
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
+from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.validation import load_section
 from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
-from compclip.report.tables import SUMMARIES, SUMMARY
 
 FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
 FILE, REASONS = "coverage.md", "reasons.yaml"

@@ -156,7 +156,9 @@ class Trajectory:
     points: tuple[TradeoffPoint, ...]
 
 
-def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, size: tuple[int, int] = (405, 350)) -> str:
+def draw_trajectories(
+    trajectories: Sequence[Trajectory], x_label: str, title: str = "WiSE-FT", size: tuple[int, int] = (405, 350)
+) -> str:
     """Draw a line a method: small dots between, a large one at its end, and the pretrained model where all begin."""
     width, height = size
     points = [p for t in trajectories for p in t.points]
@@ -168,12 +170,12 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, size: tu
     for t in trajectories:
         body += f'<path class="line c{t.colour % COLOURS}" d="{draw_path([(x(p.x), y(p.y)) for p in t.points])}"/>'
         for p in t.points[1:-1]:
-            title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
-            body += f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6">{title}</circle>'
+            tip = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
+            body += f'<circle class="f{t.colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="2.6">{tip}</circle>'
     body += "".join(_draw_point(p, x, y, t.colour) for p, t in zip(ends, trajectories, strict=True))
     body += _draw_point(base, x, y, 0)
     body += _draw_labels([base, *ends], x, y, width, [t.points for t in trajectories])
-    return wrap_svg(body, width, height, f"WiSE-FT: compositionality against {x_label}")
+    return wrap_svg(body, width, height, f"{title}: compositionality against {x_label}")
 
 
 def _draw_guides(p: TradeoffPoint, x: Axis, y: Axis) -> str:

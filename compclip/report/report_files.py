@@ -21,6 +21,7 @@ from compclip.report import (
     report_page,
     slice_tables,
     table_formats,
+    training_curves,
     tuning_table,
     wise_ft_lines,
 )
@@ -36,6 +37,8 @@ def write_report(page: ReportPage, out: Path) -> None:
     plots = {"tradeoff.csv": report_figures.format_tradeoff_csv(groups)}
     if wise_ft := wise_ft_lines.format_lines_csv(groups, page.lines):
         plots["wise_ft.csv"] = wise_ft
+    if curves := training_curves.format_curves_csv(groups, page.curves):
+        plots["training_curves.csv"] = curves
     for group in groups:
         for row in group.rows:
             if losses := report_figures.format_loss_csv(row.runs):
@@ -53,6 +56,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + slice_tables.format_slices_markdown(page.slices)
         + tuning_table.format_tuning_markdown(page.tuning)
+        + training_curves.format_curves_markdown(groups, page.curves)
         + claims_table.format_markdown(page.findings),
         "report.csv": table_formats.format_results_csv(
             (*groups, *page.subsets, *page.other_metrics, *page.version_tables)

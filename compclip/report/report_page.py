@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
+from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
@@ -31,6 +32,7 @@ from compclip.report import (
     table_heads,
     table_rows,
     tables,
+    training_curves,
     tuned_rows,
     tuning_table,
     wise_ft_lines,
@@ -42,7 +44,7 @@ from compclip.report.published_numbers import OfficialBenchmarks, PaperCompariso
 from compclip.report.run_collection import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
-from compclip.report.tables import SUMMARY, MethodRow, ResultTable
+from compclip.report.tables import MethodRow, ResultTable
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
@@ -82,6 +84,7 @@ class ReportPage:
     items: int = ITEMS  # won, and lost, of each method on the page
     root: Path = Path()  # of the project, where pictures lie
     tuning: tuple[tuning_table.TunedMethod, ...] = ()
+    curves: tuple[training_curves.TrainingCurve, ...] = ()
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -121,6 +124,7 @@ def build_page(
     root: Path = Path(),
     tuning: Sequence[tuning_table.TunedMethod] = (),
     versions: table_rows.Versions | None = None,
+    curves: Sequence[training_curves.TrainingCurve] = (),
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
@@ -129,7 +133,8 @@ def build_page(
     `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
     made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
     and for the `items` won and lost ones of each method, whose pictures lie below `root`. `tuning` is what was spent on
-    the methods' parameters, and what was chosen. `versions` are groups of backbones that are versions of one.
+    the methods' parameters, and what was chosen. `versions` are groups of backbones that are versions of one. `curves`
+    are runs at shares of their training.
     """
     blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -137,16 +142,16 @@ def build_page(
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
+    checkpoints = training_curves.describe_checkpoints(curves)
+    leaks = training_curves.find_leaks(checkpoints, split.name)
+
+    def mark(table: ResultTable) -> ResultTable:
+        return training_curves.mark_table(tuned_rows.mark_table(table, leaks | dict(tuned or {})), checkpoints)
+
     main_tables, subsets, other_metrics = (
-        tuple(tuned_rows.mark_table(t, tuned or {}) for t in table_rows.build_tables(runs, s, split, versions))
-        if s
-        else ()
-        for s in sections
+        tuple(map(mark, table_rows.build_tables(runs, s, split, versions))) if s else () for s in sections
     )
-    by_version = [
-        tuned_rows.mark_table(table, tuned or {})
-        for table in table_rows.build_version_tables(runs, main, split, versions or {})
-    ]
+    by_version = list(map(mark, table_rows.build_version_tables(runs, main, split, versions or {})))
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
@@ -180,6 +185,7 @@ def build_page(
         items=items,
         root=root,
         tuning=tuple(tuning),
+        curves=tuple(curves),
     )
 
 
@@ -234,6 +240,7 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         composition=[(g.name, composition_verdicts.judge_methods(g, page.reference)) for g in page.contrasts],
         tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
         lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
+        curves=[(g.name, draw_curves(g, page.curves), rows) for g in page.main if (rows := _list_curves(g, page))],
         losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
         published=compare_published(page),
         tolerance=published_numbers.TOLERANCE,
@@ -337,6 +344,23 @@ def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) 
         if trajectories := wise_ft_lines.build_trajectories(group, lines, column, comp):
             figures.append(Markup(report_figures.draw_trajectories(trajectories, name)))
     return figures
+
+
+def draw_curves(group: ResultTable, curves: Sequence[training_curves.TrainingCurve]) -> list[Markup]:
+    """Draw composition against forgetting along training, a figure for each summary column."""
+    columns = group.summaries
+    comp = columns.pop("Comp", None)
+    if comp is None:
+        return []
+    figures = []
+    for name, column in columns.items():
+        if trajectories := training_curves.build_curves(group, curves, column, comp):
+            figures.append(Markup(report_figures.draw_trajectories(trajectories, name, "Along training")))
+    return figures
+
+
+def _list_curves(group: ResultTable, page: ReportPage) -> list[dict[str, str]]:
+    return training_curves.tabulate_curves(group, page.curves)
 
 
 def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:

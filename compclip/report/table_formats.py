@@ -22,7 +22,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on", "backbones",
+    "tuned_on", "backbones", "checkpoint",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -308,6 +308,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                         e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
                         *table_heads.backbone_names(group), group.split.name,
                         group.tuned.get(row.method, ""), e.backbones,
+                        group.checkpoints.get(row.method, ""),
                     )  # fmt: skip
                     lines.append([csv_value(v) for v in values])
     return escape.format_csv([FIELDS, *lines])

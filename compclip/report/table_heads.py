@@ -23,6 +23,7 @@ RANDOM = "random weights"  # stands where the pretrained model's name would
 OVERLAPS = Path("data/overlaps")
 SHARED = "†"  # the mark of a benchmark of which training has seen pictures
 PICTURES = "pictures"  # all of them, besides those by each criterion
+CHOSEN = "¶"  # the mark of a row that shows a chosen checkpoint
 TUNED = "§"  # the mark of a row that was tuned on what the table shows
 CRITERIA = {"sha256": "by SHA-256", "bytes": "by length and first bytes", "coco_id": "by COCO's number"}
 SharedPictures = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
@@ -100,6 +101,7 @@ def describe_marks(group: ResultTable) -> list[str]:
     notes = [f"{TUNED} {method} {how}" for method, how in group.tuned.items()]
     if notes:
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
+    notes += [f"{CHOSEN} {method} {which}" for method, which in group.checkpoints.items()]
     if partial_marks(group):
         notes.append(
             f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
@@ -176,10 +178,11 @@ def name_count(group: ResultTable) -> str:
 
 
 def row_label(row: MethodRow, group: ResultTable) -> str:
-    """Return the label of a row: a model of random weights is not called pretrained, a tuned row bears its mark."""
+    """Return the label of a row: random weights are not called pretrained; a tuned or chosen row bears its mark."""
     if row.method == PRETRAINED and has_random_weights(group):
         return RANDOM
-    return f"{row.method} {TUNED}" if row.method in group.tuned else row.method
+    marks = [TUNED] * (row.method in group.tuned) + [CHOSEN] * (row.method in group.checkpoints)
+    return " ".join([row.method, *marks])
 
 
 def has_random_weights(group: ResultTable) -> bool:

@@ -14,15 +14,13 @@ import numpy as np
 from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.columns import MEAN_OF_WAYS
+from compclip.config.columns import MEAN_OF_WAYS, SUMMARY
 from compclip.report.statistics import Interval
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 Training = tuple[str, int]  # the backbone and the seed of a run
-SUMMARY = "summary"
-SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
@@ -118,6 +116,7 @@ class ResultTable:
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
     tuned: Mapping[str, str] = field(default_factory=dict)  # methods that were tuned on what is shown: how, in words
     versions: tuple[str, ...] = ()  # the backbones that its rows are over, where they are declared as versions of one
+    checkpoints: Mapping[str, str] = field(default_factory=dict)  # methods whose checkpoint was chosen: which, in words
 
     @property
     def name(self) -> str:

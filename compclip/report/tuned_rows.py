@@ -15,8 +15,9 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
+from compclip.config.columns import SUMMARY
 from compclip.config.sections import TEST, VALIDATION, WHOLE
-from compclip.report.tables import SUMMARY, ResultTable
+from compclip.report.tables import ResultTable
 from compclip.runs.result_files import FinishedRun
 
 STUDIES = Path("studies")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,10 +75,21 @@ def _read_line(cell: Cell, path: Path) -> WiseFtLine:
         raise UserError(f"{path}: not a WiSE-FT file ({error!r}); {fix}") from error
 
 
-def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Column, y: Column) -> list[Trajectory]:
+def format_alpha(alpha: float) -> str:
+    """Format the place of a mixture on its line."""
+    return f"α {alpha:g}"
+
+
+def build_trajectories(
+    group: ResultTable,
+    lines: Sequence[WiseFtLine],
+    x: Column,
+    y: Column,
+    describe_place: Callable[[float], str] = format_alpha,
+) -> list[Trajectory]:
     """Build the group's methods in the plane of two summary columns, means over seeds, in percent.
 
-    A method whose lines lack a benchmark of theirs is left out.
+    A method whose lines lack a benchmark of theirs is left out. `describe_place` is said of a point of a line.
     """
     trajectories = []
     for colour, row in enumerate(group.rows):
@@ -90,7 +101,7 @@ def build_trajectories(group: ResultTable, lines: Sequence[WiseFtLine], x: Colum
         for alpha in alphas:
             at_x, at_y = _mean_percent(row_lines, alpha, x), _mean_percent(row_lines, alpha, y)
             if at_x is not None and at_y is not None:
-                points.append(TradeoffPoint(f"{row.method}, α {alpha:g}", at_x, at_y))
+                points.append(TradeoffPoint(f"{row.method}, {describe_place(alpha)}", at_x, at_y))
         if points and len(points) == len(alphas):
             trajectories.append(Trajectory(row.method, colour, tuple(points)))
     return trajectories

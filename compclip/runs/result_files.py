@@ -99,8 +99,9 @@ class FinishedRun:
 
     @property
     def checkpoint(self) -> Path | None:
-        """The checkpoint's folder; None where it holds no weights."""
-        return self.trained.checkpoint if self.trained.weights.is_file() else None
+        """The folder of the checkpoint that the results are of; None where it holds no weights."""
+        folder = run_folder.find_shown_checkpoint(self.trained, self.results_folder)
+        return folder if (folder / run_folder.WEIGHTS).is_file() else None
 
 
 def read_finished_run(trained: Trained, results_folder: Path) -> FinishedRun:

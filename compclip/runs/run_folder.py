@@ -11,11 +11,14 @@ In the store, store/<run key>/:
     metrics.jsonl step_*.safetensors            the training so far
     kept_state/step_*.safetensors               the state shortly before the end, with `train.keep_checkpoint`
     final/                                      the training when it is finished; environment.json comes last
+    snapshots/<share>/final/ scores/            the weights at a share of the training, a run's folder each
+    again/                                      a second training, for snapshots that a finished run lacks
     final/carried.json                          of a run that was taken over from an older key: what was compared
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
 
 Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
-links to the store, results/_wise_ft/<method>/<backbone-data-seed>.json and results/_blind/<data>/<row>/*.json.
+links to the store, as does results/<method>/_snapshots/<backbone-data-seed>/<share>/;
+results/_wise_ft/<method>/<backbone-data-seed>.json and results/_blind/<data>/<row>/*.json.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 RUNS, RESULTS = "runs", "results"
 LINES, BLIND = "_wise_ft", "_blind"  # below results; no method has a name that begins with _
+SNAPSHOTS = "_snapshots"  # below a method's results
+END = 1.0  # the share of a training at its end
 SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
@@ -107,6 +112,7 @@ class RunFolder(_Folder):
         self.code = path / "code.json"  # what its key was made of: data, backbone, and each module's hash
         self.first_steps = path / FIRST_STEPS  # numbers and hashes of the weights after the first steps
         self.kept_state = path / "kept_state"  # a checkpoint shortly before the end
+        self.again = path / "again"  # where a finished run is trained once more, for its snapshots
         self.rungs = path / "rungs.json"  # where a sweep's pruner wants scores on the way
         self.intermediate = path / "intermediate.jsonl"  # scores on the way
         self.metrics = path / "metrics.jsonl"  # the logged steps so far
@@ -150,6 +156,10 @@ class RunFolder(_Folder):
         """List what an unfinished training goes on from."""
         return sorted(self.path.glob("step_*.safetensors"))
 
+    def snapshot(self, share: float) -> RunFolder:
+        """Return the folder of the weights at a share of the training; the run's own at its end."""
+        return self if share == END else RunFolder(self.path / "snapshots" / str(float(share)))
+
     def half_written(self) -> list[Path]:
         """List what a trainer that was killed inside a write left."""
         patterns = (".step_*.tmp", ".metrics.jsonl.*.tmp", "final/.*.tmp", "final/checkpoint/**/.*.tmp")
@@ -181,6 +191,19 @@ class Inputs:
         self.neighbours = root / NEIGHBOURS / cell.data / f"{cell.backbone}.npy"
 
 
+class SnapshotResults(_Folder):
+    """What is published of a cell's snapshots, beside the cell's results."""
+
+    def __init__(self, results: Path) -> None:
+        super().__init__(results.parent / SNAPSHOTS / results.name)
+        self.record = self.path / "snapshots.json"  # steps, and which one the cell's results are of
+        self.checkpoint = self.path / "checkpoint"  # that one's, where it was chosen
+
+    def at(self, share: float) -> Path:
+        """Return the folder of the results at a share of the training."""
+        return self.path / str(float(share))
+
+
 class Published:
     """One cell's files, by its name."""
 
@@ -190,12 +213,19 @@ class Published:
         self.trained = Trained(root / RUNS / cell.folder)
         self.results = root / RESULTS / cell.folder
         self.line = root / RESULTS / LINES / f"{cell.folder}.json"
+        self.snapshots = SnapshotResults(self.results)
 
 
 def read_neighbours_record(root: Path) -> dict[str, dict[str, Any]]:
     """Read what the neighbours of each pair of data and backbone were made of; empty where there is no record."""
     path = root / NEIGHBOURS_RECORD
     return read_mapping(path) if path.is_file() else {}
+
+
+def find_shown_checkpoint(trained: Trained, results: Path) -> Path:
+    """Return the checkpoint that a cell's results are of: the chosen snapshot's where one was chosen, else the last."""
+    chosen = SnapshotResults(results).checkpoint
+    return chosen if chosen.is_dir() and not trained.checkpoint.is_dir() else trained.checkpoint
 
 
 def blind_folder(root: Path, data: SafeName) -> Path:

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,7 @@ VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "keep_checkpoint")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "keep_checkpoint", "snapshots", "choose")
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,21 @@ class StoredRun:
         """Whether training is through, here or in published files of the same key, which then go to the store."""
         if self.folder.finished:
             return True
-        if self.published.trained.run_key != self.key:
+        trained = self.published.trained
+        if trained.run_key != self.key or not trained.checkpoint.is_dir():
             return False
         adopt_published(self.published.trained, self.folder)
         return True
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of the training at which the weights are kept as well."""
+        return tuple(self.resolved["train"].get("snapshots", ()))
+
+    @property
+    def complete(self) -> bool:
+        """Whether training is through and all snapshots are there."""
+        return self.finished and all(self.folder.snapshot(share).finished for share in self.shares)
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
@@ -91,6 +102,7 @@ class StoredRun:
     def publish(self) -> None:
         """Link the finished files to the cell's place; its config.yaml is the cell's own.
 
+        Where a snapshot is to be chosen the last checkpoint is not published: the evaluation publishes the best one.
         Raises UserError where they cannot be written, or where not all of the run is its own.
         """
         self.folder.check()
@@ -98,8 +110,12 @@ class StoredRun:
         if is_shared():
             links.protect(final.path)
         update(trained.config, self.config_text())
+        left_out = trained.checkpoint if self.resolved["train"].get("choose") else None
         for stored_path, published_path in zip(final.published_files[1:], trained.published_files[1:], strict=True):
-            links.link_or_copy(stored_path, published_path)
+            if published_path == left_out:
+                links.remove(published_path)
+            else:
+                links.link_or_copy(stored_path, published_path)
         if is_shared():
             project = str(self.root.resolve())
             note = self.folder.users / f"{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
@@ -224,6 +240,28 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     return runs
 
 
+def unite_snapshots(runs: Iterable[StoredRun], others: Iterable[StoredRun]) -> list[StoredRun]:
+    """Return runs that keep the snapshots of all runs with their keys: what differs in these alone is one training."""
+    runs = list(runs)
+    shares_by_key: dict[str, set[float]] = {}
+    for run in (*runs, *others):
+        shares_by_key.setdefault(run.key, set()).update(run.shares)
+    united = []
+    for run in runs:
+        train = {**run.resolved["train"], "snapshots": sorted(shares_by_key[run.key])}
+        united.append(replace(run, resolved={**run.resolved, "train": train}))
+    return united
+
+
+def list_planned(root: Path = Path(".")) -> list[StoredRun]:
+    """List the cells of all methods of the plan; those without keys are left to their own stages."""
+    runs = []
+    for path in sorted((root / PLAN).glob("*.json")):
+        with contextlib.suppress(UserError):
+            runs += load_planned(SafeName(path.stem, "method"), root)
+    return runs
+
+
 def _apply_chosen(planned: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     from compclip.config import tuning
 
@@ -259,6 +297,8 @@ def compute_keys(
             "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
             "data": fingerprints.data,
         } | ({"tuned": dict(values)} if values else {})
+        if shares := run["train"].get("snapshots"):  # no part of the key, and yet the stage is to make them
+            keys[name] |= {"snapshots": shares, "chooses": bool(run["train"].get("choose"))}
     return keys
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
+from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE, Params
 from compclip.report import tables
-from compclip.report.tables import SUMMARY, Column
+from compclip.report.tables import Column
 from compclip.runs import picture_splits, result_files
 from compclip.runs import run_folder as folders
 from compclip.runs.picture_splits import PictureSplit

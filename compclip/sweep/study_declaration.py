@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,10 +42,10 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.grid import Run
 from compclip.config.sections import WHOLE, Params
 from compclip.config.validation import RequiredText, Seed, load_section, mapping
-from compclip.report.tables import SUMMARIES, SUMMARY
 
 FOLDER = Path("experiments/studies")
 KINDS = ("float", "int", "categorical")
@@ -287,6 +287,7 @@ def trial_run(study: Study, params: Params, method: str = "", source: str = "the
         if name not in table:
             raise UserError(f"{unknown(kind, name, table, f'study {study.name}')}; {fix}")
     method_config, train = grid.method_config(params, cell.method, cell.data)
+    train = replace(train, snapshots=[], choose="")  # a trial is judged by its end
     return Run(cell, method_config, train, params.backbones[cell.backbone], params.data[cell.data])
 
 

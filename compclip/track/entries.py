@@ -15,14 +15,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compclip.base.files import fingerprint
+from compclip.base.files import fingerprint, read_mapping
 from compclip.config.cell import Cell
+from compclip.config.columns import SUMMARY
 from compclip.report import tables
 from compclip.report.run_details import flatten_keys
-from compclip.report.tables import SUMMARY, Column
+from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.result_files import FinishedRun
-from compclip.runs.run_folder import SHARE, Trained
+from compclip.runs.run_folder import SHARE, SnapshotResults, Trained
+from compclip.runs.run_folder import SUMMARY as SUMMARY_FILE
 from compclip.track import descriptions
 from compclip.track.item_tables import ItemTables
 from compclip.track.live_runs import LiveRun
@@ -175,7 +177,7 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
             tags=tags,
             note=descriptions.describe_cell(run, pretrained, options.columns),
             params=flatten_config(run.config),
-            numbers=tuple(_result_points(run, options.columns)),
+            numbers=(*_result_points(run, options.columns), *_snapshot_points(run)),
             files=summary.files,
             content_of_files=summary.content,
             curve=run.trained,
@@ -248,6 +250,16 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
     for name, number in numbers.items():
         if number is not None:
             yield MetricPoint(name, number, run.end)
+
+
+def _snapshot_points(run: FinishedRun) -> Iterator[MetricPoint]:
+    """Yield the results at shares of the training as snapshot/<benchmark>/<metric>, a step each; none without any."""
+    published = SnapshotResults(run.results_folder)
+    steps = read_mapping(published.record)["steps"] if published.record.is_file() else {}
+    for share, step in sorted(steps.items(), key=lambda item: item[1]):
+        for name, value in read_mapping(published.at(float(share)) / SUMMARY_FILE).items():
+            if name.count("/") == 1:  # groups of items are in the files
+                yield MetricPoint(f"snapshot/{name}".replace("@", "_at_"), value, run.end, step)
 
 
 def compute_headlines(run: FinishedRun, columns: Sequence[Column]) -> dict[str, float]:

@@ -98,6 +98,8 @@ def _make_row(
     points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
     tuned_on = lines[0].get("tuned_on", "")  # none in a report of an earlier version
     tags |= {"tuned_on": tuned_on} if tuned_on else {}
+    checkpoint = lines[0].get("checkpoint", "")
+    tags |= {"shown_checkpoint": checkpoint} if checkpoint else {}
     seeds = max(int(line["seeds"]) for line in lines)
     backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
     count = f"{format_count(seeds, 'seed')}, whose runs stand below"
@@ -109,6 +111,7 @@ def _make_row(
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
         f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
         f"{f' **Tuned on what is shown**: it {to_markdown(tuned_on)}.' if tuned_on else ''}"
+        f"{f' It {to_markdown(checkpoint)}.' if checkpoint else ''}"
         f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
     )
     entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)

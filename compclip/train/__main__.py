@@ -52,12 +52,13 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
         release_proof.take_over(unfinished, root)
     todo = []
     for equal_runs in cells.values():
-        if any(run.finished for run in equal_runs):
+        if any(run.finished for run in equal_runs) and equal_runs[0].complete:
             publish(equal_runs[0])
         else:
             todo.append(equal_runs[0])
     lost = {}
     if todo:
+        todo = run_store.unite_snapshots(todo, run_store.list_planned(root))
         from compclip.train import driver
 
         if follower.is_wanted():

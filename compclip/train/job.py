@@ -6,7 +6,6 @@ the last complete checkpoint. The code is whatever `compclip` this process impor
 
 from __future__ import annotations
 
-import filecmp
 import os
 import platform
 import resource
@@ -15,7 +14,6 @@ import subprocess
 import sys
 import time
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,16 +23,14 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared_folders import make_folder, read_user
 from compclip.interface.method import load_method
-from compclip.model import lora
 from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_folder import Inputs, RunFolder
 from compclip.runs.run_store import StoredRun
-from compclip.train import distributed, fine_tuning, optimiser, process_group, view_shares
+from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, snapshots, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
 
 if TYPE_CHECKING:
-    from compclip.config.grid import Run
     from compclip.model.clip_model import ClipModel
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "pyarrow", "omegaconf")  # whose versions environment.json has
@@ -53,11 +49,19 @@ def hold_and_complete(run: StoredRun) -> None:
 def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     """Train and write the finished files, unless the run is finished; `on_step` looks at the model on the way.
 
-    Every process of the run calls this; the first one holds its lock.
+    A finished run that lacks snapshots is trained again for these. Every process of the run calls this; the first one
+    holds its lock.
     """
     process = distributed.current_process()
-    if distributed.broadcast_first(run.finished if process.rank == 0 else False):
+    finished, complete = distributed.broadcast_first(
+        (run.finished, run.complete) if process.rank == 0 else (False, False)
+    )
+    if finished:
+        if not complete:
+            snapshots.train_again(run, on_step)
         return
+    if run.shares:
+        on_step = snapshots.SnapshotWriter(run, run.folder.path, on_step)
     started = time.time()
     if process.rank == 0:
         key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))
@@ -84,12 +88,8 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
     """Write the run's files; environment.json comes last and marks them complete."""
     folder, final = run.folder, run.folder.final
     folder.check()  # once more: training takes hours
-    save_model(run.run, run.root, model, final.checkpoint)
-    backbone_folder = Inputs(run.root, run.cell).backbone
-    for file in final.checkpoint.iterdir():  # a file that equals the backbone's is stored once
-        backbone_file = backbone_folder / file.name
-        if backbone_file.is_file() and filecmp.cmp(backbone_file, file, shallow=False):
-            links.link_or_copy(backbone_file, file)
+    saved_model.save_model(run.run, run.root, model, final.checkpoint)
+    saved_model.link_equal_files(final.checkpoint, Inputs(run.root, run.cell))
     write_atomic(final.config, run.config_text())
     write_atomic(final.metrics, folder.metrics.read_bytes() if folder.metrics.exists() else b"")
     identity = {
@@ -103,14 +103,6 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
     write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()
-
-
-def save_model(run: Run, root: Path, model: ClipModel, checkpoint: Path) -> None:
-    """Write the finished model of a run: with the adapter merged and the weights averaged, where it asks for that."""
-    is_trained = model.head is not None or any(p.requires_grad for p in model.clip.parameters())
-    if load_method(run.method_name).TRAINS and is_trained:
-        fine_tuning.finish_weights(run, root, model, checkpoint / lora.FOLDER)
-    model.save(checkpoint)
 
 
 def _keep_checkpoint(folder: RunFolder) -> None:

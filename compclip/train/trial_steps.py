@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.base.shared_folders import make_folder
-from compclip.train import checkpoint, fine_tuning, first_steps, job, optimiser
+from compclip.train import checkpoint, fine_tuning, first_steps, optimiser, saved_model
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, TrainingState
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run_trial(run: Run, root: Path, count: int, kept_state: Path | None = None) 
     make_folder(root / WORK)
     with tempfile.TemporaryDirectory(dir=root / WORK, prefix="carry-") as folder:
         finished = Path(folder) / "checkpoint"
-        job.save_model(run, root, model, finished)
+        saved_model.save_model(run, root, model, finished)
         return TrialResult(trial.rows, trial.steps, fingerprint(finished))
 
 

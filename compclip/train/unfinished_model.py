@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from compclip.base.errors import UserError
-from compclip.model import towers
-from compclip.train import checkpoint, fine_tuning
+from compclip.train import checkpoint, fine_tuning, saved_model
 from compclip.train.fine_tuning import Observer, TrainingState
 
 if TYPE_CHECKING:
@@ -51,11 +50,5 @@ def load_model(run: Run, root: Path, folder: RunFolder) -> tuple[ClipModel, int,
         raise UserError(f"{folder.path}: its method trains nothing; wait until it is finished")
     finally:
         torch.set_num_threads(threads)
-    model.clip.float()
-    if model.head is not None:
-        model.head.eval()
-    if run.train.checkpoint_activations:
-        towers.checkpoint_activations(model.clip, False)
-    if run.train.compile:
-        towers.compile_blocks(model.clip, False)
+    saved_model.leave_training(model, run.train)
     return model, step, steps

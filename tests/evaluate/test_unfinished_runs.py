@@ -14,7 +14,7 @@ from compclip.base.files import read_json
 from compclip.config import grid
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs.run_store import StoredRun
-from compclip.train import job
+from compclip.train import job, saved_model
 from tests import tiny_project
 
 LORA = tiny_project.PARAMS.replace("log_every_steps: 1", "log_every_steps: 1, lora: {rank: 2}, average_alpha: 0.5")
@@ -34,7 +34,7 @@ def train_five_steps(run: StoredRun, expected: Path) -> None:
 
     def on_step(step, steps, model):
         if step == 4:
-            job.save_model(run.run, run.root, copy.deepcopy(model), expected)
+            saved_model.save_model(run.run, run.root, copy.deepcopy(model), expected)
         if step == 5:
             raise Cut
 

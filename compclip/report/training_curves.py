@@ -1,0 +1,219 @@
+"""Scores along training: composition against forgetting at each snapshot, and which checkpoint a row shows.
+
+A curve begins at the pretrained model and ends at the end of the training, whichever checkpoint the row shows. Numbers
+are of the items that the report shows; what was chosen was chosen on validation items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_mapping
+from compclip.base.safe_names import SafeName
+from compclip.config import grid
+from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.sections import TEST, WHOLE, Params
+from compclip.report.escape import format_csv, to_markdown
+from compclip.report.report_figures import Trajectory
+from compclip.report.run_collection import MissingResult
+from compclip.report.tables import Column, ResultTable, column_value
+from compclip.report.tuned_rows import RowName
+from compclip.report.wise_ft_lines import Mixture, WiseFtLine, build_trajectories
+from compclip.runs import result_files, run_folder
+from compclip.runs.picture_splits import PictureSplit
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import END, Published, SnapshotResults
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """One run at shares of its training: its metrics, steps by share, the share that its row shows, and chosen by what.
+
+    `values` are those of the column on validation items, by share; empty where the end is shown by default.
+    """
+
+    run: FinishedRun
+    line: WiseFtLine
+    steps: Mapping[float, int]
+    shown: float
+    column: str
+    values: Mapping[float, float]
+
+    @property
+    def cell(self) -> Cell:
+        """The run's cell."""
+        return self.line.cell
+
+
+def collect_curves(
+    params: Params,
+    runs: Sequence[FinishedRun],
+    benchmarks: Sequence[str],
+    split: PictureSplit,
+    root: Path,
+    partial: bool = False,
+) -> tuple[list[TrainingCurve], list[MissingResult]]:
+    """Collect the curves of runs that have snapshots, of the items of `split`, and what is missing.
+
+    Raises UserError naming the first missing one unless `partial`.
+    """
+    curves, missing = list[TrainingCurve](), list[MissingResult]()
+    for run in runs:
+        _, train = grid.method_config(params, run.cell.method, run.cell.data)
+        if not train.snapshots:
+            continue
+        try:
+            curves.append(_read_curve(run, benchmarks, split, Published(root, run.cell).snapshots))
+        except UserError as error:
+            if not partial:
+                raise
+            missing.append(MissingResult(run.cell.name, str(error)))
+    return curves, missing
+
+
+def _read_curve(
+    run: FinishedRun, benchmarks: Sequence[str], split: PictureSplit, published: SnapshotResults
+) -> TrainingCurve:
+    if not published.record.is_file():
+        raise UserError(f"{published.record}: no snapshots; run `dvc repro evaluate@{run.cell.method}`")
+    raw = read_mapping(published.record)
+    try:
+        steps = {float(share): int(step) for share, step in raw["steps"].items()}
+        values = {float(share): float(value) for share, value in raw["values"].items()}
+        shown, column = float(raw["shown"]), str(raw["column"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fix = f"run `dvc repro -f evaluate@{run.cell.method}`"
+        raise UserError(f"{published.record}: not a record of snapshots ({error!r}); {fix}") from error
+    mixtures = [Mixture(share, _read_metrics(published.at(share), benchmarks, split)) for share in sorted(steps)]
+    return TrainingCurve(run, WiseFtLine(run.cell, tuple(mixtures)), steps, shown, column, values)
+
+
+def _read_metrics(folder: Path, benchmarks: Sequence[str], split: PictureSplit) -> dict[str, float]:
+    """Read "benchmark/metric": value; of a split from the outcomes of its items."""
+    if split.name == WHOLE:
+        return dict(read_mapping(folder / run_folder.SUMMARY))
+    names = [*benchmarks, *split.authors.values()]
+    paths = {name: run_folder.result_path(folder, SafeName(name, "benchmark")) for name in names}
+    results = {name: result_files.read_result(path) for name, path in paths.items() if path.is_file()}
+    return _flatten(split.select_results(results))
+
+
+def _flatten(results: Mapping[str, result_files.Result]) -> dict[str, float]:
+    return {f"{name}/{metric}": value for name, result in results.items() for metric, value in result.metrics.items()}
+
+
+# --- which checkpoint a row shows
+
+
+def format_share(share: float) -> str:
+    """Format a share of training as people read it."""
+    return "the end" if share == END else f"{100 * share:g} %"
+
+
+def describe_checkpoints(curves: Iterable[TrainingCurve]) -> dict[RowName, str]:
+    """Describe for each row whose checkpoint was chosen which one it shows."""
+    by_row: dict[RowName, list[TrainingCurve]] = {}
+    for curve in curves:
+        if curve.column:
+            by_row.setdefault((curve.cell.method, curve.cell.backbone, curve.cell.data), []).append(curve)
+    texts = {}
+    for row, chosen in by_row.items():
+        shown = ", ".join(f"seed {curve.cell.seed} at {format_share(curve.shown)}" for curve in chosen)
+        texts[row] = (
+            f"shows the best of {len(chosen[0].steps)} checkpoints by {chosen[0].column} on validation items: {shown}"
+        )
+    return texts
+
+
+def find_leaks(checkpoints: Mapping[RowName, str], report_split: str) -> dict[RowName, str]:
+    """Describe the rows whose checkpoint was chosen by items that the report shows; none where it shows test items."""
+    if report_split == TEST:
+        return {}
+    return {row: f"{text}; these items are among those shown" for row, text in checkpoints.items()}
+
+
+def mark_table(table: ResultTable, checkpoints: Mapping[RowName, str]) -> ResultTable:
+    """Return a table that knows which of its rows show a chosen checkpoint."""
+    names = {row.method: (row.method, table.backbone, table.data) for row in table.rows}
+    return replace(table, checkpoints={m: checkpoints[name] for m, name in names.items() if name in checkpoints})
+
+
+# --- curves
+
+
+def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column, y: Column) -> list[Trajectory]:
+    """Build a line a method in the plane of two columns, from the pretrained model on; means over seeds, in percent.
+
+    Methods that are one training, and differ in what is shown of it, have one line.
+    """
+    base = [row for row in group.rows if row.method == PRETRAINED]
+    if not base:
+        return []
+    start = Mixture(0.0, _flatten(base[0].runs[0].results))
+    lines, drawn = [], set[tuple[str, ...]]()
+    for row in group.rows:
+        of_row = [curve for curve in curves if _is_of(curve, row.method, group)]
+        trained = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in of_row))
+        if of_row and trained not in drawn:
+            drawn.add(trained)
+            lines += [replace(curve.line, mixtures=(start, *curve.line.mixtures)) for curve in of_row]
+    return build_trajectories(group, lines, x, y, format_share)
+
+
+def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
+    return (curve.cell.method, curve.cell.backbone, curve.cell.data) == (method, group.backbone, group.data)
+
+
+def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
+    """Format a line a run and share: its step, whether it is shown, the choice's value, summary columns in percent."""
+    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
+    rows = []
+    for group in groups:
+        for curve in (curve for curve in curves if _is_of(curve, curve.cell.method, group)):
+            for mixture in curve.line.mixtures:
+                share, columns = mixture.alpha, group.summaries
+                numbers = [column_value(mixture, columns[name]) if name in columns else None for name in names]
+                head = [curve.cell.name, f"{share:g}", curve.steps[share], int(share == curve.shown), curve.column]
+                value = curve.values.get(share)
+                shown = ["" if number is None else f"{100 * number:.4f}" for number in numbers]
+                rows.append([*head, "" if value is None else f"{value:.6g}", *shown])
+    head = ["run", "share", "step", "shown", "chosen_by", "validation_value", *names]
+    return format_csv([head, *rows]) if rows else ""
+
+
+def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[dict[str, str]]:
+    """Return a line a method: Comp and General at each share, means over seeds in percent, and what its row shows."""
+    lines = []
+    for row in group.rows:
+        of_row = [curve for curve in curves if _is_of(curve, row.method, group)]
+        if of_row:
+            shares = sorted(of_row[0].steps)
+            cells = [f"{format_share(share)}: {_describe_means(group, of_row, share)}" for share in shares]
+            shown = group.checkpoints.get(row.method, "shows the end of the training")
+            lines.append({"method": row.method, "values": "; ".join(cells), "shows": shown})
+    return lines
+
+
+def _describe_means(group: ResultTable, curves: Sequence[TrainingCurve], share: float) -> str:
+    texts = []
+    for name in ("Comp", "General"):
+        column = group.summaries.get(name)
+        numbers = [column_value(curve.line.at(share), column) for curve in curves] if column else [None]
+        values = [number for number in numbers if number is not None]
+        texts.append(f"{100 * sum(values) / len(values):.1f}" if len(values) == len(numbers) else "–")
+    return " / ".join(texts)
+
+
+def format_curves_markdown(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
+    """Format the section of report.md; empty without curves."""
+    text = ""
+    for group in groups:
+        if lines := tabulate_curves(group, curves):
+            text += f"\n## Along training: {to_markdown(group.name)}\n\n"
+            text += "Comp / General at shares of the training, in percent.\n\n"
+            text += "| method | Comp / General | shown |\n| --- | --- | --- |\n"
+            text += "".join(f"| {' | '.join(map(to_markdown, line.values()))} |\n" for line in lines)
+    return text

@@ -1,0 +1,121 @@
+"""Curves of composition against forgetting, and which checkpoint a row shows, from files with numbers of fake_runs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.config import grid
+from compclip.config.sections import TEST, VALIDATION, WHOLE, Train
+from compclip.report import report_files, report_page, training_curves
+from compclip.report.run_collection import collect_runs
+from compclip.runs.picture_splits import PictureSplit
+from compclip.runs.run_folder import Published
+from tests import fake_runs
+
+METHODS = ("pretrained", "negclip", "clic")
+COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
+TRAIN = Train(snapshots=[0.5], choose="retrieval/i2t_recall_at_1")
+
+
+def metrics(swap: float, i2t: float) -> dict[str, float]:
+    """What the summary columns need of one model."""
+    return {
+        "sugarcrepe/swap": swap,
+        "hard_positives/swap_augmented": swap,
+        "retrieval/i2t_recall_at_1": i2t,
+        "retrieval/t2i_recall_at_1": 0.5,
+    }
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Run directories; negclip's two seeds have a snapshot half way, which seed 0 shows and seed 1 does not."""
+    root = fake_runs.make(tmp_path)
+    for cell, top, shown in zip(
+        [fake_runs.cell("negclip", seed=s) for s in (0, 1)], (0.8, 0.6), (0.5, 1.0), strict=True
+    ):
+        published = Published(root, cell).snapshots
+        write_json(published.at(0.5) / "summary.json", metrics(top - 0.2, 0.7))
+        write_json(published.at(1.0) / "summary.json", metrics(top, 0.6))
+        values = {"0.5": 0.4, "1.0": 0.3 if shown == 0.5 else 0.5}
+        write_json(
+            published.record, {"steps": {"0.5": 5, "1.0": 10}, "column": TRAIN.choose, "shown": shown, "values": values}
+        )
+    monkeypatch.setattr(
+        grid, "method_config", lambda params, method, data: (None, TRAIN if method == "negclip" else Train())
+    )
+    return root
+
+
+def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
+    """The whole report."""
+    collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
+    curves, _ = training_curves.collect_curves(SimpleNamespace(), collected, fake_runs.BENCHMARKS, PictureSplit(), root)
+    return report_page.build_page(
+        collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {}, split=PictureSplit(split), curves=curves
+    )
+
+
+def test_a_line_goes_from_the_pretrained_model_over_the_snapshots_to_the_end(runs):
+    """Half way seed 0 has 60 % composition and seed 1 40: 50; at the end 80 and 60: 70, whichever is shown."""
+    page = build(runs)
+    group = page.main[0]
+    [line] = training_curves.build_curves(group, page.curves, group.summaries["I2T"], group.summaries["Comp"])
+    assert [(p.x, p.y) for p in line.points[1:]] == [pytest.approx(xy) for xy in ((70, 50), (60, 70))]
+    pretrained = {c.metric: s.mean for c, s in zip(group.columns, group.rows[0].statistics, strict=True) if s}
+    assert (line.points[0].x, line.points[0].y) == pytest.approx((100 * pretrained["I2T"], 100 * pretrained["Comp"]))
+    assert line.points[1].name == "negclip, 50 %"
+
+
+def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
+    """The page, report.md, report.csv and the curves' own file; of other rows nothing."""
+    page = build(runs)
+    text = "shows the best of 2 checkpoints by retrieval/i2t_recall_at_1 on validation items: seed 0 at 50 %, seed 1 at the end"
+    out = tmp_path / "reports"
+    report_files.write_report(page, out)
+    html = (out / "index.html").read_text()
+    assert '<a href="#curves">' in html and text in html and "negclip § ¶" in html
+    assert re.search(r'aria-label="Along training: compositionality against I2T"', html)
+    assert text in (out / "report.md").read_text()
+    lines = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
+    assert {line["method"]: line["checkpoint"] for line in lines} == {"pretrained": "", "negclip": text, "clic": ""}
+    rows = list(csv.DictReader((out / "plots/training_curves.csv").read_text().splitlines()))
+    assert [(r["share"], r["step"], r["shown"], r["validation_value"], r["Comp"]) for r in rows] == [
+        ("0.5", "5", "1", "0.4", "60.0000"),
+        ("1", "10", "0", "0.3", "80.0000"),
+        ("0.5", "5", "0", "0.4", "40.0000"),
+        ("1", "10", "1", "0.5", "60.0000"),
+    ]
+
+
+@pytest.mark.parametrize(("shown", "marked"), [(WHOLE, True), (VALIDATION, True), (TEST, False)])
+def test_a_choice_by_shown_items_is_marked_as_tuning_on_them(shown, marked):
+    """A checkpoint was chosen on validation items: whole benchmarks have them, test items have not."""
+    row = ("negclip", "vit", "scenes")
+    assert (row in training_curves.find_leaks({row: "shows the best"}, shown)) is marked
+
+
+def test_a_missing_record_is_named(runs):
+    """An error, or with --partial a line in the list of what is missing."""
+    Published(runs, fake_runs.cell("negclip", seed=1)).snapshots.record.unlink()
+    collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    arguments = (SimpleNamespace(), collected, fake_runs.BENCHMARKS, PictureSplit(), runs)
+    with pytest.raises(UserError, match="dvc repro evaluate@negclip"):
+        training_curves.collect_curves(*arguments)
+    curves, missing = training_curves.collect_curves(*arguments, partial=True)
+    assert [curve.cell.seed for curve in curves] == [0] and [m.cell for m in missing] == ["negclip-vit-scenes-1"]
+
+
+def test_without_snapshots_there_is_no_section(runs):
+    """A grid that names none has neither section nor file."""
+    collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
+    page = report_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
+    assert "Along training" not in report_page.render_page(page)
+    assert training_curves.format_curves_csv(page.main, page.curves) == ""

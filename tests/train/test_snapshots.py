@@ -1,0 +1,206 @@
+"""Weights at shares of a training: the training's bits stay, a killed run ends with the same snapshots, one is chosen."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import fingerprint, read_json, write_json
+from compclip.config import check, columns, grid, read
+from compclip.config.sections import VALIDATION, Train
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import result_store, snapshot_choice
+from compclip.evaluate.snapshot_choice import ChoiceTerms
+from compclip.launch import __main__ as launch_command
+from compclip.runs import run_store
+from compclip.runs.picture_splits import PictureSplit, is_validation
+from compclip.runs.run_folder import END, Published
+from compclip.train import __main__ as train_command
+from compclip.train import driver, job, saved_model, snapshots
+from tests import tiny_project
+
+SNAPSHOTS = "train: {snapshots: [0.4, 0.7]"
+PARAMS = (
+    tiny_project.PARAMS.replace("finetune, fsc_clip", "finetune, finetune.best")
+    .replace("finetune: {}", f"finetune: {{variants: {{best: {{{SNAPSHOTS}, choose: sugarcrepe/swap_att}}}}}}}}")
+    .replace("threads: 1}\nscenes", "threads: 1, validation_share: 0.9}\nscenes")
+)
+LORA = "{lora: {rank: 2}, average_alpha: 0.5, snapshots: [0.4, 0.7]}"
+
+
+class Cut(Exception):
+    """The run is cut here."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    return tiny_project.make(tmp_path_factory.mktemp("snapshots") / "project", params=PARAMS)
+
+
+@pytest.fixture
+def here(project, tmp_path, monkeypatch) -> Path:
+    """A fresh copy of the project, which is the current folder."""
+    root = tiny_project.other(project, tmp_path / "project", params=PARAMS)
+    monkeypatch.chdir(root)
+    return root
+
+
+def weights(folder) -> str:
+    """The fingerprint of a run's finished checkpoint."""
+    return fingerprint(folder.final.weights)
+
+
+def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path):
+    """Of an adapted, averaged model after four of ten steps; the run with snapshots ends as the one without."""
+    asked = [f"methods.finetune.train={LORA}"]
+    run = tiny_project.at(tiny_project.cell("finetune"), *asked)
+    plain = tiny_project.at(tiny_project.cell("finetune"), asked[0].replace(", snapshots: [0.4, 0.7]", ""))
+    assert run.key == plain.key
+
+    def look(step, steps, model):
+        if step == 4:
+            with snapshots.torch.random.fork_rng():
+                saved_model.save_model(run.run, run.root, copy.deepcopy(model), tmp_path / "checkpoint")
+
+    job.complete_run(run, look)
+    snapshot = run.folder.snapshot(0.4)
+    assert run.complete and snapshot.final.facts()["step"] == 4
+    assert fingerprint(tmp_path / "checkpoint") == fingerprint(snapshot.final.checkpoint)
+    with_snapshots = weights(run.folder)
+    run_store.links.remove(run.folder.path)
+    job.complete_run(plain)
+    assert weights(plain.folder) == with_snapshots and not plain.folder.snapshot(0.4).finished
+
+
+def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
+    """Cut at step 6 and resumed; then removed, and made again beside the finished files, which stay as they are."""
+    run = tiny_project.at(tiny_project.cell("finetune.best"))
+    job.complete_run(run)
+    expected = {share: weights(run.folder.snapshot(share)) for share in run.shares}
+    run_store.links.remove(run.folder.path)
+
+    def cut(step, steps, model):
+        if step == 6:
+            raise Cut
+
+    with pytest.raises(Cut):
+        job.complete_run(run, cut)
+    assert not run.folder.snapshot(0.7).finished
+    job.complete_run(run)
+    assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
+    environment = run.folder.final.environment.read_bytes()
+    run_store.links.remove(run.folder.path / "snapshots")
+    assert run.finished and not run.complete
+    job.complete_run(run)
+    assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
+    assert run.folder.final.environment.read_bytes() == environment and not run.folder.again.exists()
+
+
+def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatch):
+    """Method and variant: the first stage makes the snapshots for both; the best by validation items is published."""
+    tiny_project.plan()
+    trained = []
+
+    def train_here(todo, method, params, publish):
+        for run in todo:
+            trained.append((run.cell.method, run.shares))
+            job.complete_run(run)
+            publish(run)
+        return {}
+
+    monkeypatch.setattr(driver, "train_runs", train_here)
+    for method in ("finetune", "finetune.best"):
+        assert train_command.main(["--method", method]) == 0
+    assert trained == [("finetune", (0.4, 0.7))]
+    assert (here / "runs/finetune/tiny-scenes-0/checkpoint").is_dir()
+    assert not (here / "runs/finetune.best/tiny-scenes-0/checkpoint").exists()
+    for method in ("finetune", "finetune.best"):
+        assert evaluate_command.main(["--method", method]) == 0
+    run = tiny_project.at(tiny_project.cell("finetune.best"))
+    published = Published(here, run.cell)
+    record = read_json(published.snapshots.record)
+    values = {float(share): value for share, value in record["values"].items()}
+    assert record["steps"] == {"0.4": 4, "0.7": 7, "1.0": 10} and values.keys() == {0.4, 0.7, END}
+    assert record["shown"] == min(share for share, value in values.items() if value == max(values.values()))
+    shown = run.folder.snapshot(record["shown"])
+    assert result_store.find_checkpoint(run.cell, here) == published.snapshots.checkpoint
+    assert fingerprint(published.snapshots.checkpoint) == fingerprint(shown.final.checkpoint)
+    document = read_json(published.results / "sugarcrepe.json")
+    assert document["checkpoint"]["fingerprint"] == shown.final.facts()["weights_fingerprint"]
+    assert not (here / "results/finetune/_snapshots").exists()
+    params = read.load_params("params.yaml")
+    assert launch_command.list_stale(launch_command.locate_runs(params, here)[1:], params, here) == []
+
+
+PICTURES = [1000 * number << 32 for number in range(65)]  # the lowest fifth is validation
+
+
+def write_results(folder: Path, validation: float, test: float) -> Path:
+    """Results of which so many validation and test items are right."""
+    outcomes = [
+        float(index % 10 < 10 * (validation if is_validation(p, 0.2) else test)) for index, p in enumerate(PICTURES)
+    ]
+    document = {
+        "benchmark": "sugarcrepe", "kind": "composition", "lower": ["gap"], "scores": ["cosine"], "headline": [],
+        "metrics": {name: sum(outcomes) / len(outcomes) for name in ("swap", "gap", "cosine")},
+        "units": {name: list(range(len(PICTURES))) for name in ("swap", "gap", "cosine")}, "pictures": PICTURES,
+        "items": {name: {"ids": list(map(str, PICTURES)), "outcomes": outcomes} for name in ("swap", "gap", "cosine")},
+    }  # fmt: skip
+    write_json(folder / "sugarcrepe.json", document)
+    return folder
+
+
+def test_test_items_have_no_say_in_a_choice(tmp_path):
+    """The second is best on validation items, the third on test items and on the whole; of a gap the least is best."""
+    terms = ChoiceTerms(PictureSplit(VALIDATION, 0.2))
+    shares = {0.2: (0.4, 0.2), 0.6: (0.8, 0.1), END: (0.5, 1.0)}
+    results = {share: write_results(tmp_path / str(share), *sides) for share, sides in shares.items()}
+    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "sugarcrepe/swap", terms)) == 0.6
+    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "summary/Comp", terms)) == 0.6
+    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "sugarcrepe/gap", terms)) == 0.2
+    for name in ("sugarcrepe/cosine", "summary/General", "sugarcrepe/add"):
+        with pytest.raises(UserError, match=f"train.choose={name}"):
+            snapshot_choice.choose_values(results, name, terms)
+
+
+def test_of_equal_snapshots_the_least_trained_is_shown():
+    """Less training forgets less."""
+    assert snapshot_choice.find_best({END: 0.5, 0.4: 0.5, 0.2: 0.3}) == 0.4
+
+
+def test_steps_of_shares_are_never_the_end():
+    """Rounded to whole steps, at least one and before the last."""
+    assert [snapshots.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("{snapshots: [0.6, 0.4]}", "must rise"),
+        ("{snapshots: [1.0]}", "snapshots"),
+        ("{choose: sugarcrepe/swap}", "has nothing to choose from"),
+        ("{snapshots: [0.5], choose: sugarcrepe/no_such}", "no_such"),
+        ("{snapshots: [0.5], choose: summary/Best}", "summary/Best"),
+        ("{snapshots: [0.5], choose: held_out/swap}", "is the validation set of sugarcrepe"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused(here, train, message):
+    """Shares that do not rise, the end as a snapshot, columns that are not measured, a validation set as a column."""
+    sets = [
+        "benchmarks.held_out={benchmark: sugarcrepe, path: a, images: b}",
+        "benchmarks.sugarcrepe.validation=held_out",
+    ]
+    overrides = [*sets, "evaluate.benchmarks=[sugarcrepe, held_out]", f"methods.finetune.train={train}"]
+    with pytest.raises(UserError, match=message):
+        check.check_consistency(read.load_params("params.yaml", overrides))
+
+
+def test_a_method_that_trains_nothing_has_no_snapshots(here):
+    """Also where all methods are to have some."""
+    params = read.load_params("params.yaml", ["train.snapshots=[0.5]"])
+    assert {run.cell.method: run.train.snapshots for run in grid.resolve_all(params)}["pretrained"] == []
+    assert Train().snapshots == [] and columns.SUMMARY == "summary" and json.dumps(Train().choose) == '""'
