@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
     lines, without = wise_ft_lines.collect_lines(grid.list_line_cells(params), args.root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    curves, incomplete = training_curves.collect_curves(params, whole_runs, benchmarks, split, args.root, args.partial)
+    curves, incomplete = training_curves.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
     page = report_page.build_page(
         runs,
         benchmarks,

@@ -13,9 +13,8 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
-from compclip.config import grid
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.config.sections import TEST, WHOLE, Params
+from compclip.config.sections import TEST, WHOLE
 from compclip.report.escape import format_csv, to_markdown
 from compclip.report.report_figures import Trajectory
 from compclip.report.run_collection import MissingResult
@@ -49,7 +48,6 @@ class TrainingCurve:
 
 
 def collect_curves(
-    params: Params,
     runs: Sequence[FinishedRun],
     benchmarks: Sequence[str],
     split: PictureSplit,
@@ -62,8 +60,7 @@ def collect_curves(
     """
     curves, missing = list[TrainingCurve](), list[MissingResult]()
     for run in runs:
-        _, train = grid.method_config(params, run.cell.method, run.cell.data)
-        if not train.snapshots:
+        if not (run.config.get("train") or {}).get("snapshots"):
             continue
         try:
             curves.append(_read_curve(run, benchmarks, split, Published(root, run.cell).snapshots))

@@ -11,6 +11,7 @@ import pytest
 from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
+from compclip.config import tuning as config_tuning
 from compclip.fetch import catalogue
 from compclip.report import published_numbers
 from tests.conftest import ROOT
@@ -65,6 +66,7 @@ def test_every_paper_grid_is_known_here():
         "balanced_negatives",
         "claims",
         "every_benchmark",
+        "fair_coco",
         "fair_worlds",
         "field",
         "first_hour",
@@ -139,6 +141,25 @@ def test_every_published_column_is_shown(name):
         benchmark = column.partition("/")[0]
         assert any(b == benchmark or b.startswith(f"{benchmark}_") for b in params.evaluate.benchmarks), column
     assert set(params.benchmarks) == set(params.evaluate.benchmarks)
+
+
+def test_the_fair_grid_chooses_on_validation_items_alone():
+    """One budget and space for all trained methods, searched with another seed; test items are shown; COCO's are left out."""
+    params = read.load_params(GRIDS["fair_coco"])
+    requests = config_tuning.list_requests(params)
+    studies = [request["study"] for places in requests.values() for request in places.values()]
+    assert {study["method"] for study in studies} == set(params.grid.methods) - {"pretrained"}
+    assert {(study["trials"], study["split"], study["seed"]) for study in studies} == {(16, "validation", 1000)}
+    assert all({"train.lr", "train.epochs", "train.average_alpha"} <= study["space"].keys() for study in studies)
+    assert params.report.split == "test" and params.grid.seeds == [0, 1, 2] and len(params.grid.backbones) == 2
+    shows_coco = {name for name, section in params.benchmarks.items() if "coco" in f"{section.path} {section.images}"}
+    assert shows_coco <= set(params.data["coco"].exclude)
+    runs = {run.cell.method: run.train for run in config_grid.resolve_all(params)}
+    chosen = {method: train.choose for method, train in runs.items() if train.choose}
+    assert chosen == {"negclip.best_of_five": "retrieval_coco/mean_recall_at_1"}
+    assert {tuple(train.snapshots) for method, train in runs.items() if method != "pretrained"} == {
+        (0.2, 0.4, 0.6, 0.8)
+    }
 
 
 @pytest.mark.parametrize("name", GRIDS)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config import grid
-from compclip.config.sections import TEST, VALIDATION, WHOLE, Train
+from compclip.config.sections import TEST, VALIDATION, WHOLE
 from compclip.report import report_files, report_page, training_curves
 from compclip.report.run_collection import collect_runs
+from compclip.runs import result_files
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_folder import Published
 from tests import fake_runs
 
 METHODS = ("pretrained", "negclip", "clic")
 COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
-TRAIN = Train(snapshots=[0.5], choose="retrieval/i2t_recall_at_1")
+COLUMN = "retrieval/i2t_recall_at_1"
 
 
 def metrics(swap: float, i2t: float) -> dict[str, float]:
@@ -46,18 +45,24 @@ def runs(tmp_path, monkeypatch):
         write_json(published.at(1.0) / "summary.json", metrics(top, 0.6))
         values = {"0.5": 0.4, "1.0": 0.3 if shown == 0.5 else 0.5}
         write_json(
-            published.record, {"steps": {"0.5": 5, "1.0": 10}, "column": TRAIN.choose, "shown": shown, "values": values}
+            published.record, {"steps": {"0.5": 5, "1.0": 10}, "column": COLUMN, "shown": shown, "values": values}
         )
-    monkeypatch.setattr(
-        grid, "method_config", lambda params, method, data: (None, TRAIN if method == "negclip" else Train())
-    )
+    read_config = result_files.read_config
+
+    def read_with_snapshots(trained):
+        """As if the method's section asked for a snapshot."""
+        config = read_config(trained)
+        asked = {"snapshots": [0.5]} if trained.path.parent.name == "negclip" else {}
+        return {**config, "train": {**config.get("train", {}), **asked}}
+
+    monkeypatch.setattr(result_files, "read_config", read_with_snapshots)
     return root
 
 
 def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
     """The whole report."""
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    curves, _ = training_curves.collect_curves(SimpleNamespace(), collected, fake_runs.BENCHMARKS, PictureSplit(), root)
+    curves, _ = training_curves.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
     return report_page.build_page(
         collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {}, split=PictureSplit(split), curves=curves
     )
@@ -106,7 +111,7 @@ def test_a_missing_record_is_named(runs):
     """An error, or with --partial a line in the list of what is missing."""
     Published(runs, fake_runs.cell("negclip", seed=1)).snapshots.record.unlink()
     collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    arguments = (SimpleNamespace(), collected, fake_runs.BENCHMARKS, PictureSplit(), runs)
+    arguments = (collected, fake_runs.BENCHMARKS, PictureSplit(), runs)
     with pytest.raises(UserError, match="dvc repro evaluate@negclip"):
         training_curves.collect_curves(*arguments)
     curves, missing = training_curves.collect_curves(*arguments, partial=True)
