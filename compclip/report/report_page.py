@@ -240,7 +240,7 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         composition=[(g.name, composition_verdicts.judge_methods(g, page.reference)) for g in page.contrasts],
         tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
         lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
-        curves=[(g.name, draw_curves(g, page.curves), rows) for g in page.main if (rows := _list_curves(g, page))],
+        curves=[section for g in page.main if (section := training_curves.lay_out_section(g, page.curves))],
         losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
         published=compare_published(page),
         tolerance=published_numbers.TOLERANCE,
@@ -344,23 +344,6 @@ def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) 
         if trajectories := wise_ft_lines.build_trajectories(group, lines, column, comp):
             figures.append(Markup(report_figures.draw_trajectories(trajectories, name)))
     return figures
-
-
-def draw_curves(group: ResultTable, curves: Sequence[training_curves.TrainingCurve]) -> list[Markup]:
-    """Draw composition against forgetting along training, a figure for each summary column."""
-    columns = group.summaries
-    comp = columns.pop("Comp", None)
-    if comp is None:
-        return []
-    figures = []
-    for name, column in columns.items():
-        if trajectories := training_curves.build_curves(group, curves, column, comp):
-            figures.append(Markup(report_figures.draw_trajectories(trajectories, name, "Along training")))
-    return figures
-
-
-def _list_curves(group: ResultTable, page: ReportPage) -> list[dict[str, str]]:
-    return training_curves.tabulate_curves(group, page.curves)
 
 
 def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:

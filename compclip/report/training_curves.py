@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from markupsafe import Markup
+
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
 from compclip.report.escape import format_csv, to_markdown
-from compclip.report.report_figures import Trajectory
+from compclip.report.report_figures import Trajectory, draw_trajectories
 from compclip.report.run_collection import MissingResult
 from compclip.report.tables import Column, ResultTable, column_value
 from compclip.report.tuned_rows import RowName
@@ -134,8 +136,12 @@ def find_leaks(checkpoints: Mapping[RowName, str], report_split: str) -> dict[Ro
 
 def mark_table(table: ResultTable, checkpoints: Mapping[RowName, str]) -> ResultTable:
     """Return a table that knows which of its rows show a chosen checkpoint."""
-    names = {row.method: (row.method, table.backbone, table.data) for row in table.rows}
-    return replace(table, checkpoints={m: checkpoints[name] for m, name in names.items() if name in checkpoints})
+    texts = {}
+    for row in table.rows:
+        names = [(row.method, backbone, table.data) for backbone in table.backbones]
+        if chosen := [checkpoints[name] for name in names if name in checkpoints]:
+            texts[row.method] = "; ".join(chosen)
+    return replace(table, checkpoints=texts)
 
 
 # --- curves
@@ -149,19 +155,42 @@ def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column,
     base = [row for row in group.rows if row.method == PRETRAINED]
     if not base:
         return []
-    start = Mixture(0.0, _flatten(base[0].runs[0].results))
+    starts = {run.cell.backbone: Mixture(0.0, _flatten(run.results)) for run in reversed(base[0].runs)}
     lines, drawn = [], set[tuple[str, ...]]()
     for row in group.rows:
         of_row = [curve for curve in curves if _is_of(curve, row.method, group)]
         trained = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in of_row))
         if of_row and trained not in drawn:
             drawn.add(trained)
-            lines += [replace(curve.line, mixtures=(start, *curve.line.mixtures)) for curve in of_row]
+            lines += [
+                replace(curve.line, mixtures=(starts[curve.cell.backbone], *curve.line.mixtures)) for curve in of_row
+            ]
     return build_trajectories(group, lines, x, y, format_share)
 
 
 def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
-    return (curve.cell.method, curve.cell.backbone, curve.cell.data) == (method, group.backbone, group.data)
+    return curve.cell.method == method and group.holds(curve.cell)
+
+
+def draw_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[Markup]:
+    """Draw composition against forgetting along training, a figure for each summary column."""
+    columns = group.summaries
+    comp = columns.pop("Comp", None)
+    if comp is None:
+        return []
+    figures = []
+    for name, column in columns.items():
+        if trajectories := build_curves(group, curves, column, comp):
+            figures.append(Markup(draw_trajectories(trajectories, name, "Along training")))
+    return figures
+
+
+def lay_out_section(
+    group: ResultTable, curves: Sequence[TrainingCurve]
+) -> tuple[str, list[Markup], list[dict[str, str]]] | None:
+    """Lay out a table's part of the page: its name, figures, and a line a method; None without curves."""
+    rows = tabulate_curves(group, curves)
+    return (group.name, draw_curves(group, curves), rows) if rows else None
 
 
 def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
