@@ -19,6 +19,8 @@ from tests.tiny_project import PARAMS
 BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}, "tune": {}}
 BASE["methods"]["clic"] = {"variants": {"v": {}}, "per_data": {"scenes": {}}, "train": {}}
 BASE["scenes"]["pretrain"] = {}
+BASE["scenes"]["versions"] = {"tiny": {"seed": 1, "pretrain": {"steps": 2}}}
+BASE["grid"]["versions"] = {}
 STUDY = {
     "method": "fsc_clip", "backbone": "tiny", "data": "scenes", "seed": 0, "overrides": ["train.epochs=2"],
     "space": {"gamma": {"float": [0, 5], "log": False}, "attention": {"categorical": ["minmax", "softmax"]},
