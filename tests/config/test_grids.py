@@ -44,6 +44,7 @@ RELEASED = {
     "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "clic_table1_checkpoints": TABLES["clic_table1"],
     "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
     "hard_positives_checkpoints": TABLES["hard_positives_table4"],
+    "negbench_checkpoints": ("NegBench", "baselines", "fine-tuned"), "half_truths_checkpoints": ("CS-CLIP", "abstract"),
 }  # fmt: skip
 # Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
 CHECKPOINTS = {("C2LIP", "CLIC", "clic")}

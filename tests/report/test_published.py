@@ -6,6 +6,7 @@ import math
 import re
 from itertools import product
 
+import numpy as np
 import pytest
 
 from compclip.base import plugins
@@ -31,12 +32,13 @@ TABLES = {
     ("C2LIP", "Table A5"): 7, ("Hard Positives", "Table 4"): 12, ("Hard Positives", "Table 5"): 3,
     ("Hard Positives", "Table 6"): 9, ("Hard Positives", "Table 7"): 4, ("FSC-CLIP", "ViT-L/14"): 2,
     ("DeGLA", "Table 2"): 4, ("DeGLA", "Table 3"): 4, ("DeGLA", "Table 4"): 4, ("DeGLA", "Table 5"): 4,
-    ("READ-CLIP", "Table 1"): 3,
+    ("READ-CLIP", "Table 1"): 3, ("NegBench", "baselines"): 5, ("NegBench", "fine-tuned"): 2, ("CS-CLIP", "abstract"): 2,
 }  # fmt: skip
 METRICS = (  # endings of the report's metric names, and the two that are no column of ours
     r"(add|replace|swap)(_(obj|att|rel))?(_(itt|tot))?|text|image|group|average(_(itt|tot|kinds|phenomena))?|(i2t|t2i)_recall_at_(1|5|10)|top_[15]"
     r"|(replace|replace_relations|replace_attributes|swap)_(original|augmented|gap|brittleness|mean_score)"
     r"|Comp|ZS|I2T|T2I|mean_recall_at_5|visual_genome_(relation|attribution)|(coco|flickr30k)_order"
+    r"|(coco|voc2007)_mcq(_(positive|negative|hybrid))?|coco_qwen(_relation)?"
     r"|existence|plurals|counting|relations|action-replacement|actant-swap|coreference-(standard|hard)|foil-it"
 )
 
@@ -107,6 +109,19 @@ def test_read_clip_averages():
     for model, values in table("READ-CLIP", "Table 1").items():
         stated = values.pop("overall/average")
         assert stated == pytest.approx(mean(list(values.values())), abs=ROUNDED), model
+
+
+@pytest.mark.parametrize("name", ["coco", "voc2007"])
+def test_negbench_totals_are_means_of_their_kinds(name):
+    """With the same three shares of questions in all five rows, which three of them determine."""
+    rows = list(table("NegBench", "baselines").values())
+    kinds = np.array(
+        [[values[f"negbench/{name}_mcq_{k}"] for k in ("positive", "negative", "hybrid")] for values in rows]
+    )
+    totals = np.array([values[f"negbench/{name}_mcq"] for values in rows])
+    shares = np.linalg.solve(kinds[:3], totals[:3])
+    assert shares.sum() == pytest.approx(1, abs=0.01) and shares.min() > 0.1
+    assert kinds @ shares == pytest.approx(totals, abs=0.1)
 
 
 def test_degla_averages():
@@ -305,9 +320,10 @@ def test_weights_scored_with_a_wrong_activation_are_marked_and_counted():
         ("C2LIP", "Table 2", "CE-CLIP", "gelu"), ("C2LIP", "Table 2", "NegCLIP", "gelu"),
         ("C2LIP", "Table A5", "NegCLIP", "gelu"), ("DeGLA", "Table 3", "CE-CLIP", "gelu"),
         ("DeGLA", "Table 3", "NegCLIP", "gelu"), ("Hard Positives", "Table 4", "NegCLIP", "gelu"),
-        ("Hard Positives", "Table 6", "NegCLIP", "gelu"),
+        ("Hard Positives", "Table 6", "NegCLIP", "gelu"), ("NegBench", "baselines", "CLIP-Laion400M", "gelu"),
+        ("NegBench", "baselines", "ConCLIP", "gelu"), ("NegBench", "baselines", "NegCLIP", "gelu"),
     ]  # fmt: skip
-    assert len(marked) == 65 and not set(marked) & set(published_numbers.drop_wrong_activations(NUMBERS))
+    assert len(marked) == 89 and not set(marked) & set(published_numbers.drop_wrong_activations(NUMBERS))
 
 
 def test_papers_disagree_on_the_same_weights_as_often_as_the_readme_says():
