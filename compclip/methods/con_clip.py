@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
+RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip, "rule_released": negate.conclip_released}
 
 
 @dataclass(frozen=True)
 class Config:
     distractors: bool = part(True, off=False)  # pictures of data.<name>.negative_images
-    negations: str = "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours
+    negations: str = (
+        "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours, "rule_released": with "no" before any thing
+    )
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

@@ -27,20 +27,25 @@ RULES = {
     "negate": (negate.crepe,),
     "all": (swap.atoms, replace.wordnet, negate.crepe),
 }
+AS_PUBLISHED = {swap.atoms: swap.atoms_released, negate.crepe: negate.crepe_released}
 
 
 @dataclass(frozen=True)
 class Config:
     kind: str = "swap"  # of negatives: swap, replace, negate, or one of each in "all"
+    texts: str = "fitting"  # as a reader would say them; "released": of the published negatives' kind, as they come out
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, kind=RULES, caption=("full", "first"))
+        _check.one_of(self, kind=RULES, texts=("fitting", "released"), caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """The negatives of the kind."""
-    return Views(negatives=RULES[cfg.kind], caption=cfg.caption)
+    rules = RULES[cfg.kind]
+    if cfg.texts == "released":
+        rules = tuple(AS_PUBLISHED.get(rule, rule) for rule in rules)
+    return Views(negatives=rules, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -32,6 +32,7 @@ class Config:
     lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives
     bag: int = 10  # texts drawn of a picture's, with replacement
     words: dict[str, list[str]] = field(default_factory=dict)  # of SVLC's rule, by kind, in place of ours
+    lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
     own: str = "twice"  # how often a bag stands in its own denominator: in both directions, as released, or "once"
     caption: str = "full"  # the whole caption, or its "first" sentence
 
@@ -39,13 +40,14 @@ class Config:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
         _check.at_least(self, 1, "bag")
         WordLists.parse(self.words)
-        _check.one_of(self, own=("twice", "once"), caption=("full", "first"))
+        _check.one_of(self, lists=("fitting", "any"), own=("twice", "once"), caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """A negative of the caption, a bag, and a negative of each of its texts."""
     lists = WordLists.parse(cfg.words)
-    return Views(negatives=(lists.rule,), bag=cfg.bag, bag_rule=lists.replace_word, caption=cfg.caption)
+    rules = (lists.rule, lists.replace_word) if cfg.lists == "fitting" else (lists.rule_any, lists.replace_word_any)
+    return Views(negatives=rules[:1], bag=cfg.bag, bag_rule=rules[1], caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

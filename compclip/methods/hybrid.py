@@ -43,8 +43,11 @@ NEGATIVES: dict[str, Rule] = {
     **swap.RULES,  # NegCLIP's, and CLIC's of one caption
     "nouns": swap.nouns,  # CE-CLIP's relations
     "atoms": swap.atoms,  # CREPE's
+    "atoms_released": swap.atoms_released,
     "negate": negate.crepe,
+    "negate_released": negate.crepe_released,
     "conclip": negate.conclip,
+    "conclip_released": negate.conclip_released,
     "wordnet": replace.wordnet,
     "clove": replace.RULES["clove"],  # for data with `relatives: true`
     "bigram": shuffle.bigram,

@@ -34,9 +34,9 @@ NEGATIVES = ("lists", "masked", "both", "none")
 
 
 @requires_stored("masked")
-def either(lists: WordLists, annotation: Annotation, rng: np.random.Generator) -> str | None:
+def either(rule: Rule, annotation: Annotation, rng: np.random.Generator) -> str | None:
     """R or L by a fair coin; None where that one has nothing, whatever the other has."""
-    return (lists.rule if rng.random() < 0.5 else masked_words.any_word)(annotation, rng)
+    return (rule if rng.random() < 0.5 else masked_words.any_word)(annotation, rng)
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,20 @@ class Config:
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
     negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
     words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
+    lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
     negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(self, negatives=NEGATIVES, caption=("full", "first"))
+        _check.one_of(self, negatives=NEGATIVES, lists=("fitting", "any"), caption=("full", "first"))
         WordLists.parse(self.words)
 
 
 def _rules(cfg: Config) -> tuple[Rule, ...]:
     lists = WordLists.parse(cfg.words)
-    rules: dict[str, Rule] = {"lists": lists.rule, "masked": masked_words.any_word, "both": partial(either, lists)}
+    rule = lists.rule if cfg.lists == "fitting" else lists.rule_any
+    rules: dict[str, Rule] = {"lists": rule, "masked": masked_words.any_word, "both": partial(either, rule)}
     return (rules[cfg.negatives],) if cfg.negatives in rules else ()
 
 

@@ -1,16 +1,21 @@
 """Negatives by denial: what a caption says is there is said not to be.
 
 `crepe` is of the kind of CREPE's negations (Ma et al., CVPR 2023), whose program was not released: one of three kinds,
-a verb or what is said of a noun ("not"), what something is with ("without"), a thing itself ("no"). `conclip` denies a
-thing that is not the first (CoN-CLIP, Singh et al., WACV 2025), for data without the authors' sentences. Both rules are
-ours. A caption that denies something already gives none.
+a verb or what is said of a noun ("not"), what something is with ("without"), a thing itself ("no", "not in a blue
+shirt", "but not on a bench"). `conclip` denies a thing that is not the first (CoN-CLIP, Singh et al., WACV 2025), for
+data without the authors' sentences. Both rules are ours. A caption that denies something already gives none.
+
+The rules `…_released` put "no" before any thing ("sliding down no slide"), and know no other form of a verb than
+"be", as ours did first and the published negatives of both papers do in part.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from compclip.text import word_edits
+from compclip.text import caption_words, scene_graph, word_edits
 from compclip.text.annotation import Annotation
 
 Edit = tuple[int, int, str]  # characters, and what stands there then
@@ -18,15 +23,46 @@ DENIED = word_edits.word_set("no not n't never without nothing nobody none neith
 INDEFINITE = word_edits.word_set("a an some any")
 BE = word_edits.word_set("is are was were am 's 're")
 OBJECTS = ("dobj", "pobj", "conj", "attr", "dep")
+FINITE = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
+SUBJECTS = ("nsubj", "nsubjpass", "expl")
+AUXILIARIES = ("aux", "auxpass", "neg", "prt")  # beside such a word a verb takes no "does not"
+# where something is or goes: what can be denied of a thing and of a verb
+PLACES = word_edits.word_set(
+    "in on near under behind beside above below beneath underneath inside outside across along through over around "
+    "down into onto towards toward past against between at among atop"
+)
+MOVEMENTS = word_edits.word_set("into onto towards toward through across along around over down past")  # ways, of verbs
+# verbs that ask for a place or a thing: "attached, but not to a rope" is none of theirs
+GOVERNING = word_edits.word_set(
+    "attach dress clothe cover fill surround top lie lean look stare gaze point smile wave aim laugh yell bark growl "
+    "pull hang base engage interest lay place put set mount rest participate take go come get step focus "
+    "pack load line decorate equip adorn stick tie be locate situate seat concentrate"
+)
+WITH = word_edits.word_set("cover fill decorate surround top line dress pack load equip adorn mix pair talk deal face")
+NO_STATEMENTS = WITH | {"be"}
+PARTS = word_edits.word_set(
+    "back head hand arm leg foot mouth eye lap face neck shoulder knee finger side front top middle line row air "
+    "background foreground distance day night way center edge end bottom corner picture photo image hold look"
+)
 
 
 def crepe(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing; every kind of edit that the caption allows has the same chance. None where it allows none."""
-    kinds = [places for kind in (_find_predicates, _find_withs, _find_things) if (places := kind(annotation))]
-    return _apply_one(annotation, kinds[rng.integers(len(kinds))], rng) if kinds and not denies(annotation) else None
+    return _apply_kind(annotation, (_find_statements, _find_companions, _find_objects_and_places), rng)
+
+
+def crepe_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Deny one thing by "not", "without" or "no", wherever it stands; None where the caption allows none."""
+    return _apply_kind(annotation, (_find_predicates, _find_withs, _find_things), rng)
 
 
 def conclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Deny one thing that is not the first; None for a caption without such a thing."""
+    places = [*_find_companions(annotation), *_find_objects_and_places(annotation)]
+    return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
+
+
+def conclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first, by "no" or "without"; None for a caption without such a thing."""
     places = [*_find_withs(annotation), *_find_things(annotation)]
     return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
@@ -35,6 +71,13 @@ def conclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
 def denies(a: Annotation) -> bool:
     """Return whether a caption denies something."""
     return any(a.word(t).lower() in DENIED for t in range(len(a)))
+
+
+def _apply_kind(
+    a: Annotation, finders: Sequence[Callable[[Annotation], list[Edit]]], rng: np.random.Generator
+) -> str | None:
+    kinds = [places for find in finders if (places := find(a))]
+    return _apply_one(a, kinds[rng.integers(len(kinds))], rng) if kinds and not denies(a) else None
 
 
 def _apply_one(a: Annotation, places: list[Edit], rng: np.random.Generator) -> str:
@@ -70,3 +113,82 @@ def _find_things(a: Annotation) -> list[Edit]:
         if article and low > 0 and word_edits.is_word(a, low) and a.word(low - 1).lower() != "with":
             edits.append((a.starts[low], a.ends[low], "no"))
     return edits
+
+
+def _find_statements(a: Annotation) -> list[Edit]:
+    """Find verbs and what is said of nouns: as `_find_predicates`, and finite verbs, by "does not"."""
+    edits = _find_predicates(a)
+    left_alone = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "conj" and a.pos[t] == "VERB"}  # "jumps and runs"
+    left_alone |= {a.heads[t] for t, dep in enumerate(a.dep) if dep in AUXILIARIES and a.pos[t] in ("AUX", "PART")}
+    has_subject = {a.heads[t] for t, dep in enumerate(a.dep) if dep in SUBJECTS}
+    for t, tag in enumerate(a.tag):
+        is_statement = tag in FINITE and a.pos[t] == "VERB" and t in has_subject and t not in left_alone
+        if is_statement and a.dep[t] != "conj" and word_edits.is_word(a, t) and a.lemma[t].lower() not in NO_STATEMENTS:
+            edits.append((a.starts[t], a.ends[t], f"{FINITE[tag]} {a.lemma[t].lower()}"))
+    return edits
+
+
+def _find_companions(a: Annotation) -> list[Edit]:
+    """Find each "with" before a thing, which becomes "without": not "filled with", nor "with each other"."""
+    things = {a.heads[t]: t for t, dep in enumerate(a.dep) if dep == "pobj" and a.pos[t] in ("NOUN", "PROPN")}
+    edits = []
+    for t, thing in sorted(things.items()):
+        is_bound = a.lemma[a.heads[t]].lower() in WITH or (
+            t > 0 and a.word(t - 1).lower() in ("along", "together", "up")
+        )
+        if (
+            a.word(t).lower() == "with"
+            and word_edits.is_word(a, t)
+            and not is_bound
+            and a.lemma[thing].lower() not in PARTS
+        ):
+            edits.append((a.ends[t], a.ends[t], "out"))
+    return edits
+
+
+def _find_objects_and_places(a: Annotation) -> list[Edit]:
+    """Find objects, which get "no", and places: "not" before those of a thing, "but not" before those of a verb."""
+    scene_phrases = {span[1] - 1: span[0] for span in scene_graph.find_phrases(a)}
+    edits = []
+    for low, high in a.chunks:
+        noun, article = high - 1, a.word(low).lower()
+        if low == 0 or a.pos[noun] != "NOUN" or a.lemma[noun].lower() in PARTS or not word_edits.is_word(a, low):
+            continue
+        if (
+            a.dep[low - 1] == "prt" and a.word(low - 1).lower() in PLACES
+        ):  # "sliding down a slide", as some parses have it
+            edits.append((a.starts[low - 1], a.starts[low - 1], "but not "))
+        elif a.dep[noun] == "pobj":
+            edits += _deny_place(a, a.heads[noun], scene_phrases)
+        elif low < noun and article in INDEFINITE and _takes_no(a, noun):
+            edits.append((a.starts[low], a.ends[low], "no"))
+    return edits
+
+
+def _takes_no(a: Annotation, noun: int) -> bool:
+    """Return whether a noun is an object, what is there, or joined to something that is no subject."""
+    if a.dep[noun] == "conj":
+        first = noun
+        while a.dep[first] == "conj" and a.heads[first] < first:
+            first = a.heads[first]
+        return a.dep[first] not in SUBJECTS and a.dep[first] != "ROOT" and a.pos[first] == "NOUN"
+    return a.dep[noun] in ("dobj", "attr")
+
+
+def _deny_place(a: Annotation, preposition: int, phrases: dict[int, int]) -> list[Edit]:
+    first = phrases.get(preposition, preposition)
+    holder = a.heads[first]
+    if first == 0 or a.dep[first] != "prep" or not (preposition in phrases or a.word(preposition).lower() in PLACES):
+        return []
+    if a.pos[holder] == "NOUN" and holder == first - 1:
+        lemma = a.lemma[holder].lower()
+        is_verb = a.dep[holder] in ("ROOT", "conj") and lemma in caption_words.WORDS["v"]  # "sheep graze", by a slip
+        is_of_verb = is_verb or a.word(preposition).lower() in MOVEMENTS or lemma in PARTS
+        return [(a.starts[first], a.starts[first], "but not " if is_of_verb else "not ")]
+    if (
+        a.pos[holder] == "VERB"
+        and a.lemma[holder].lower() not in GOVERNING
+        and a.pos[first - 1] not in ("ADP", "CCONJ")
+    ):
+        return [(a.starts[first], a.starts[first], "but not ")]
+    return []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import word_edits
+from compclip.text import agreement, conjunct_order, word_edits
 from compclip.text.annotation import Annotation, Span
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
@@ -82,12 +82,25 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange the phrases around an "and" that joins nouns, adjectives or verbs; None without such an "and"."""
+    """Exchange the phrases around an "and" where this keeps the meaning and reads well; None without such an "and".
+
+    `conjunct_order` says which do: no article, adjective, place or order in time may get another reading.
+    """
     pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
-    if not pairs:
-        return None
-    text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))])
+    pairs = [fitting for pair in pairs if (fitting := conjunct_order.fit(annotation, *pair))]
+    return _exchange_one(annotation, pairs, rng) if pairs else None
+
+
+def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange the phrases around any "and" that joins nouns, adjectives or verbs (D.1); None without such an "and"."""
+    pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
+    text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else annotation.text
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
+
+
+def _exchange_one(a: Annotation, pairs: list[tuple[Span, Span]], rng: np.random.Generator) -> str | None:
+    text = word_edits.exchange_spans(a, *pairs[rng.integers(len(pairs))])
+    return None if word_edits.equal_ignoring_case(text, a.text) else agreement.fix_articles(text, a.text)
 
 
 def reorderings(annotation: Annotation) -> frozenset[str]:
@@ -115,6 +128,7 @@ def written_swap(annotation: Annotation, rng: np.random.Generator) -> str | None
 
 RULES = {  # by who writes them
     "rules": {"swap": swap, "replace": replace},
+    "rules_released": {"swap": swap_released, "replace": replace},
     "llm": {"swap": written_swap, "replace": written_replace},
 }
 

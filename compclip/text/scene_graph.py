@@ -101,7 +101,7 @@ class _Parse:
 
     def __init__(self, a: Annotation) -> None:
         self.a = a
-        self.phrases = _find_phrases(a)
+        self.phrases = find_phrases(a)
         within = {token for span in self.phrases for token in range(*span)}
         self.entities = {head for chunk in a.chunks if (head := _chunk_head(a, chunk)) not in within}
         self.last = {span[1] - 1: span for span in self.phrases}
@@ -174,7 +174,7 @@ def _chunk_head(a: Annotation, chunk: Span) -> int:
     return next((t for t in range(high - 1, low - 1, -1) if not low <= a.heads[t] < high or a.heads[t] == t), high - 1)
 
 
-def _find_phrases(a: Annotation) -> list[Span]:
+def find_phrases(a: Annotation) -> list[Span]:
     """Find prepositions of several words; of those that begin at a token, the longest."""
     words = [a.word(t).lower() for t in range(len(a))]
     spans: list[Span] = []

@@ -23,7 +23,7 @@ import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.text import scene_graph, sentences, word_edits, wordnet, wordnet_files
+from compclip.text import fitting_words, place_words, scene_graph, sentences, word_edits, wordnet, wordnet_files
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 from compclip.text.parser_models import model_name
@@ -136,7 +136,7 @@ def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]]
         for name, values in _token_attributes(document, offset, first).items():
             columns[name] += values
     fields: dict[str, Any] = {name: tuple(values) for name, values in columns.items()}
-    bare = Annotation(text, **fields)
+    bare = place_words.correct(Annotation(text, **fields))
     joined = _join_sentences(bare, spans)
     kinds = "".join([_LETTER.get(pos, "-") for pos in bare.pos])
     verbs = [m.span() for low, high in map(bare.tokens, joined) for m in _VERBS.finditer(kinds, low, high)]
@@ -173,13 +173,22 @@ def _find_candidates(bare: Annotation) -> tuple[tuple[str, ...], ...]:
     """Return the candidates of each token; words that the caption has elsewhere are left out."""
     words = [bare.word(t).lower() for t in range(len(bare))]
     words_of_caption = frozenset([*words, *(lemma.lower() for lemma in bare.lemma)])
-    candidates = []
+    with_object = {bare.heads[t] for t, dep in enumerate(bare.dep) if dep == "dobj"}
+    candidates: list[tuple[str, ...]] = []
     for token, (pos, previous) in enumerate(zip(bare.pos, ["", *words], strict=False)):
+        if opposite := place_words.find_opposite(bare, token):
+            candidates.append((opposite,))
+            continue
+        if words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS:
+            candidates.append(("Young" if bare.word(token)[0].isupper() else "young",))
+            continue
         article = previous if previous in ("a", "an") else ""
         is_replaced = pos in wordnet.REPLACED and word_edits.is_word(bare, token)
         word, lemma, tag = bare.word(token), bare.lemma[token], bare.tag[token]
         candidates.append(
-            wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article) if is_replaced else ()
+            wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article, token in with_object)
+            if is_replaced
+            else ()
         )
     return tuple(candidates)
 

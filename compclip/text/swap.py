@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from compclip.text import positives, scene_graph, sentences, word_edits
+from compclip.text import agreement, exchangeable_atoms, positives, scene_graph, sentences, word_edits
 from compclip.text.annotation import Annotation, Span
 
 # CLIC B.2, and the tag that the tagger gives to white space
@@ -104,9 +104,26 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 
 def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange two things or two attributes (CREPE's swap): the heads of noun chunks, or adjectives; None without two.
+    """Exchange two things or two attributes (CREPE's swap); None without two that fit each other's place.
 
-    Each kind with two different words has the same chance.
+    Each kind has the same chance, and in it each pair. Nouns take the number of their place and articles follow;
+    `exchangeable_atoms` says what is left out.
+    """
+    true_texts = positives.reorderings(annotation)
+    kinds = [
+        [text for pair in pairs if (text := word_edits.write_words(annotation, pair)).casefold() not in true_texts]
+        for pairs in exchangeable_atoms.find_pairs(annotation)
+    ]
+    if not (kinds := [texts for texts in kinds if texts]):
+        return None
+    texts = kinds[rng.integers(len(kinds))]
+    return agreement.fix_articles(texts[rng.integers(len(texts))], annotation.text)
+
+
+def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange the heads of two noun chunks, or two adjectives, as they are: pronouns, measures and plurals too.
+
+    The kind of CREPE's published negatives. Each kind with two different words has the same chance; None without two.
     """
     elements = scene_graph.read_entities_and_attributes(annotation)
     kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from compclip.text.annotation import Annotation, Span
 
 _BEFORE = frozenset('"“”„«([{—')
@@ -65,6 +67,22 @@ def exchange_spans(annotation: Annotation, x: Span, y: Span) -> str:
     first = adapt_case(annotation, y, leads_sentence(annotation, low[0]))
     second = adapt_case(annotation, x, leads_sentence(annotation, high[0]))
     return text[: low[0]] + first + text[low[1] : high[0]] + second + text[high[1] :]
+
+
+def write_words(annotation: Annotation, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return the text with words written at tokens: each edit has the token, where the word is from, and the word.
+
+    Edits stand in the order of the text. A word that comes from the beginning of a sentence loses its capital, and one
+    that goes there gets one.
+    """
+    text, end, parts = annotation.text, 0, []
+    for token, source, word in edits:
+        start = annotation.starts[token]
+        if leads_sentence(annotation, annotation.starts[source]) and annotation.pos[source] != "PROPN":
+            word = word[:1].lower() + word[1:]
+        parts += [text[end:start], capitalize_first(word) if leads_sentence(annotation, start) else word]
+        end = annotation.ends[token]
+    return "".join([*parts, text[end:]])
 
 
 def equal_ignoring_case(a: str, b: str) -> bool:

@@ -3,6 +3,8 @@
 The lists are ours, of the kinds and near the sizes of the authors', which have no licence; `methods.svlc.words` takes
 the user's own, words or phrases for each kind: {color: [red, blue], material: [wood, stainless steel]}.
 
+`rule` keeps to words that fit (`fitting_words`); `rule_any` takes any other word of the list, as the authors' program.
+
 Departures from the released code: whole words are found and exchanged, one of them, by offset (it finds parts of words
 and exchanges every occurrence); the kind is drawn among those that occur; phrases are found too, the longest first.
 """
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import word_edits
+from compclip.text import agreement, fitting_words, word_edits
 from compclip.text.annotation import Annotation
 
 MAX_WORDS = 10_000  # words of a list
@@ -78,16 +80,29 @@ class WordLists:
         return cls(kinds) if kinds else default_lists()
 
     def rule(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
-        """Exchange one word of the caption for another of its list; None where none is in a list."""
-        return self.replace_word(annotation.text, rng)
+        """Exchange one word of the caption for another of its list that fits its place; None where none is in a list.
+
+        `fitting_words` says which fit of the default lists; of a user's lists all do. Articles follow.
+        """
+        places = self._find_places(annotation.text)
+        if self.kinds == default_lists().kinds:
+            places = {
+                kind: [span for span in spans if fitting_words.fits(annotation, kind, span)]
+                for kind, spans in places.items()
+            }
+        return self._replace_fitting(annotation.text, places, rng)
 
     def replace_word(self, text: str, rng: np.random.Generator) -> str | None:
-        """Exchange one word of a text as `rule` does; the text needs no annotation."""
-        kinds = []
-        for words in self.kinds.values():
-            spans = [match.span() for match in _pattern(words).finditer(text)]
-            if spans := [span for span in spans if word_edits.is_bounded(text, *span)]:
-                kinds.append((words, spans))
+        """Exchange one word of a text for one that fits, as `rule` but without regard to how the word is used."""
+        return self._replace_fitting(text, self._find_places(text), rng)
+
+    def rule_any(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
+        """Exchange one word of the caption for any other of its list; None where none is in a list."""
+        return self.replace_word_any(annotation.text, rng)
+
+    def replace_word_any(self, text: str, rng: np.random.Generator) -> str | None:
+        """Exchange one word of a text as `rule_any` does; the text needs no annotation."""
+        kinds = [(self.kinds[kind], spans) for kind, spans in self._find_places(text).items() if spans]
         if not kinds:
             return None
         words, places = kinds[rng.integers(len(kinds))]
@@ -98,6 +113,35 @@ class WordLists:
         span = places[rng.integers(len(places))]
         new = absent[rng.integers(len(absent))]
         return word_edits.replace_span(text, span, word_edits.capitalize_first(new) if text[span[0]].isupper() else new)
+
+    def _find_places(self, text: str) -> dict[str, list[tuple[int, int]]]:
+        """Return the spans of characters of each kind's words."""
+        places = {kind: [m.span() for m in _pattern(words).finditer(text)] for kind, words in self.kinds.items()}
+        return {kind: [s for s in spans if word_edits.is_bounded(text, *s)] for kind, spans in places.items()}
+
+    def _replace_fitting(
+        self, text: str, places: Mapping[str, Sequence[tuple[int, int]]], rng: np.random.Generator
+    ) -> str | None:
+        """Replace one word at some places; each kind that can has the same chance."""
+        kinds = []
+        for kind, spans in places.items():
+            present = {" ".join(text[slice(*span)].lower().split()) for span in spans}
+            options = [(span, [w for w in self._fitting(kind, text, span) if w not in present]) for span in spans]
+            if options := [(span, words) for span, words in options if words]:
+                kinds.append(options)
+        if not kinds:
+            return None
+        options = kinds[rng.integers(len(kinds))]
+        span, words = options[rng.integers(len(options))]
+        new = words[rng.integers(len(words))]
+        new = word_edits.capitalize_first(new) if text[span[0]].isupper() else new
+        return agreement.fix_articles(word_edits.replace_span(text, span, new), text)
+
+    def _fitting(self, kind: str, text: str, span: tuple[int, int]) -> Sequence[str]:
+        """Return the words that may stand for one of a kind."""
+        if self.kinds[kind] == default_lists().kinds[kind]:
+            return fitting_words.find_alternatives(kind, text, span)
+        return self.kinds[kind]
 
 
 def _is_word(word: object) -> bool:

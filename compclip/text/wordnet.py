@@ -2,10 +2,10 @@
 
     compclip wordnet --install      # find, fetch or copy WordNet
 
-Candidates are antonyms and co-hyponyms (FSC-CLIP A.1). A co-hyponym is a sister under a direct hypernym. Adjectives
-have none in WordNet: theirs are indirect antonyms and, for colours, the sisters of the colour's noun; for numbers,
-other number words. A candidate has the part of speech and the inflection of the word, and is never a synonym, a direct
-hypernym or a direct hyponym of it in any sense.
+Candidates are antonyms and co-hyponyms, sisters under a direct hypernym (FSC-CLIP A.1): of words that captions hold
+most their group (`caption_words`), of others those that captions hold in a usual sense. Adjectives have indirect
+antonyms and, for colours, the sisters of the colour's noun; numbers other number words. A candidate has the
+inflection of the word, and is never a synonym, a direct hypernym or a direct hyponym of it in any sense.
 
 Relatives are for CLoVe's replace rule: antonyms, sisters and cousins of a word in all its senses, with weights. A
 cousin is a hyponym of a hyponym of the hypernym's hypernym, so that sisters are cousins too; an adjective goes by the
@@ -25,13 +25,17 @@ from collections.abc import Iterable, Iterator
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.text import wordnet_files
+from compclip.text import agreement, caption_words, wordnet_files
 from compclip.text.annotation import NO_WORDS, Weighted
-from compclip.text.inflect import VOWELS, inflect
+from compclip.text.inflect import inflect
 from compclip.text.word_edits import word_set
 from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
 
 LIMIT = 16  # candidates of a token
+NEAR_SISTERS = 6  # of a word that captions hold: the frequent ones
+MET = 5  # times that an antonym occurs in the texts, if captions do not hold it
+FURTHER = 3  # sisters of a word of which captions hold none
+NEAR_COUSINS = 5  # more of them are a mixed lot: kinds of artefacts
 SENSES = 3  # candidates are sisters of a lemma's most frequent senses
 POS_LETTERS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR_SYMBOLS = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
@@ -48,21 +52,31 @@ SLIPS = {"NNP": "NN", "NNPS": "NNS"}  # the tagger's, of words in lower case
 
 
 def find_candidates(
-    word: str, lemma: str, pos: str, tag: str, words_of_caption: frozenset[str] = frozenset(), article: str = ""
+    word: str,
+    lemma: str,
+    pos: str,
+    tag: str,
+    words_of_caption: frozenset[str] = frozenset(),
+    article: str = "",
+    has_object: bool = False,
 ) -> tuple[str, ...]:
     """Return at most 16 replacements of a token, in a fixed order: antonyms, then sisters, frequent words first.
 
     `words_of_caption` (in lower case) are left out. `article`: "a" or "an" where one stands before the
-    word; only words that go with it are given. They are written as the word is: capitals, or a first capital.
+    word; only words that go with it are given. `has_object`: whether a verb has one. They are written as the
+    word is: capitals, or a first capital.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
     if pos == "PROPN" and word.islower():
         pos, tag = "NOUN", SLIPS.get(tag, tag)
-    forms = _inflected_candidates(word.lower(), lemma.lower(), pos, tag)
+    forms = _inflected_candidates(word.lower(), lemma.lower(), pos, tag, has_object)
     best = forms[:LIMIT]
-    if article or not words_of_caption.isdisjoint(best):
+    if article or words_of_caption:
         fitting = (
-            f for f in forms if f not in words_of_caption and (not article or (f[0] in VOWELS) == (article == "an"))
+            f
+            for f in forms
+            if words_of_caption.isdisjoint((f, f.removesuffix("s")))
+            and (not article or agreement.article_for(f) == article)
         )
         best = tuple(itertools.islice(fitting, LIMIT))
     if word.isupper() and len(word) > 1:
@@ -83,13 +97,16 @@ def report_damage(word: str) -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=1 << 15)
-def _inflected_candidates(word: str, lemma: str, pos: str, tag: str) -> tuple[str, ...]:
+def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object: bool) -> tuple[str, ...]:
     """Return inflected replacements of a word, best first, at most 4 x 16 of them."""
     if pos == "NUM":
         return tuple(n for n in NUMBERS if n != word) if word in NUMBERS else ()
-    if pos not in POS_LETTERS or not word.isalpha() or lemma in _SKIPPED_VERBS:
+    if pos not in POS_LETTERS or not word.isalpha() or lemma in _SKIPPED_VERBS or word in caption_words.SKIPPED:
         return ()
     pos_letter, lemma = POS_LETTERS[pos], "person" if word == "people" else lemma
+    key = "t" if has_object and pos_letter == "v" else pos_letter
+    if group := caption_words.inflect_group(word, lemma, key, tag, irregular_forms(pos_letter)):
+        return group
     with report_damage(word):
         lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
         forms = [inflect(c, tag, irregular_forms(pos_letter)) for c in _candidate_lemmas(lemma, pos_letter)]
@@ -102,19 +119,52 @@ def _candidate_lemmas(lemma: str, pos_letter: str) -> tuple[str, ...]:
     """Return replacements of a lemma, best first: antonyms in any sense, relatives in its usual senses."""
     synsets = synsets_of(lemma, pos_letter)
     excluded = _synonyms_and_relatives(synsets, pos_letter) | {lemma}
-    names = [name for _, name in _direct_antonyms(synsets, lemma)]
+    known = caption_words.WORDS[pos_letter]
+    names = [
+        name
+        for _, name in _direct_antonyms(synsets, lemma)
+        if name in known or load_counts()[1].get((name, pos_letter), 0) >= MET
+    ]
     senses = _usual_senses(synsets, lemma)
-    if pos_letter in "nv":
-        names += [name for s in senses for name in _ranked(_sisters(s))]
+    if pos_letter == "n" and not lemma.endswith("ing"):
+        names += _names_in_captions(senses, pos_letter, excluded)
     elif pos_letter == "a":
         colours = [c for c in _colours(lemma) if synsets_of(c, "a")]
-        names += colours or _indirect_antonyms(senses, lemma)
+        indirect = colours or _indirect_antonyms(senses, lemma)
+        names += [name for name in indirect if name in known] or indirect[:FURTHER]
     return tuple(dict.fromkeys(c for c in names if c not in excluded and _is_usable(c, pos_letter)))
+
+
+def _names_in_captions(senses: list[Synset], pos_letter: str, excluded: set[str]) -> list[str]:
+    """Return the words of sisters that captions hold, in a usual sense of theirs; where there are none, of cousins.
+
+    Where captions hold none of either, the sisters that WordNet's texts hold in this sense, or the first sister.
+    """
+    sisters = [sister for sense in senses for sister in _sisters(sense)]
+    if names := _caption_words_of(sisters, pos_letter, excluded):
+        return names[:NEAR_SISTERS]
+    cousins = [cousin for grand in _grandparents(senses) for cousin in _grandchildren(grand)]
+    if 0 < len(names := _caption_words_of(cousins, pos_letter, excluded)) <= NEAR_COUSINS:
+        return names
+    met = [s for s in sisters if any(times_met(s, number) for number in range(len(s.words)))]
+    return [n for n in _ranked(met) if n not in excluded and load_counts()[1].get((n, pos_letter), 0) >= MET][:FURTHER]
+
+
+def _caption_words_of(synsets: list[Synset], pos_letter: str, excluded: set[str]) -> list[str]:
+    """Return the words of synsets that captions hold and that usually have this sense, ranked."""
+    known = caption_words.WORDS[pos_letter]
+    usual = {
+        name
+        for synset in synsets
+        for name in known.intersection(synset.words)
+        if name not in excluded and synset in _usual_senses(synsets_of(name, pos_letter), name)
+    }
+    return [name for name in _ranked([s for s in synsets if not usual.isdisjoint(s.words)]) if name in usual]
 
 
 def _usual_senses(synsets: list[Synset], lemma: str) -> list[Synset]:
     """Return the first sense, and those of the next ones that occur a third as often."""
-    met = [sum(times_met(s, i) for i, word in enumerate(s.words) if word == lemma) for s in synsets[:SENSES]]
+    met = [times_met(s, next((i for i, word in enumerate(s.words) if word == lemma), 0)) for s in synsets[:SENSES]]
     return [s for s, count in zip(synsets, met, strict=False) if s is synsets[0] or 3 * count >= met[0] > 0]
 
 

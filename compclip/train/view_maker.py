@@ -26,7 +26,7 @@ from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, View
 from compclip.train.picture_resizing import Box, Fit, Resize, resize_by_pillow
 
-CROPS, NEAR, READ, WORDED = 1, 2, 3, 4  # streams of a sample's randomness beside that of its texts
+CROPS, NEAR, READ, WORDED, DRAWN_AGAIN = 1, 2, 3, 4, 5  # streams of a sample's randomness beside that of its texts
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
@@ -104,7 +104,7 @@ class ViewMaker:
     def view(self, index: int, epoch: int, views: Views) -> View:
         """Return the view of sample `index`. Raises ImageError where a picture cannot be read.
 
-        Negatives that equal the caption or a positive are masked: no text is taught as both.
+        Negatives that equal the caption or a positive are drawn again, or masked if they stay so: no text is both.
         """
         sample = self.data.sample(index)
         generator = functools.partial(sample_generator, self.seed, epoch, sample.id)
@@ -115,7 +115,7 @@ class ViewMaker:
             view = self._composite(index, which, picture, views, rng)
         else:
             view = self._single(index, which, picture, views, rng, generator)
-        true_texts = {text.casefold() for text in (view.caption, *view.positives) if text is not None}
+        true_texts = _true_texts(view.caption, view.positives)
         negatives = (None if text is None or text.casefold() in true_texts else text for text in view.negatives)
         return replace(view, negatives=tuple(negatives))
 
@@ -140,12 +140,22 @@ class ViewMaker:
             negatives += _apply_case((foil for _, foil in pairs), views)
         if views.alternatives:
             positives += self._alternatives(index, caption, views, worded)
+        texts_drawn: list[str] = []
         if views.bag:  # texts drawn with replacement, and what the rule makes of each
             texts_of_sample = (*caption.stored.get("dense", ()), caption.text)
             texts_drawn = [texts_of_sample[i] for i in rng.integers(len(texts_of_sample), size=views.bag)]
             positives += _apply_case(texts_drawn, views)
             if views.bag_rule:
                 negatives += _apply_case([views.bag_rule(text, rng) for text in texts_drawn], views)
+        if not _true_texts(_in_case(text, views), positives).isdisjoint(t.casefold() for t in negatives if t):
+            again = generator(DRAWN_AGAIN)
+            draws = [functools.partial(rule, caption) for rule in views.negatives]
+            if views.bag_rule:
+                draws += [functools.partial(views.bag_rule, dense) for dense in texts_drawn]
+            true_texts = _true_texts(_in_case(text, views), positives)
+            negatives = tuple(
+                _draw_false(n, true_texts, d, again, views) for n, d in zip(negatives, draws, strict=True)
+            )
         target = ""
         if views.target and views.same_target:
             target = _in_case(text, views)
@@ -222,6 +232,27 @@ class ViewMaker:
             return selected
         other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
         return selected + tuple(s for a in other_captions for s in sentences.select(a))
+
+
+def _true_texts(caption: str, positives: Texts) -> set[str]:
+    """Return the texts, in lower case, that no negative may be."""
+    return {text.casefold() for text in (caption, *positives) if text is not None}
+
+
+def _draw_false(
+    negative: str | None,
+    true_texts: set[str],
+    draw: Callable[[np.random.Generator], str | None],
+    rng: np.random.Generator,
+    views: Views,
+) -> str | None:
+    """Return a negative, drawn anew up to ten times while it is a true text."""
+    for _ in range(TRIES):
+        if negative is None or negative.casefold() not in true_texts:
+            break
+        text = draw(rng)
+        negative = negative if text is None else _in_case(text, views)
+    return negative
 
 
 def _cut_caption(annotation: Annotation, views: Views) -> Annotation:

@@ -58,11 +58,17 @@ TRAINING = START | {
     "compclip.train.picture_resizing",
     "compclip.train.view_maker",
 }
-SWAPS = {
+AGREEMENT = {"compclip.text.agreement", "compclip.text.inflect"}
+SWAPS = AGREEMENT | {
     "compclip.text.swap",
+    "compclip.text.caption_words",
+    "compclip.text.conjunct_order",
+    "compclip.text.exchangeable_atoms",
     "compclip.text.positives",
     "compclip.text.scene_graph",
 }
+LISTS = AGREEMENT | {"compclip.text.fitting_words", "compclip.text.wordlists"}
+DENIALS = {"compclip.text.caption_words", "compclip.text.inflect", "compclip.text.negate", "compclip.text.scene_graph"}
 MORE = {  # beside the method's own file
     "pretrained": {"compclip.model.hub_cache"},
     "released": {  # its weights are foreign ones
@@ -80,9 +86,9 @@ MORE = {  # beside the method's own file
         "compclip.text.scene_graph",
         "compclip.text.replace",
     },
-    "con_clip": {"compclip.text.negate", "compclip.text.stored_texts"},
+    "con_clip": DENIALS | {"compclip.text.stored_texts"},
     "crepe": SWAPS | {"compclip.text.negate", "compclip.text.replace"},
-    "dac": {"compclip.text.wordlists"},
+    "dac": LISTS,
     "degla": SWAPS
     | {
         "compclip.text.replace",
@@ -99,6 +105,7 @@ MORE = {  # beside the method's own file
     "gnm_clip": {"compclip.text.stored_texts"},
     "hard_positives": SWAPS | {"compclip.text.replace"},
     "hybrid": SWAPS
+    | LISTS
     | {
         "compclip.text.composite_captions",
         "compclip.methods._parts",
@@ -112,7 +119,7 @@ MORE = {  # beside the method's own file
     },
     "negclip": SWAPS,
     "read_clip": SWAPS | {"compclip.train.decoders"},
-    "svlc": {"compclip.text.masked_words", "compclip.text.stored_texts", "compclip.text.wordlists"},
+    "svlc": LISTS | {"compclip.text.masked_words", "compclip.text.stored_texts"},
     "triplet_clip": {"compclip.text.stored_texts"},
 }
 

@@ -15,19 +15,20 @@ from tests.text.strategies import annotations
 
 CREPE = {
     "The sky is blue.": {"The sky is not blue."},
+    "A boy eats an apple.": {"A boy does not eat an apple.", "A boy eats no apple."},
     "A bathroom with a sink, toilet and shower.": {"A bathroom without a sink, toilet and shower."},
-    "A couch and a television in a room.": {"A couch and no television in a room.", "A couch and a television in no room."},
+    "A couch and a television in a room.": {"A couch and a television not in a room."},
     "A man is sitting on a bench near a white van.": {
         "A man is not sitting on a bench near a white van.",
-        "A man is sitting on no bench near a white van.",
-        "A man is sitting on a bench near no white van.",
+        "A man is sitting but not on a bench near a white van.",
+        "A man is sitting on a bench but not near a white van.",
     },
     "A man wearing a hat is holding a cup in a field.": {
         "A man not wearing a hat is holding a cup in a field.",
         "A man wearing a hat is not holding a cup in a field.",
         "A man wearing no hat is holding a cup in a field.",
         "A man wearing a hat is holding no cup in a field.",
-        "A man wearing a hat is holding a cup in no field.",
+        "A man wearing a hat is holding a cup but not in a field.",
     },
     "The dog.": {None},
     "": {None},
@@ -43,7 +44,19 @@ def test_kinds_have_the_same_chance(annotated):
     """One predicate, two things: half of the denials are the predicate's."""
     a = annotated["A man is sitting on a bench near a white van."]
     output = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
-    assert 150 < sum(" not " in text for text in output) < 250
+    assert 150 < sum(" is not " in text for text in output) < 250
+
+
+def test_as_released_any_thing_has_no(annotated):
+    a = annotated["A man is sitting on a bench near a white van."]
+    assert outcomes(negate.conclip_released, a) == {
+        "A man is sitting on no bench near a white van.",
+        "A man is sitting on a bench near no white van.",
+    }
+    assert outcomes(negate.crepe_released, a) == {
+        "A man is not sitting on a bench near a white van.",
+        *outcomes(negate.conclip_released, a),
+    }
 
 
 def test_conclip_denies_a_thing(annotated):
@@ -64,7 +77,7 @@ def test_what_denies_already_is_left_alone(text):
 
 @given(annotations(), st.integers(0, 99))
 def test_another_text_or_none(annotation: Annotation, seed):
-    for rule in (negate.crepe, negate.conclip):
+    for rule in (negate.crepe, negate.conclip, negate.crepe_released, negate.conclip_released):
         output = rule(annotation, np.random.default_rng(seed))
         assert output == rule(annotation, np.random.default_rng(seed))
         assert output is None or output.casefold() != annotation.text.casefold()

@@ -16,6 +16,9 @@ from compclip.text.annotation import Annotation
 from compclip.text.wordlists import WordLists
 from tests.text.conftest import outcomes
 
+OUT_OF = ("outside", "under", "behind")
+COLOURED = {"red", "blue", "green", "yellow", "orange", "purple", "pink", "brown", "gray", "beige", "wall"}
+
 TWO = WordLists({"color": ("red", "blue", "light blue"), "material": ("wood", "iron")})
 
 
@@ -66,9 +69,31 @@ def test_our_lists_are_of_the_authors_sizes():
 
 
 def test_the_rule_takes_annotations():
-    assert outcomes(wordlists.default_lists().rule, Annotation("nothing"), tries=3) == {None}
-    output = outcomes(wordlists.default_lists().rule, Annotation("a wooden chair"), tries=50)
+    assert outcomes(wordlists.default_lists().rule_any, Annotation("nothing"), tries=3) == {None}
+    output = outcomes(wordlists.default_lists().rule_any, Annotation("a wooden chair"), tries=50)
     assert None not in output and all(text.startswith("a ") and text.endswith(" chair") for text in output)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A couch and a television in a room.", {f"A couch and a television {p} a room." for p in OUT_OF}),
+        ("An old gentleman in a white shirt and black tie.", {"A young gentleman in a white shirt and black tie."}),
+        ("An upright sign is 3 feet long.", {None}),  # a measure
+        ("A long road near a wall painted by a man.", {"A short road near a wall painted by a man."}),  # not "by a man"
+        ("He stops and she runs.", {None}),
+    ],
+)
+def test_words_that_fit_their_place(annotated, text, expected):
+    """Colours aside; "in a white shirt" says what is worn."""
+    output = outcomes(wordlists.default_lists().rule, annotated[text], tries=60)
+    changed = {t for t in output if t is None or not set(t.lower().split()) & COLOURED}
+    assert expected <= output and all(t is None or "shirt" in t or t in expected or " a wall" in t for t in changed)
+
+
+def test_articles_follow_colours(annotated):
+    output = outcomes(wordlists.default_lists().rule, annotated["A woman rides a red bike."], tries=80)
+    assert {"A woman rides an orange bike.", "A woman rides a blue bike."} <= output and len(output) == 11
 
 
 @given(st.lists(st.sampled_from(["red", "Blue", "wood", "dog", "in", "İ", "-", "."]), max_size=8), st.integers(0, 99))
@@ -91,7 +116,11 @@ def test_methods_take_words_of_ones_own(method):
     module = load_method(method)
     (rule,) = module.views(module.Config(words=words), 0).negatives
     output = rule(Annotation("a mauve car by a red house"), np.random.default_rng(0))
-    assert output == "a ochre car by a red house"
+    assert output == "an ochre car by a red house"
+    (as_released,) = module.views(module.Config(words=words, lists="any"), 0).negatives
+    assert (
+        as_released(Annotation("a mauve car by a red house"), np.random.default_rng(0)) == "a ochre car by a red house"
+    )
     with pytest.raises(UserError, match="unknown kind of words 'colour'; did you mean 'color'"):
         module.Config(words={"colour": ["red", "blue"]})
 

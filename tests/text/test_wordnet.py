@@ -13,8 +13,8 @@ from compclip.text.wordnet import find_candidates
 @pytest.mark.parametrize(
     ("word", "lemma", "pos", "tag", "expected"),
     [
-        ("dog", "dog", "NOUN", "NN", {"fox", "wolf"}),  # under canine
-        ("dogs", "dog", "NOUN", "NNS", {"foxes", "wolves"}),
+        ("dog", "dog", "NOUN", "NN", {"cat", "horse"}),  # of its group
+        ("dogs", "dog", "NOUN", "NNS", {"cats", "horses"}),
         ("woman", "woman", "NOUN", "NN", {"man"}),  # antonym
         ("women", "woman", "NOUN", "NNS", {"men"}),
         ("red", "red", "ADJ", "JJ", {"blue", "green"}),
@@ -22,15 +22,24 @@ from compclip.text.wordnet import find_candidates
         ("huge", "huge", "ADJ", "JJ", {"small"}),  # antonym of large, to which huge is similar
         ("taller", "tall", "ADJ", "JJR", {"shorter"}),
         ("sitting", "sit", "VERB", "VBG", {"standing", "lying"}),
-        ("ate", "eat", "VERB", "VBD", {"drank"}),
         ("rides", "ride", "VERB", "VBZ", {"walks"}),
+        ("boulder", "boulder", "NOUN", "NN", {"tree", "log"}),  # WordNet's first: chondrite
+        ("glasses", "glass", "NOUN", "NNS", {"headphones"}),  # a plural without a singular, as it stands
+        ("path", "path", "NOUN", "NN", {"river", "street"}),
         ("two", "two", "NUM", "CD", {"three", "twelve"}),
         ("quickly", "quickly", "ADV", "RB", {"slowly"}),
-        ("bench", "bench", "PROPN", "NNP", {"chair", "sofa"}),  # lower case: a slip of the tagger
+        ("bench", "bench", "PROPN", "NNP", {"chair", "couch"}),  # lower case: a slip of the tagger
     ],
 )
 def test_antonyms_and_sisters(word, lemma, pos, tag, expected):
     assert expected <= set(find_candidates(word, lemma, pos, tag))
+
+
+def test_a_verb_with_an_object_gives_way_to_such_verbs():
+    """A man rides a horse: he pushes it; he rides through a street: he walks."""
+    assert find_candidates("rides", "ride", "VERB", "VBZ", has_object=True) == ("pushes", "pulls", "washes")
+    assert find_candidates("rides", "ride", "VERB", "VBZ") == ("walks",)
+    assert {"dropped", "threw"} <= set(find_candidates("ate", "eat", "VERB", "VBD", has_object=True))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +66,7 @@ def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
 
 
 def test_what_the_caption_says_is_left_out():
-    assert "fox" not in find_candidates("dog", "dog", "NOUN", "NN", frozenset({"fox"}))
+    assert "cat" not in find_candidates("dog", "dog", "NOUN", "NN", frozenset({"cat"}))
     assert all(w[0] in "aeiou" for w in find_candidates("shirt", "shirt", "NOUN", "NN", article="an"))
 
 

@@ -98,7 +98,7 @@ def test_a_word_is_found_where_the_slow_reader_has_it(slow, files, listed, data)
 
 
 @pytest.mark.parametrize("name", ["index.noun", "data.noun"])
-@pytest.mark.parametrize("content", ["", "x", "dog n 2 0 2 1 99999999 00000000\n", "dog n x\n" * 100])
+@pytest.mark.parametrize("content", ["", "x", "hound n 2 0 2 1 99999999 00000000\n", "hound n x\n" * 100])
 def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
     """Neither a traceback nor a search without end; a dictionary that merely has no such word has no candidates."""
     shutil.copytree(wordnet_files.find_folder(), tmp_path / "wordnet")
@@ -111,7 +111,7 @@ def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
     for cached in caches:
         cached.cache_clear()
     try:
-        assert wordnet.find_candidates("dog", "dog", "NOUN", "NN") == () and (name, content) == ("index.noun", "x")
+        assert wordnet.find_candidates("hound", "hound", "NOUN", "NN") == () and (name, content) == ("index.noun", "x")
     except UserError as error:
         assert "damaged" in str(error) and "compclip wordnet --install" in str(error)
     finally:
