@@ -34,8 +34,13 @@ from compclip.train.extras import Extras
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
          "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
-# Every method with its defaults, and what some have beside them.
-CASES = [*((name, {}, 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
+SMALL = {
+    "codebook_clip": {"codes": 8, "code_width": 4},
+    "superclip": {"vocabulary": 60},
+    "flair": {"texts": 3, "heads": 2},
+}
+# Every method with its defaults, smaller heads, and what some have beside them.
+CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
          ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
          ("c2lip", {"concepts": "encoded"}, 0),
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0),
@@ -86,8 +91,9 @@ def kept_beside(method, cfg, clip: nn.Module) -> Extras:
 def batch(views: Views) -> Batch:
     """A batch as the views ask for it."""
     g = torch.Generator().manual_seed(1)
-    K = 1 if views.composite else len(views.negatives) + views.bag
-    P = max(views.composite - 1, 0) if views.composite else len(views.positives) + views.alternatives + views.bag
+    more = len(views.pairs) + views.bag
+    K = 1 if views.composite else len(views.negatives) + more
+    P = max(views.composite - 1, 0) if views.composite else len(views.positives) + views.alternatives + more
     image = torch.randn(B, 3, 32, 32, generator=g, dtype=torch.float64)
     text, longer = _texts(g, B), _texts(g, B, low=9, high=11)
     text[3:] = longer[3:]
