@@ -132,8 +132,28 @@ def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatc
     document = read_json(published.results / "sugarcrepe.json")
     assert document["checkpoint"]["fingerprint"] == shown.final.facts()["weights_fingerprint"]
     assert not (here / "results/finetune/_snapshots").exists()
+    assert_follows_an_edit(here, published)
     params = read.load_params("params.yaml")
     assert launch_command.list_stale(launch_command.locate_runs(params, here)[1:], params, here) == []
+
+
+def assert_follows_an_edit(root, published) -> None:
+    """Another column is another choice, without a training; without one the end is published as ever."""
+    keys = read_json(root / "keys/finetune.best.json")
+    text = (root / "params.yaml").read_text()
+    for choose, shows_end in (("choose: sugarcrepe/swap_obj", False), ("trainable: all", True)):
+        (root / "params.yaml").write_text(text.replace("choose: sugarcrepe/swap_att", choose))
+        tiny_project.plan()
+        assert train_command.main(["--method", "finetune.best"]) == 0
+        assert evaluate_command.main(["--method", "finetune.best"]) == 0
+        record = read_json(published.snapshots.record)
+        assert record["column"] == ("" if shows_end else "sugarcrepe/swap_obj")
+        assert published.trained.checkpoint.is_dir() is shows_end
+        assert published.snapshots.checkpoint.is_dir() is not shows_end
+    assert record["shown"] == END
+    written = read_json(root / "keys/finetune.best.json")
+    assert {k: v["key"] for k, v in written.items()} == {k: v["key"] for k, v in keys.items()} and written != keys
+    (root / "params.yaml").write_text(text)
 
 
 PICTURES = [1000 * number << 32 for number in range(65)]  # the lowest fifth is validation
