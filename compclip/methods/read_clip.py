@@ -33,7 +33,7 @@ class Config:
     align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
     decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
     negatives: int = 3  # of each caption, each drawn by itself
-    swap: str = "negclip"  # their rule, as in negclip
+    swap: str = "negclip"  # their rule, as in negclip; "read_clip": the five kinds of its program
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

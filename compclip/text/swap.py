@@ -6,6 +6,7 @@ Every rule takes annotations and a generator and gives a text that differs from 
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from compclip.text.annotation import Annotation, Span
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 TRIES = 10
+READ_CLIP_DRAWS = 5
+VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
+VERB_PHRASE = re.compile("V?R*A*V+")
 
 
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -131,7 +135,34 @@ def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | No
     return word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
 
 
-RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": single}
+def read_clip(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange two nouns, adjectives, adverbs, noun phrases or verb phrases as READ-CLIP's program does.
+
+    Of five draws, each of a kind that has two, one that differs; phrases may overlap, and tokens are joined by spaces
+    (JiH00nKw0n/READ-CLIP b2f096c, src/common/mixin.py:132). None where all five are the caption.
+    """
+    words = [annotation.word(t) for t in range(len(annotation))]
+    kinds = [spans for spans in _read_clip_spans(annotation) if len(spans) > 1]
+    texts: dict[str, None] = {}
+    for _ in range(READ_CLIP_DRAWS if kinds else 0):
+        spans = kinds[rng.integers(len(kinds))]
+        (a, b), (c, d) = sorted(spans[i] for i in rng.permutation(len(spans))[:2])
+        swapped = [*words[:a], *words[c:d], *words[b:c], *words[a:b], *words[d:]]
+        if [word.casefold() for word in swapped] != [word.casefold() for word in words]:
+            texts.setdefault(" ".join(swapped))
+    return list(texts)[rng.integers(len(texts))] if texts else None
+
+
+def _read_clip_spans(a: Annotation) -> list[list[Span]]:
+    """Return the spans of READ-CLIP's five kinds; of verb phrases every part that is one itself."""
+    letters = "".join([VERB_LETTERS.get(pos, "-") for pos in a.pos])
+    ends = itertools.combinations(range(len(a) + 1), 2)
+    words = [[(t, t + 1) for t, pos in enumerate(a.pos) if pos == kind] for kind in ("NOUN", "ADJ", "ADV")]
+    chunks = [span for span in a.chunks if span[1] - span[0] > 2]
+    return [*words, chunks, [(low, high) for low, high in ends if VERB_PHRASE.fullmatch(letters, low, high)]]
+
+
+RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": single, "read_clip": read_clip}
 
 
 def _exchangeable_spans(a: Annotation) -> list[list[Span]]:

@@ -199,3 +199,17 @@ def test_sentences_joined_as_in_clic_s_code(first, second, expected):
 )
 def test_a_sentence_without_its_full_stop(text, expected):
     assert sentences.strip_full_stop(text) == expected
+
+
+def test_read_clip_exchanges_five_kinds(annotated):
+    """Tokens joined by spaces, as its program has them; both verbs of "is chasing" are none, of one kind alone."""
+    output = outcomes(swap.read_clip, annotated["A brown dog chases a black cat."])
+    assert output == {
+        "A brown cat chases a black dog .",
+        "A black dog chases a brown cat .",
+        "a black cat chases A brown dog .",
+    }
+    assert outcomes(swap.read_clip, annotated["The sky is blue."], tries=20) == {None}
+    assert "There is a man holding glasses and wearing a bottle ." in outcomes(
+        swap.read_clip, annotated["There is a man wearing glasses and holding a bottle."]
+    )
