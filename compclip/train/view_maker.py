@@ -149,7 +149,10 @@ class ViewMaker:
                 negatives += _apply_case([views.bag_rule(text, rng) for text in texts_drawn], views)
         if not _true_texts(_in_case(text, views), positives).isdisjoint(t.casefold() for t in negatives if t):
             again = generator(DRAWN_AGAIN)
-            draws = [functools.partial(rule, caption) for rule in views.negatives]
+            draws: list[Callable[[np.random.Generator], str | None]] = [
+                functools.partial(rule, caption) for rule in views.negatives
+            ]
+            draws += [_draw_nothing] * len(views.pairs)  # a foil without its own true text would be none
             if views.bag_rule:
                 draws += [functools.partial(views.bag_rule, dense) for dense in texts_drawn]
             true_texts = _true_texts(_in_case(text, views), positives)
@@ -237,6 +240,10 @@ class ViewMaker:
 def _true_texts(caption: str, positives: Texts) -> set[str]:
     """Return the texts, in lower case, that no negative may be."""
     return {text.casefold() for text in (caption, *positives) if text is not None}
+
+
+def _draw_nothing(_rng: np.random.Generator) -> None:
+    return None
 
 
 def _draw_false(

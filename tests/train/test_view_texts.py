@@ -8,7 +8,7 @@ import pytest
 
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
-from compclip.methods import hard_positives, hybrid
+from compclip.methods import cs_clip, hard_positives, hybrid
 from compclip.text import composite_captions, positives, swap
 from compclip.text.spacy_parser import annotate
 from compclip.train.view_maker import ViewMaker
@@ -54,8 +54,10 @@ WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "mask
         hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
         Views(bag=4, bag_rule=lambda text, rng: "A red dog.", caption="full"),
         Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
+        cs_clip.views(cs_clip.Config(), 0),
+        Views(negatives=(swap.negclip,), pairs=(lambda a, rng: ("A thing.", a.text),), caption="full"),
     ],
-    ids=["hard_positives", "released", "every_rule", "stored", "bag", "caption"],
+    ids=["hard_positives", "released", "every_rule", "stored", "bag", "caption", "units", "foils"],
 )
 def test_no_text_is_on_both_sides(data, views):
     assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
@@ -69,6 +71,13 @@ def test_a_negative_that_is_a_positive_is_drawn_again(data):
     clashes = [(a, b) for a, b in pairs if a.negatives[0] is not None and a.negatives[0] in b.positives]
     assert all(b.negatives == a.negatives for a, b in pairs if (a, b) not in clashes)
     assert any(b.negatives[0] is not None for _, b in clashes) and any(b.negatives == (None,) for _, b in clashes)
+
+
+def test_a_true_text_and_its_foil_stand_at_one_place(data):
+    """Behind the rules' texts; a foil that says what the caption says is masked and not drawn again."""
+    rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
+    for view in views_of(data, Views(negatives=(swap.negclip,), pairs=rules, caption="full")):
+        assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
 
 
 def test_a_composite_s_negative_is_none_of_its_captions(data):
