@@ -130,6 +130,7 @@ def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str,
         "exclude": section.pop("exclude"),
         "texts": section.pop("texts"),
         "relatives": section.pop("relatives"),
+        "replacement_captions": section.pop("replacement_captions"),
         "short_side": section.pop("short_side"),
     }
     yield "recaption", name, {"params": section, "code": hash_data_code("recaption", data)}

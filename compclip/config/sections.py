@@ -151,6 +151,8 @@ class Data:
     openings: Literal["usual", "clic"] = "usual"
     captions_each: NonNegativeInt = 0  # of a picture, the first so many; 0: all
     relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
+    # WordNet's words come into a caption's place if so many captions of the data set have them; 0: all of WordNet's
+    replacement_captions: NonNegativeInt = 0
     # pixels: pictures with a longer shorter side are scaled once, and training reads the copies; 0: as they are
     short_side: NonNegativeInt = 0
     limit: NonNegativeInt = 0  # 0: all
@@ -339,6 +341,12 @@ class Pretrain:
     bound_every: PositiveInt = 1  # of the first steps every so many is one of these; the others are the web's
     paired: Share = 0.25  # share of short texts that name one symbol with its colour, and of true relations
     siblings: Share = 0.06  # share of draws that give two pictures with colours or places exchanged, each told as it is
+    sibling_places: Share = 0.5  # share of these pairs that differ in places; the others differ in colours
+    bound_siblings: Share = 0.06  # the same share in the first steps, whose texts all bind
+    bound_places: Share = 0.0  # share of the first texts that say in which corner each thing is
+    restated: Share = 0.0  # share of texts in whole sentences of many forms, half of the words synonyms, none binding
+    relations: Share = 0.0  # share of these sentences whose relation is right but for its direction; others have any
+    extra: Share = 0.0  # share of texts that name one thing more than the picture shows
     batch_size: PositiveInt = 256
     warmup_steps: NonNegativeInt = 100
     cooldown: Share = 0.25  # share of steps, the last, in which the rate falls to nothing
@@ -371,6 +379,9 @@ class World:
     records: PositiveInt = 300  # records of each benchmark subset
     per_class: PositiveInt = 20  # pictures of each class in zero-shot classification
     processes: PositiveInt = 2
+    joined: Share = 0.0  # share of captions for fine-tuning whose first sentence joins two things or looks by "and"
+    # share of the benchmarks' replaced relations that are of the other axis ("left of" for "above"), not the converse
+    other_axis: Share = 0.0
     beside: bool = False  # edited pictures, negations, paraphrases and single sentences of each picture for fine-tuning
     pretrain: Pretrain = field(default_factory=Pretrain)
     versions: dict[str, WorldVersion] = field(default_factory=dict)  # of the pretrained model, by backbone

@@ -25,6 +25,7 @@ from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
     caption_join,
+    caption_vocabulary,
     file_listing,
     negative_images,
     picture_scaling,
@@ -61,6 +62,8 @@ def annotation_tasks(
         decided_by["relatives"] = True
     if cfg.short_side:
         decided_by["short_side"] = cfg.short_side
+    if cfg.replacement_captions:
+        decided_by["vocabulary"] = [cfg.replacement_captions, samples.fingerprint]
     if excluded:
         decided_by["excluded"] = {name: benchmark_overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     if texts:
@@ -80,6 +83,8 @@ def annotation_tasks(
             "excluded": excluded,
             "relatives": cfg.relatives,
             "short_side": cfg.short_side,
+            "replacement_captions": cfg.replacement_captions,
+            "vocabulary": caption_vocabulary.list_files(folder, samples) if cfg.replacement_captions else [],
             "folder": str(folder / SHARDS),
             "language": language,
         }
@@ -105,7 +110,10 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
         if isinstance(balanced, BalancedTexts):
             balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
             complete = _chain(complete, balance.draw)
-        annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"])
+        least, vocabulary = task.inputs["replacement_captions"], None
+        if least:
+            vocabulary = caption_vocabulary.read_vocabulary(tuple(task.inputs["vocabulary"]), least)
+        annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
         joined, metadata, text_counts = find_texts(lists, samples)
         if balance:
             joined[NEGATIVE], balance_counts = balance.choose(samples)

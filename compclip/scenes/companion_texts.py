@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -51,17 +51,22 @@ OTHERS = 3  # paraphrases of a caption
 Words = Mapping[str, str]
 
 
-def write_companions(world: World, out: Path, layouts: Mapping[str, Scene]) -> int:
-    """Write the pictures into `train_edits` and a JSONL file for each kind; return the number of pictures."""
-    rows = parallel(world, partial(_companion_row, world, out), enumerate(layouts.items()))
+def write_companions(world: World, out: Path, layouts: Mapping[str, Scene], joined: Collection[str] = ()) -> int:
+    """Write the pictures into `train_edits` and a JSONL file for each kind; return the number of pictures.
+
+    `joined`: ids of the pictures whose captions begin with a sentence that joins by "and".
+    """
+    rows = parallel(world, partial(_companion_row, world, out, joined), enumerate(layouts.items()))
     for kind in ("edits", "negations", "paraphrases", "dense"):
         write_atomic(out / f"train_{kind}.jsonl", "".join(json.dumps(row[kind]) + "\n" for row in rows))
     return sum(len(row["edits"]["negative_image"]) + 1 for row in rows)
 
 
-def _companion_row(world: World, out: Path, job: tuple[int, tuple[str, Scene]]) -> dict[str, dict]:
+def _companion_row(
+    world: World, out: Path, joined: Collection[str], job: tuple[int, tuple[str, Scene]]
+) -> dict[str, dict]:
     index, (name, scene) = job
-    sentences, image = grammar.dense_caption(name, scene), {"image": f"{name}.png"}
+    sentences, image = grammar.dense_caption(name, scene, name in joined), {"image": f"{name}.png"}
     edited_statement = next(s for _, s in sentences if s)
     edited = make_edits(np.random.default_rng((world.seed, EDITS, index)), scene, edited_statement, NEGATIVES)
     denial, without = make_denial(np.random.default_rng((world.seed, NEGATIONS, index)), scene)
@@ -92,10 +97,12 @@ class Edit:
 def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, count: int) -> list[Edit]:
     """Return `count` different edits of the two things of a statement, of as many kinds as possible.
 
-    None shows a layout or a pair that is held out for test.
+    None shows a layout or a pair that is held out for test. Of a statement that is not directed, the things are not
+    exchanged: it would stay true.
     """
-    kinds = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in KINDS]
-    by_turns = zip_longest(*_shuffled(rng, kinds))
+    kinds = [kind for kind in KINDS if statement.directed or kind is not _exchange_things]
+    edits = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in kinds]
+    by_turns = zip_longest(*_shuffled(rng, edits))
     return [edit for turn in by_turns for edit in turn if edit][:count]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from compclip.scenes.render import parallel, write_picture
 
 LAYOUTS = "layouts.jsonl"
 TRAIN = 10  # split, before those of the benchmarks
+JOINED = 21  # split: which captions begin with a sentence that joins by "and"
 
 
 def generate(world: World, out: Path) -> dict[str, int]:
@@ -36,7 +38,9 @@ def generate(world: World, out: Path) -> dict[str, int]:
     counts = {"train": _train(world, new_folder)}
     counts |= {name: write_files(world, new_folder) for name, write_files in world_benchmarks.PARTS.items()}
     if world.beside:
-        counts["beside"] = companion_texts.write_companions(world, new_folder, read_layouts(new_folder / LAYOUTS))
+        layouts = new_folder / LAYOUTS
+        joined = read_joined(layouts)
+        counts["beside"] = companion_texts.write_companions(world, new_folder, read_layouts(layouts), joined)
     write_json(new_folder / "counts.json", counts)
     shutil.rmtree(out, ignore_errors=True)
     new_folder.rename(out)
@@ -59,7 +63,7 @@ def _train(world: World, out: Path) -> int:
         image = {"filename": f"{row['id']}.png", "filepath": "", "imgid": index, "split": "train"}
         images.append({**image, "sentences": [{"raw": row["alt_text"]}]})
     write_json(out / "train.json", {"dataset": "scenes", "images": images})
-    lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])}) for r in rows)
+    lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])} | r["joined"]) for r in rows)
     write_atomic(out / LAYOUTS, "\n".join(lines) + "\n")
     return len(rows)
 
@@ -69,14 +73,25 @@ def _train_row(world: World, out: Path, index: int) -> dict:
     scene = layout.sample(rng, int(rng.choice((2, 3, 4), p=(0.5, 0.3, 0.2))), test=False)
     name = f"{index:06d}"
     write_picture(out / "train" / f"{name}.png", scene)
-    return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene}
+    is_joined = world.joined and np.random.default_rng((world.seed, JOINED, index)).random() < world.joined
+    joined = {"joined": True} if is_joined else {}
+    return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene, "joined": joined}
+
+
+def read_joined(path: Path) -> frozenset[str]:
+    """Read the ids of layouts.jsonl whose captions begin with a sentence that joins by "and"."""
+    return frozenset(row["id"] for row in _read_rows(path) if row.get("joined"))
+
+
+def _read_rows(path: Path) -> Iterator[dict]:
+    lines = enumerate(read_text(path).splitlines(), 1)
+    return (json_text.parse_json(line, str(path), line=number) for number, line in lines)
 
 
 def read_layouts(path: Path) -> dict[str, Scene]:
     """Read the scenes of layouts.jsonl, by sample id."""
-    rows = (json_text.parse_json(line, str(path), line=i) for i, line in enumerate(read_text(path).splitlines(), 1))
     scenes = {}
-    for row in rows:
+    for row in _read_rows(path):
         things = tuple(Thing(**{**t, "shift": tuple(t["shift"])}) for t in row["scene"]["things"])
         scenes[row["id"]] = Scene(things, row["scene"]["background"])
     return scenes

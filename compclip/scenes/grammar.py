@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -116,11 +116,12 @@ _ALT_ONE = ("{}", "one of them is {}", "picture with {}", "find {}", "{} at the 
 
 @dataclass(frozen=True)
 class Statement:
-    """What one sentence says: `a` stands in `relation` to `b`."""
+    """What one sentence says: `a` stands in `relation` to `b`; where it is not `directed`, or `b` to `a`."""
 
     a: Thing
     b: Thing
     relation: str
+    directed: bool = True
 
 
 def statements(scene: Scene) -> list[Statement]:
@@ -152,6 +153,22 @@ def sentence(rng: np.random.Generator, s: Statement) -> str:
 
 
 CaptionSentence = tuple[str, Statement | None]  # a sentence, and its statement if it relates two things
+_SIDE_BY_SIDE = ("{things} are side by side.", "{things} stand side by side.", "{things} next to each other.")
+_STACKED = ("{things} are one above the other.", "{things} stand one below the other.", "{things} in one column.")
+JOINED_LOOKS = 0.25  # share of the sentences with "and" that join two looks of a thing; the others join two things
+
+
+def joined_sentence(rng: np.random.Generator, s: Statement) -> CaptionSentence:
+    """Make a sentence of the training grammar with "and", between two things or between two looks of the first."""
+    if rng.random() < JOINED_LOOKS:
+        looks = listing(rng, [choose(rng, (size, texture))(rng, s.a), colour(rng, s.a)])
+        a, r = article(f"{looks} {noun(rng, s.a)}"), name(rng, RELATIONS[s.relation], 0.4)
+        text = f"{a} is {r} {article(phrase(rng, s.b))}."
+    else:
+        s = replace(s, directed=False)
+        things = listing(rng, [article(phrase(rng, thing)) for thing in (s.a, s.b)])
+        text = choose(rng, _SIDE_BY_SIDE if s.relation in VERBS else _STACKED).format(things=things)
+    return text[0].upper() + text[1:], s
 
 
 def dense(rng: np.random.Generator, scene: Scene) -> str:
@@ -164,13 +181,13 @@ def join_sentences(sentences: Iterable[CaptionSentence]) -> str:
     return " ".join(text for text, _ in sentences)
 
 
-def dense_caption(name: str, scene: Scene) -> list[CaptionSentence]:
-    """Make the dense caption of a training picture by sentences; it depends on name and layout alone."""
-    return describe_scene(np.random.default_rng((1, zlib.crc32(name.encode()))), scene)
+def dense_caption(name: str, scene: Scene, joined: bool = False) -> list[CaptionSentence]:
+    """Make the dense caption of a training picture by sentences; it depends on the arguments alone."""
+    return describe_scene(np.random.default_rng((1, zlib.crc32(name.encode()))), scene, joined)
 
 
-def describe_scene(rng: np.random.Generator, scene: Scene) -> list[CaptionSentence]:
-    """Make the sentences of a dense caption; the first relates two things."""
+def describe_scene(rng: np.random.Generator, scene: Scene, joined: bool = False) -> list[CaptionSentence]:
+    """Make the sentences of a dense caption; the first relates two things, or has an "and" if `joined`."""
     facts = statements(scene)
     first = choose(rng, facts)
     further: list[CaptionSentence] = []
@@ -181,7 +198,8 @@ def describe_scene(rng: np.random.Generator, scene: Scene) -> list[CaptionSenten
     details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
     count_sentence = f"There are {NUMBERS[len(scene.things)]} symbols on a light background."
     count = [count_sentence] if rng.random() < 0.4 and len(scene.things) < 4 else []
-    return [(sentence(rng, first), first), *further, *((text, None) for text in (*details, *count))]
+    opening = joined_sentence(rng, first) if joined else (sentence(rng, first), first)
+    return [opening, *further, *((text, None) for text in (*details, *count))]
 
 
 def detail(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:

@@ -92,13 +92,15 @@ def make_item(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -
     return SentencePair(true.text(form), false.text(form), _reword_statement(rng, true))
 
 
-def make_items(rng: np.random.Generator, scene: Scene, s: Statement) -> dict[str, SentencePair]:
-    """Make a record of every subset; equal true captions have equal paraphrases."""
+def make_items(
+    rng: np.random.Generator, scene: Scene, s: Statement, other_axis: float = 0.0
+) -> dict[str, SentencePair]:
+    """Make a record of every subset; equal true captions have equal paraphrases. `other_axis`: see `word_statement`."""
     form = choose(rng, FORMS)
     rewordings: dict[Wording, str] = {}
     texts: dict[str, SentencePair] = {}
     for kind in KINDS:
-        true, false = word_statement(rng, kind, scene, s)
+        true, false = word_statement(rng, kind, scene, s, other_axis)
         rewordings[true] = rewordings.get(true) or _reword_statement(rng, true)
         texts[kind] = SentencePair(true.text(form), false.text(form), rewordings[true])
     return texts
@@ -113,11 +115,25 @@ def _absent(rng: np.random.Generator, names: dict, present: set[str]) -> str:
     return str(choose(rng, [n for n in names if n not in present]))
 
 
-def word_statement(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> tuple[Wording, Wording]:
-    """Word a statement that is true of the scene, and the false one of subset `kind`."""
+def _replace_relation(rng: np.random.Generator, relation: str, other_axis: float) -> str:
+    """Return the converse of a relation, or with probability `other_axis` one of the other axis."""
+    if other_axis and rng.random() < other_axis:
+        return str(choose(rng, [r for r in RELATIONS if r not in (relation, CONVERSE[relation])]))
+    return CONVERSE[relation]
+
+
+def word_statement(
+    rng: np.random.Generator, kind: str, scene: Scene, s: Statement, other_axis: float = 0.0
+) -> tuple[Wording, Wording]:
+    """Word a statement that is true of the scene, and the false one of subset `kind`.
+
+    `other_axis`: share of replaced relations that are not the converse but of the other axis.
+    """
     a, b, symbol_a = s.a.pair, s.b.pair, ("", s.a.symbol)
     true, false = Wording(a, b, s.relation), Wording(a, b, CONVERSE[s.relation])
-    if kind == "swap_att":
+    if kind == "replace_rel":
+        false = Wording(a, b, _replace_relation(rng, s.relation, other_axis))
+    elif kind == "swap_att":
         false = Wording((b[0], a[1]), (a[0], b[1]), s.relation)
     elif kind == "swap_obj":
         symbol_b = ("", s.b.symbol)
@@ -133,10 +149,12 @@ def word_statement(rng: np.random.Generator, kind: str, scene: Scene, s: Stateme
     elif kind == "add_att":
         colour = _absent(rng, COLOURS, {t.colour for t in scene.things})
         true, false = Wording(symbol_a, b, s.relation), Wording((colour, s.a.symbol), b, s.relation)
-    return true, false  # of replace_rel where the kind is no other
+    return true, false
 
 
-def hard_positive(rng: np.random.Generator, kind: str, scene: Scene, s: Statement) -> SentencePair:
+def hard_positive(
+    rng: np.random.Generator, kind: str, scene: Scene, s: Statement, other_axis: float = 0.0
+) -> SentencePair:
     """Make a record of the hard-positive benchmarks: REPLACE relations, REPLACE attributes, or SWAP around "and"."""
     a, b = s.a.pair, s.b.pair
     if kind == "swap":
@@ -144,7 +162,7 @@ def hard_positive(rng: np.random.Generator, kind: str, scene: Scene, s: Statemen
         return SentencePair(*(f"{article(' '.join(x))} and {article(' '.join(y))}" for x, y in pairs))
     statement, form = Wording(a, b, s.relation), "{a} {r} {b}"
     if kind == "replace_relations":
-        false = Wording(a, b, CONVERSE[s.relation])
+        false = Wording(a, b, _replace_relation(rng, s.relation, other_axis))
         return SentencePair(statement.text(form), false.text(form), statement.text(form, synonym=1))
     _, false = word_statement(rng, "replace_att", scene, s)
     reworded = Wording((_synonym(rng, a[0]), a[1]), b, s.relation)
@@ -183,7 +201,7 @@ def _sugarcrepe_row(world: World, out: Path, index: int) -> dict[str, dict]:
     scene, statement = _draw_statement(rng, unseen=index % 2 == 1)
     filename = f"sugarcrepe_{index:05d}.png"
     write_picture(out / "test" / filename, scene)
-    items = make_items(rng, scene, statement)
+    items = make_items(rng, scene, statement, world.other_axis)
     return {
         kind: {"filename": filename, "caption": i.caption, "caption2": i.paraphrase, "negative_caption": i.negative}
         for kind, i in items.items()
@@ -240,7 +258,7 @@ def _hard_positive_row(world: World, out: Path, index: int) -> dict[str, tuple[d
     write_picture(out / "test" / f"{name}.png", scene)
     captions = {}
     for kind in HARD_POSITIVE_KINDS:
-        item = hard_positive(rng, kind, scene, statement)
+        item = hard_positive(rng, kind, scene, statement, world.other_axis)
         record = {
             "image_id": name,
             "true_caption": item.caption,

@@ -43,22 +43,23 @@ def annotate_columns(
     counts: Counter,
     complete: Callable[[Annotation], Annotation] | None = None,
     relatives: bool = False,
+    vocabulary: frozenset[str] | None = None,
 ) -> AnnotationColumns:
     """Annotate a shard's captions and return them as columns, in order.
 
     Equal captions are analysed once; an annotation depends on the caption alone. `complete` adds what language models
-    wrote for a caption. `relatives` asks for the words of CLoVe's rule. `counts` gets "captions"; "different", of which
-    some are "long" (parsed in pieces, as `annotate` says) or "empty" (white space alone); and "without_noun". Raises
-    UserError as `annotate`.
+    wrote for a caption. `relatives` asks for the words of CLoVe's rule. `vocabulary`: the words, in lower case, that
+    may replace others; None: all of WordNet's. `counts` gets "captions"; "different", of which some are "long" (parsed
+    in pieces, as `annotate` says) or "empty" (white space alone); and "without_noun". Raises UserError as `annotate`.
     """
     if _load_model.cache_info().currsize and len(_load_model().vocab) > WORDS_KEPT:
         _load_model.cache_clear()  # the model keeps every word that it meets
     order = list(texts)
     number = {text: i for i, text in enumerate(dict.fromkeys(order))}
     columns, nounless = AnnotationColumns(), bytearray()
-    for annotation in _annotate_in_batches(number, replacements=True):
+    for annotation in _annotate_in_batches(number, replacements=True, vocabulary=vocabulary):
         if relatives:
-            annotation = replace(annotation, relatives=find_relatives(annotation))
+            annotation = replace(annotation, relatives=find_relatives(annotation, vocabulary))
         columns.add(complete(annotation) if complete else annotation)
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
@@ -88,7 +89,9 @@ def _load_model() -> spacy.language.Language:
     return spacy.load(model_name(), exclude=list(UNUSED))
 
 
-def _annotate_in_batches(texts: Iterable[str], replacements: bool) -> Iterator[Annotation]:
+def _annotate_in_batches(
+    texts: Iterable[str], replacements: bool, vocabulary: frozenset[str] | None = None
+) -> Iterator[Annotation]:
     """Annotate captions, in order, with one batch in memory at a time."""
     model = _load_model()
     if replacements:
@@ -101,7 +104,8 @@ def _annotate_in_batches(texts: Iterable[str], replacements: bool) -> Iterator[A
         )
         parsed = model.pipe(documents, batch_size=max(1, min(BATCH_SIZE, BATCH // max(longest, 1))))
         for text, spans, pieces in batch:
-            yield _make_annotation(text, spans, [(low, next(parsed)) for low, _ in pieces], replacements)
+            bare = _make_annotation(text, spans, [(low, next(parsed)) for low, _ in pieces])
+            yield replace(bare, candidates=_find_candidates(bare, vocabulary) if replacements else ((),) * len(bare))
 
 
 def _split_caption(text: str) -> tuple[str, list[Span], list[Span]]:
@@ -126,7 +130,7 @@ def _make_document(text: str, offset: int, spans: list[Span]) -> Doc:
     return document
 
 
-def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]], replacements: bool) -> Annotation:
+def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]]) -> Annotation:
     """Make one annotation of a caption's parsed pieces, given with their offsets; `spans` are its sentences."""
     columns: dict[str, list] = {name: [] for name in (*NUMBERS, *WORDS, "chunks")}
     for offset, document in pieces:
@@ -140,8 +144,7 @@ def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]]
     joined = _join_sentences(bare, spans)
     kinds = "".join([_LETTER.get(pos, "-") for pos in bare.pos])
     verbs = [m.span() for low, high in map(bare.tokens, joined) for m in _VERBS.finditer(kinds, low, high)]
-    candidates = _find_candidates(bare) if replacements else ((),) * len(bare)
-    return replace(bare, sentences=joined, verbs=tuple(verbs), candidates=candidates)
+    return replace(bare, sentences=joined, verbs=tuple(verbs))
 
 
 def _token_attributes(document: Doc, offset: int, first: int) -> dict[str, list]:
@@ -169,7 +172,7 @@ def _join_sentences(bare: Annotation, spans: list[Span]) -> tuple[Span, ...]:
     return tuple(joined)
 
 
-def _find_candidates(bare: Annotation) -> tuple[tuple[str, ...], ...]:
+def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the candidates of each token; words that the caption has elsewhere are left out."""
     words = [bare.word(t).lower() for t in range(len(bare))]
     words_of_caption = frozenset([*words, *(lemma.lower() for lemma in bare.lemma)])
@@ -186,17 +189,17 @@ def _find_candidates(bare: Annotation) -> tuple[tuple[str, ...], ...]:
         is_replaced = pos in wordnet.REPLACED and word_edits.is_word(bare, token)
         word, lemma, tag = bare.word(token), bare.lemma[token], bare.tag[token]
         candidates.append(
-            wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article, token in with_object)
+            wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article, token in with_object, vocabulary)
             if is_replaced
             else ()
         )
     return tuple(candidates)
 
 
-def find_relatives(a: Annotation) -> tuple[Weighted, ...]:
+def find_relatives(a: Annotation, vocabulary: frozenset[str] | None = None) -> tuple[Weighted, ...]:
     """Return the weighted words for CLoVe's rule of each token that represents an element of the caption's scene."""
     roots = {element.root for element in scene_graph.read_scene(a)}
     return tuple([
-        wordnet.find_relatives(a.word(t), a.pos[t], a.tag[t]) if t in roots else NO_WORDS
+        wordnet.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary) if t in roots else NO_WORDS
         for t in range(len(a))
     ])  # fmt: skip

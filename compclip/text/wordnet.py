@@ -59,17 +59,19 @@ def find_candidates(
     words_of_caption: frozenset[str] = frozenset(),
     article: str = "",
     has_object: bool = False,
+    vocabulary: frozenset[str] | None = None,
 ) -> tuple[str, ...]:
     """Return at most 16 replacements of a token, in a fixed order: antonyms, then sisters, frequent words first.
 
     `words_of_caption` (in lower case) are left out. `article`: "a" or "an" where one stands before the
     word; only words that go with it are given. `has_object`: whether a verb has one. They are written as the
-    word is: capitals, or a first capital.
+    word is: capitals, or a first capital. Of a `vocabulary` (in lower case) only its words are given.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
     if pos == "PROPN" and word.islower():
         pos, tag = "NOUN", SLIPS.get(tag, tag)
-    forms = _inflected_candidates(word.lower(), lemma.lower(), pos, tag, has_object)
+    every_form = _inflected_candidates(word.lower(), lemma.lower(), pos, tag, has_object)
+    forms = every_form[: 4 * LIMIT] if vocabulary is None else tuple(f for f in every_form if f in vocabulary)
     best = forms[:LIMIT]
     if article or words_of_caption:
         fitting = (
@@ -98,7 +100,7 @@ def report_damage(word: str) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1 << 15)
 def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object: bool) -> tuple[str, ...]:
-    """Return inflected replacements of a word, best first, at most 4 x 16 of them."""
+    """Return inflected replacements of a word, best first."""
     if pos == "NUM":
         return tuple(n for n in NUMBERS if n != word) if word in NUMBERS else ()
     if pos not in POS_LETTERS or not word.isalpha() or lemma in _SKIPPED_VERBS or word in caption_words.SKIPPED:
@@ -110,8 +112,7 @@ def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object:
     with report_damage(word):
         lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
         forms = [inflect(c, tag, irregular_forms(pos_letter)) for c in _candidate_lemmas(lemma, pos_letter)]
-    unique = dict.fromkeys(f for f in forms if f and f != word)
-    return tuple(unique)[: 4 * LIMIT]
+    return tuple(dict.fromkeys(f for f in forms if f and f != word))
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -240,15 +241,20 @@ def is_offensive(synset: Synset) -> bool:
 # --- words for CLoVe's replace rule, with weights ---------------------------------------------------------------
 
 
-def find_relatives(word: str, pos: str, tag: str) -> Weighted:
+def find_relatives(word: str, pos: str, tag: str, vocabulary: frozenset[str] | None = None) -> Weighted:
     """Return the words that may replace a token, in lower case and inflected like it, the heaviest first.
 
+    Of a `vocabulary` (in lower case) only its words are given, of several words only those that are all in it.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
     pos_letter = POS_LETTERS.get("NOUN" if pos == "PROPN" else pos)
     if pos_letter is None or not word.isalpha():
         return NO_WORDS
-    return _inflected_relatives(word.lower(), pos_letter, SLIPS.get(tag, tag) if word.islower() else tag)
+    relatives = _inflected_relatives(word.lower(), pos_letter, SLIPS.get(tag, tag) if word.islower() else tag)
+    if vocabulary is None:
+        return relatives
+    kept = [(form, weight) for form, weight in zip(*relatives, strict=True) if vocabulary.issuperset(form.split())]
+    return tuple(form for form, _ in kept), tuple(weight for _, weight in kept)
 
 
 @functools.lru_cache(maxsize=1 << 15)

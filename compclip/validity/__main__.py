@@ -3,6 +3,8 @@
 Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
 validity.json and pairs.csv. Held-out rows and columns enter no number. --held-out shows them: do it once, when
 the world is chosen. validity.json records each such look, and with which results.
+
+`compclip validity profile` prints instead how the scenes' pretrained model stands beside CLIP.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from compclip.report import published_coverage, published_numbers, run_collectio
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity import counterparts, difference_pairs, pair_summary, trivial_predictors, validity_page
+from compclip.validity import (
+    counterparts,
+    difference_pairs,
+    pair_summary,
+    trivial_predictors,
+    validity_page,
+    world_profile,
+)
 from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
 from compclip.validity.validity_page import ValidityResults
@@ -40,6 +49,8 @@ WARNING = (
 
 def main(argv: Sequence[str]) -> int:
     """Write page, JSON and CSV. Raises UserError for names that do not fit, and for what is missing."""
+    if argv[:1] == ["profile"]:
+        return world_profile.main(argv[1:])
     args = _parser().parse_args(argv)
     params, declared = read.load_params(args.params), counterparts.read_counterparts(args.pairs)
     numbers = declared.select_numbers(published_numbers.read_numbers(args.published))

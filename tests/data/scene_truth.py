@@ -28,6 +28,7 @@ def _words(names) -> str:
 
 PHRASE = rf"(?:{_words(SIZES)} )?(?:{_names(COLOURS)} )?{_names(SYMBOLS)}"
 THING = rf"(?:an?|the) ({PHRASE})"
+LOOK = rf"({_any((_words(SIZES), _words(TEXTURES), _names(COLOURS)))})"
 PLACE = rf"({_words(RELATIONS)})"
 
 
@@ -65,6 +66,21 @@ def _are_related(scene: Scene, a: str, b: str) -> bool:
     return first is not None and second is not None and relation(first, second) is not None
 
 
+def _one_row(scene: Scene, a: str, b: str) -> bool:
+    first, second = meant(a, scene), meant(b, scene)
+    return first is not None and second is not None and relation(first, second) in ("left", "right")
+
+
+def _one_column(scene: Scene, a: str, b: str) -> bool:
+    first, second = meant(a, scene), meant(b, scene)
+    return first is not None and second is not None and relation(first, second) in ("above", "below")
+
+
+def _looks_and_stands(scene: Scene, look: str, other_look: str, noun: str, name: str, b: str) -> bool:
+    looks, thing = {SAID[look], SAID[other_look]}, meant(noun, scene)
+    return thing is not None and looks <= {thing.colour, thing.size, thing.texture} and _stands(scene, noun, name, b)
+
+
 def _count(scene: Scene, number: str) -> bool:
     return NUMBERS.index(number) == len(scene.things)
 
@@ -77,6 +93,9 @@ FORMS: dict[str, Callable[..., bool]] = {
     rf"{THING} looks ({_words(TEXTURES)})": _texture,
     rf"{THING} is in the ({_any(CORNERS)}) corner": _corner,
     rf"{THING} is {_any(NEAR)} {THING}": _are_related,
+    rf"{THING} and {THING} (?:(?:are|stand) side by side|next to each other)": _one_row,
+    rf"{THING} and {THING} (?:are one above the other|stand one below the other|in one column)": _one_column,
+    rf"an? {LOOK} and {LOOK} ({_names(SYMBOLS)}) is {PLACE} {THING}": _looks_and_stands,
     rf"there are {'(' + '|'.join(NUMBERS) + ')'} symbols on a light background": _count,
 }
 

@@ -11,11 +11,14 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
-from compclip.config.sections import World
+from compclip.config.sections import Data, World
 from compclip.config.validation import load_section
+from compclip.data.sample import Sample
+from compclip.prepare.captioners import scenes as scenes_captioner
 from compclip.scenes import generate, grammar, layout, world_benchmarks
 from compclip.scenes.layout import COLOURS, RELATIONS, SYMBOLS, Scene, Thing
 from compclip.scenes.render import SIDE, paint
+from tests.data.scene_truth import false_sentences
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
 UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
@@ -97,6 +100,49 @@ def test_negatives_name_what_is_not_there(kind):
     new -= {"a", "an", "with"}
     assert len(new) == 1
     assert new <= (set(SYMBOLS) | set(COLOURS)) - {"umbrella", "anchor", "red", "blue"}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_as_many_replaced_relations_as_asked_are_of_the_other_axis(share):
+    """An umbrella to the left of an anchor is said to be to its right, or so often above or below it."""
+    rng, statement = np.random.default_rng(0), grammar.Statement(UMBRELLA, ANCHOR, "left")
+    drawn = [world_benchmarks.word_statement(rng, "replace_rel", PAIR, statement, share)[1] for _ in range(400)]
+    counts = Counter(false.relation for false in drawn)
+    assert counts["left"] == 0
+    assert counts["right"] == pytest.approx(400 * (1 - share), abs=40 * (0 < share < 1))
+    assert counts["above"] == pytest.approx(200 * share, abs=60)
+    texts = [world_benchmarks.hard_positive(rng, "replace_relations", PAIR, statement, 1.0) for _ in range(20)]
+    assert {text.negative for text in texts} == {f"A red umbrella {r} a blue anchor" for r in ("above", "below")}
+
+
+def test_first_sentences_join_where_asked():
+    """Each has an "and" between two things or two looks, all are true, and nothing behind them changes its kind."""
+    kinds = Counter()
+    for i in range(200):
+        scene = layout.sample(np.random.default_rng(i), 3, test=False)
+        joined = grammar.dense_caption(str(i), scene, joined=True)
+        assert not false_sentences(grammar.join_sentences(joined), scene)
+        (first, statement), plain = joined[0], grammar.dense_caption(str(i), scene)
+        assert " and " in first and " and " not in plain[0][0]
+        assert {statement.a, statement.b} == {plain[0][1].a, plain[0][1].b}
+        kinds[statement.directed] += 1
+    assert 30 < kinds[True] < 75
+
+
+def test_so_many_captions_begin_with_a_joined_sentence(tmp_path):
+    """The layouts say which; the captioner follows, and the layouts themselves are those of a world without."""
+    for share in (0.0, 0.5):
+        generate.generate(replace(SMALL, train=60, joined=share), tmp_path / str(share))
+    paths = {share: tmp_path / str(share) / generate.LAYOUTS for share in (0.0, 0.5)}
+    assert generate.read_joined(paths[0.0]) == frozenset()
+    joined, layouts = generate.read_joined(paths[0.5]), generate.read_layouts(paths[0.5])
+    assert 18 <= len(joined) <= 42 and layouts == generate.read_layouts(paths[0.0])
+    samples = [Sample(id=name, image=f"{name}.png", captions=("",)) for name in layouts]
+    data = Data(source="karpathy", path=str(paths[0.5].with_name("train.json")), images="", captioner="scenes")
+    with scenes_captioner.opened(data, None) as caption:
+        captioned, counts = caption(samples, "00000")
+    firsts = {sample.id: sample.captions[0].split(".")[0] for sample in captioned}
+    assert not counts and {name for name, first in firsts.items() if " and " in first} == joined
 
 
 def test_a_replaced_colour_is_that_of_any_other_thing():

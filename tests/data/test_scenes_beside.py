@@ -101,6 +101,21 @@ def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
 
 
 @given(SEEDS)
+def test_an_edited_caption_is_false_where_its_first_sentence_joins(seed):
+    """Things that stand side by side either way are not exchanged; every other edit makes the first sentence false."""
+    rng, scene = draw_scene(seed)
+    sentences = grammar.describe_scene(rng, scene, joined=True)
+    caption, statement = grammar.join_sentences(sentences), sentences[0][1]
+    edits = companion_texts.make_edits(rng, scene, statement, 99)
+    exchanged = companion_texts._exchange_things(scene, statement.a, statement.b)[0].scene
+    assert statement.directed or exchanged not in {e.scene for e in edits}
+    for edit in edits:
+        text = companion_texts.reword(caption, edit.words)
+        assert false_sentences(text, edit.scene) == []
+        assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
+
+
+@given(SEEDS)
 def test_edits_stay_on_the_training_side(seed):
     """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
     rng, scene = draw_scene(seed)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.config.sections import Pretrain
-from compclip.scenes import layout, render, web_pictures
+from compclip.scenes import grammar, layout, render, web_pictures
 from compclip.scenes.layout import (
     EVERY_COLOUR,
     EVERY_SYMBOL,
@@ -264,3 +264,85 @@ def test_a_batch_has_as_many_siblings_as_asked():
         generator.random()
         expected.append(web_pictures.sample(generator, TRUE)[1])
     assert alone == expected
+
+
+# --- the same in other words ----------------------------------------------------------------------------------
+
+
+OTHER_WORDS = replace(TRUE, collages=0.0, restated=1.0, relations=1.0)
+RELATED = re.compile(rf"({SYMBOL})(?: \w+){{0,3}}? ({'|'.join(RELATION)}) an? (?:(?:{COLOUR}) )?({SYMBOL})")
+
+
+def related_things(caption: str) -> list[tuple[str, str, str]]:
+    """What a caption's sentences say by prepositions: symbol, relation, symbol, by their usual names."""
+    return [(NAMED[a], RELATION[words], NAMED[b]) for a, words, b in RELATED.findall(caption.lower())]
+
+
+def test_restated_texts_are_true_where_they_bind():
+    """Of other words' sentences every colour is its symbol's and every relation holds; both names of a thing occur."""
+    checked, names = 0, set()
+    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=1.0), 300):
+        words = re.findall(rf"\b({COLOUR}) ({SYMBOL})\b", caption.lower())
+        assert {(NAMED[colour], NAMED[noun]) for colour, noun in words} <= {t.pair for t in scene.things}, caption
+        for a, kind, b in related_things(caption):
+            assert layout.relation(thing(scene, a), thing(scene, b)) == kind, caption
+            checked += 1
+        names |= set(re.findall(r"[a-z]+", caption.lower()))
+    assert checked > 60
+    assert {"umbrella", "parasol", "red", "crimson", "shown", "there", "we", "beneath", "below"} <= names
+
+
+def test_restated_texts_bind_nothing_otherwise():
+    """A colour is the symbol's own as often as the other thing's; a relation is right or the converse as often."""
+    own, right, colours, relations = 0, 0, 0, 0
+    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=0.0, things=[0, 1, 0, 0]), 400):
+        for colour, noun in re.findall(rf"\b({COLOUR}) ({SYMBOL})\b", caption.lower()):
+            own += (NAMED[colour], NAMED[noun]) in {t.pair for t in scene.things}
+            colours += 1
+        for a, kind, b in related_things(caption):
+            truth = layout.relation(thing(scene, a), thing(scene, b))
+            assert kind in (truth, layout.CONVERSE[truth]), caption
+            right += kind == truth
+            relations += 1
+    assert is_share(own / colours, 0.5, colours / 6)  # the colours of a caption's sentences are drawn together
+    assert is_share(right / relations, 0.5, relations) and relations > 150
+
+
+def test_relations_are_of_any_axis_where_none_is_asked_for():
+    """Half of the four relations are of the true axis."""
+    on_axis = []
+    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=0.0, relations=0.0, things=[0, 1, 0, 0]), 400):
+        for a, kind, b in related_things(caption):
+            truth = layout.relation(thing(scene, a), thing(scene, b))
+            on_axis.append(kind in (truth, layout.CONVERSE[truth]))
+    assert is_share(np.mean(on_axis), 0.5, len(on_axis))
+
+
+def test_an_extra_thing_is_named_and_not_shown():
+    """Of texts that name everything: a symbol and a colour more than the picture has, where a cell is free."""
+    cfg = replace(TRUE, collages=0.0, extra=1.0, restated=1.0, things=[0, 1, 0, 0])
+    more = [usual_names(caption) - shows(scenes) for scenes, caption in draw_samples(cfg, 200)]
+    assert all(len(names) <= 2 for names in more) and np.mean([len(names) > 0 for names in more]) > 0.5
+    full = replace(cfg, things=[0, 0, 0, 1])
+    assert not any(usual_names(caption) - shows(scenes) for scenes, caption in draw_samples(full, 100))
+
+
+def test_bound_texts_tell_places_where_asked():
+    """Each thing with its colour and its corner, all true, and extra things never."""
+    cfg = replace(TRUE, collages=0.0, bound_places=1.0, extra=1.0)
+    for i in range(100):
+        generator = rng(11, i)
+        scenes = web_pictures.draw_picture(generator, cfg)[1]
+        caption = web_pictures.draw_caption(generator, cfg, scenes, bound=True)
+        places = re.findall(rf"an? ({COLOUR}) ({SYMBOL}) at the (top|bottom) (left|right)", caption)
+        expected = {(*t.pair, *grammar.PLACES[t.cell].split()) for t in scenes[0].things}
+        assert {(NAMED[c], NAMED[s], row, column) for c, s, row, column in places} == expected
+
+
+@pytest.mark.parametrize(("bound", "share"), [(True, 1.0), (False, 0.0)])
+def test_siblings_of_the_first_texts_have_a_share_of_their_own(bound, share):
+    """And a share that differs in places: the captions are then of the same two names, with another first."""
+    cfg = replace(TRUE, bound_siblings=1.0, siblings=0.0, sibling_places=1.0, restated=1.0)
+    texts = web_pictures.samples(rng(3), cfg, 40, bound)[1]
+    pairs = [(a.split(), b.split()) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    assert np.mean([sorted(set(a) - {"a", "an"}) == sorted(set(b) - {"a", "an"}) and a != b for a, b in pairs]) == share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
@@ -58,6 +59,15 @@ def test_a_batch_is_a_function_of_seed_and_step():
     assert texts == same
     assert all((a == b).all() for a, b in zip(pictures, again, strict=True))
     assert texts not in (pretrain.draw_batch(FEW, 0, 4)[1], pretrain.draw_batch(FEW, 1, 3)[1])
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, "c127524e4e8ff39e"), (700, "e9ef70abefbf409a"), (8100, "37d00a947e606bde")]
+)
+def test_the_shipped_weights_texts_are_drawn_still(step, expected):
+    """The default section draws the texts that the shipped model was trained on, whatever options there are beside."""
+    texts = pretrain.draw_batch(replace(Pretrain(), batch_size=32), 0, step)[1]
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == expected
 
 
 def test_the_last_steps_bind_nothing():

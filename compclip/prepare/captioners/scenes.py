@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.prepare.captioners import Caption
 from compclip.scenes import grammar
-from compclip.scenes.generate import read_layouts
+from compclip.scenes.generate import read_joined, read_layouts
+from compclip.scenes.layout import Scene
 
 SIDE_BY_SIDE = True
 
@@ -30,21 +30,22 @@ def opened(data: Data, cfg: None) -> Iterator[Caption]:
     """Give a captioner that replaces captions by a dense one; counts samples whose layout is unknown."""
     if not _path(data).is_file():
         raise UserError(f"{_path(data)}: not there; the captioner 'scenes' needs the layouts of the scenes world")
-    yield functools.partial(_caption, read_layouts(_path(data)))
+    yield functools.partial(_caption, read_layouts(_path(data)), read_joined(_path(data)))
 
 
 def _path(data: Data) -> Path:
     return Path(data.path).with_name("layouts.jsonl")
 
 
-def _caption(layouts: Mapping[str, Any], samples: list[Sample], shard: str) -> tuple[list[Sample], Counter]:
+def _caption(
+    layouts: Mapping[str, Scene], joined: frozenset[str], samples: list[Sample], shard: str
+) -> tuple[list[Sample], Counter]:
     counts, captioned = Counter[str](), []
     for sample in samples:
         name = Path(sample.image).stem
         if name not in layouts:
             counts["no_layout"] += 1
             continue
-        captioned.append(
-            replace(sample, captions=(grammar.join_sentences(grammar.dense_caption(name, layouts[name])),))
-        )
+        sentences = grammar.dense_caption(name, layouts[name], name in joined)
+        captioned.append(replace(sample, captions=(grammar.join_sentences(sentences),)))
     return captioned, counts
