@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
@@ -133,7 +132,3 @@ def format_profile(rows: Sequence[ProfileRow], names: Sequence[str]) -> str:
         numbers = ("" if math.isnan(value) else f"{value:.1f}" for value in (row.chance, row.clip, *row.ours))
         lines.append(f"| {row.column} | {' | '.join(numbers)} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(entry(main))

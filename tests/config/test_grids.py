@@ -74,6 +74,7 @@ def test_every_paper_grid_is_known_here():
         "hybrid",
         "hybrid_front",
         "photographs",
+        "scenes_like_clip",
         "try",
     }
 

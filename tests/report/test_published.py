@@ -23,6 +23,7 @@ ELSEWHERE = {  # benchmarks without a module here, and means over benchmarks
 }  # fmt: skip
 TABLES = {
     ("CLIC", "Table 1"): 12, ("CLIC", "Table 2"): 12, ("CLIC", "Table 3"): 11, ("CLIC", "Table 10"): 11, ("CLIC", "Table 6"): 3,
+    ("CLIC", "Table 8"): 1, ("CLIC", "Table 9"): 1,
     ("CLIC", "Table 11"): 4, ("CLIC", "Table 12"): 4, ("CLIC", "Table 13"): 6, ("CLIC", "Table 20"): 11,
     ("CLIC", "Table 16"): 5, ("CLIC", "Table 17"): 5, ("CLIC", "Table 18"): 9, ("CLIC", "Table 19"): 13,
     ("FSC-CLIP", "main"): 20, ("FSC-CLIP", "components"): 8, ("FSC-CLIP", "sensitivity: local weight"): 4,
