@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -213,7 +214,7 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
         loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
         embedded = equal(loaded.benchmarks["aro"])
         monkeypatch.setattr(score.embed, "encode_all", lambda *_, embeddings=embedded: [embeddings])
-        (result,) = score.score_models([None], loaded.benchmarks, loaded.how)
+        (result,) = score.score_models([SimpleNamespace(head=None)], loaded.benchmarks, loaded.how)
         assert (result["aro"].counts["records"], result["aro"].items["coco_order"].values.tolist()) == (
             records,
             outcomes,
