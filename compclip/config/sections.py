@@ -138,8 +138,7 @@ class Data:
     path: RequiredText = ""
     images: RequiredText = ""
     split: str = "train"
-    # dvc.yaml reads it, so that it has no default; "none" keeps the captions
-    captioner: RequiredText = ""
+    captioner: RequiredText = ""  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters
     captions: dict[str, Any] = field(default_factory=dict)  # a released list in place of the source's; none where empty
     rewriter: dict[str, Any] = field(default_factory=dict)  # endpoint that writes hard positives; none where empty
@@ -151,13 +150,11 @@ class Data:
     openings: Literal["usual", "clic"] = "usual"
     captions_each: NonNegativeInt = 0  # of a picture, the first so many; 0: all
     relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
-    # WordNet's words come into a caption's place if so many captions of the data set have them; 0: all of WordNet's
-    replacement_captions: NonNegativeInt = 0
+    replacement_captions: NonNegativeInt = 0  # that must have a word before it replaces another; 0: any of WordNet's
     # pixels: pictures with a longer shorter side are scaled once, and training reads the copies; 0: as they are
     short_side: NonNegativeInt = 0
     limit: NonNegativeInt = 0  # 0: all
-    # of 4 to 34 words in all captions of a picture; a picture with fewer is left out (CLIC B.1)
-    min_sentences: NonNegativeInt = 0
+    min_sentences: NonNegativeInt = 0  # of 4 to 34 words in all captions of a picture; others are left out (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     negative_images: dict[str, Any] = field(default_factory=dict)  # pictures beside each as negatives; none where empty
     members: list[str] = field(default_factory=list)  # endings of further files of a sample's tar whose place is noted
@@ -182,8 +179,7 @@ class Scoring:
 
     batch_size: PositiveInt = 256
     threads: PositiveInt = 2
-    # first: of equal scores the first candidate's wins, for authors who compare strictly
-    ties: Literal["wrong", "first"] = "wrong"
+    ties: Literal["wrong", "first"] = "wrong"  # first: of equal scores the first's wins (authors who compare strictly)
     pictures: Literal["plain", "upright"] = "plain"  # as Pillow converts; turned as EXIF says, transparency on white
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast, on a GPU
     # of benchmarks that compare pictures with texts
@@ -380,8 +376,7 @@ class World:
     per_class: PositiveInt = 20  # pictures of each class in zero-shot classification
     processes: PositiveInt = 2
     joined: Share = 0.0  # share of captions for fine-tuning whose first sentence joins two things or looks by "and"
-    # share of the benchmarks' replaced relations that are of the other axis ("left of" for "above"), not the converse
-    other_axis: Share = 0.0
+    other_axis: Share = 0.0  # share of replaced relations in benchmarks of the other axis ("left of" for "above")
     beside: bool = False  # edited pictures, negations, paraphrases and single sentences of each picture for fine-tuning
     pretrain: Pretrain = field(default_factory=Pretrain)
     versions: dict[str, WorldVersion] = field(default_factory=dict)  # of the pretrained model, by backbone
