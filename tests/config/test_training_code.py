@@ -68,26 +68,36 @@ SWAPS = AGREEMENT | {
     "compclip.text.scene_graph",
 }
 LISTS = AGREEMENT | {"compclip.text.fitting_words", "compclip.text.wordlists"}
+MASKED = {
+    "compclip.methods._parts",
+    "compclip.text.masked_words",
+    "compclip.text.replace",
+    "compclip.train.own_rows",
+}
 DENIALS = {"compclip.text.caption_words", "compclip.text.inflect", "compclip.text.negate", "compclip.text.scene_graph"}
 MORE = {  # beside the method's own file
     "pretrained": {"compclip.model.hub_cache"},
     "released": {  # its weights are foreign ones
         "compclip.model.backbone",
+        "compclip.model.heads",
         "compclip.model.hub_cache",
         "compclip.model.weight_archives",
         "compclip.model.model_config",
         "compclip.model.transformers_files",
         "compclip.model.weight_files",
     },
-    "ce_clip": SWAPS | {"compclip.text.masked_words", "compclip.text.replace"},
+    "ahnpl": SWAPS | MASKED,
+    "ce_clip": SWAPS | MASKED,
     "c2lip": {"compclip.train.own_rows"},
     "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts", "compclip.train.own_rows"},
     "clove": {
         "compclip.text.scene_graph",
         "compclip.text.replace",
     },
+    "codebook_clip": {"compclip.model.heads"},
     "con_clip": DENIALS | {"compclip.text.stored_texts"},
     "crepe": SWAPS | {"compclip.text.negate", "compclip.text.replace"},
+    "cs_clip": SWAPS | {"compclip.text.replace", "compclip.text.units"},
     "dac": LISTS,
     "degla": SWAPS
     | {
@@ -95,6 +105,7 @@ MORE = {  # beside the method's own file
         "compclip.text.shuffle",
         "compclip.text.stored_texts",
     },
+    "flair": {"compclip.model.heads", "compclip.text.sub_captions"},
     "fsc_clip": SWAPS
     | {
         "compclip.methods._parts",
@@ -117,6 +128,7 @@ MORE = {  # beside the method's own file
         "compclip.text.stored_texts",
         "compclip.text.wordlists",
     },
+    "labclip": SWAPS | {"compclip.model.heads", "compclip.text.shuffle"},
     "negclip": SWAPS,
     "read_clip": SWAPS | {"compclip.train.decoders"},
     "svlc": LISTS | {"compclip.text.masked_words", "compclip.text.stored_texts"},
@@ -214,12 +226,12 @@ TRAINED = set(METHODS) - UNTRAINED
 NUMERICAL = {
     "a loss": ("compclip.train.losses", "def clip(", "def clip(*, unused=0, ", TRAINED),
     "a loss of one method": ("compclip.methods.c2lip", "cfg.lambda_npc * npc", "npc", {"c2lip"}),
-    "a loss of two methods": ("compclip.methods._parts", ".mean()", ".sum()", {"clic", "fsc_clip", "hybrid"}),
+    "a loss of some methods": ("compclip.methods._parts", ".mean()", ".sum()", {"ahnpl", "ce_clip", "clic", "fsc_clip", "hybrid"}),
     "the order of samples": ("compclip.train.loader", "WINDOW = 16", "WINDOW = 17", TRAINED),
     "the optimiser": ("compclip.train.optimiser", "eps=cfg.eps", "eps=2 * cfg.eps", TRAINED),
-    "a text rule": ("compclip.text.shuffle", "return", "yield", {"degla", "fsc_clip", "hybrid"}),
+    "a text rule": ("compclip.text.shuffle", "return", "yield", {"degla", "fsc_clip", "hybrid", "labclip"}),
     "the captions of composites": ("compclip.text.composite_captions", "return", "yield", {"clic", "hybrid"}),
-    "words of masks": ("compclip.text.masked_words", "return", "yield", {"ce_clip", "hybrid", "svlc"}),
+    "words of masks": ("compclip.text.masked_words", "return", "yield", {"ahnpl", "ce_clip", "hybrid", "svlc"}),
     "a second text rule": ("compclip.text.negate", "return", "yield", {"con_clip", "crepe", "hybrid"}),
     "collation": ("compclip.train.loader", '"grey"', '"black"', TRAINED),
     "reading of shards": ("compclip.data.shard_files", "return", "yield", TRAINED),
