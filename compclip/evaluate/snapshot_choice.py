@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
 from compclip.base.errors import UserError
@@ -17,12 +17,12 @@ from compclip.base.files import write_json
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import VALIDATION, Params
-from compclip.report import tables
-from compclip.report.tables import Column
-from compclip.runs import result_files, run_folder, run_store
-from compclip.runs.picture_splits import PictureSplit, make_split
-from compclip.runs.result_files import FinishedRun
+from compclip.runs import run_folder, run_store
 from compclip.runs.run_folder import END, Published, RunFolder
+
+if TYPE_CHECKING:
+    from compclip.report.tables import Column
+    from compclip.runs.result_files import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ class SnapshotRequest:
 
 @dataclass(frozen=True)
 class ChoiceTerms:
-    """What a choice reads: the validation items, and the report's columns, of which means are made."""
+    """What a choice reads: validation items, as of `PictureSplit`, and the report's columns, of which means are made."""
 
-    split: PictureSplit = field(default_factory=lambda: PictureSplit(VALIDATION))
+    share: float = 0.2
+    authors: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
 
 
@@ -61,14 +62,16 @@ def task_from_plan(document: Mapping[str, Any]) -> SnapshotTask:
         for folder, request in planned.get("requests", {}).items()
     }
     terms = planned.get("terms", {})
-    split = PictureSplit(VALIDATION, terms.get("share", 0.2), terms.get("authors", {}))
-    return SnapshotTask(requests, ChoiceTerms(split, tuple(terms.get("columns", ()))))
+    columns = tuple(terms.get("columns", ()))
+    return SnapshotTask(requests, ChoiceTerms(terms.get("share", 0.2), terms.get("authors", {}), columns))
 
 
 def task_from_run(run: Run, params: Params) -> SnapshotTask:
     """Return what params.yaml asks of one run's snapshots."""
-    request = SnapshotRequest(tuple(run.train.snapshots), run.train.choose)
-    terms = ChoiceTerms(make_split(params, VALIDATION), tuple(params.report.columns))
+    from compclip.runs.picture_splits import make_split
+
+    request, split = SnapshotRequest(tuple(run.train.snapshots), run.train.choose), make_split(params, VALIDATION)
+    terms = ChoiceTerms(split.share, split.authors, tuple(params.report.columns))
     return SnapshotTask({run.cell.name: request}, terms)
 
 
@@ -116,7 +119,9 @@ def choose_values(results: Mapping[float, Path], name: str, terms: ChoiceTerms) 
 
     Raises UserError where it has no such items, or is a cosine.
     """
-    runs = {share: _read_validation(folder, terms.split) for share, folder in results.items()}
+    from compclip.report import tables
+
+    runs = {share: _read_validation(folder, terms) for share, folder in results.items()}
     column = _find_column(list(runs.values()), name, terms.columns)
     values = {}
     for share, run in runs.items():
@@ -128,14 +133,20 @@ def choose_values(results: Mapping[float, Path], name: str, terms: ChoiceTerms) 
     return values
 
 
-def _read_validation(folder: Path, split: PictureSplit) -> FinishedRun:
+def _read_validation(folder: Path, terms: ChoiceTerms) -> FinishedRun:
+    from compclip.runs import result_files
+    from compclip.runs.picture_splits import PictureSplit
+
+    split = PictureSplit(VALIDATION, terms.share, terms.authors)
     results = {path.stem: result_files.read_result(path) for path in run_folder.result_paths(folder)}
     trained, cell = run_folder.Trained(folder), Cell("snapshot", "backbone", "data", 0)
-    return FinishedRun(trained, folder, cell, {}, [], {}, split.select_results(results))
+    return result_files.FinishedRun(trained, folder, cell, {}, [], {}, split.select_results(results))
 
 
 def _find_column(runs: list[FinishedRun], name: str, report_columns: tuple[str, ...]) -> Column:
     """Return a column by its name: a metric, a mean of both ways of retrieval, or one of the report's means."""
+    from compclip.report import tables
+
     benchmarks = list(dict.fromkeys(benchmark for run in runs for benchmark in run.results))
     available = {column.name: column for column in tables.list_columns(runs, benchmarks)}
     resolved = (tables.resolve_column(column, available) for column in report_columns)

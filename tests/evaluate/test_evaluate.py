@@ -72,7 +72,7 @@ def params(root, monkeypatch):
     spec = {name: Section(module, str(root / path), str(root / "images"))
             for name, module, path in (("sugarcrepe", "", "sc"), ("plus", "sugarcrepe_pp", "pp"))}  # fmt: skip
     how = sections.Evaluate(benchmarks=list(spec), batch_size=3, threads=1)
-    fake_params = SimpleNamespace(benchmarks=spec, evaluate=how, overrides=None)
+    fake_params = SimpleNamespace(benchmarks=spec, evaluate=how, report=sections.Report(), overrides=None)
     cells = {f"{m}-tiny-d-0": Cell(m, "tiny", "d", 0) for m in ("clip", "pretrained")}
 
     def load(path, overrides):
@@ -80,7 +80,7 @@ def params(root, monkeypatch):
         return fake_params
 
     monkeypatch.setattr(read, "load_params", load)
-    monkeypatch.setattr(grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name]))
+    monkeypatch.setattr(grid, "resolve", lambda params, name: SimpleNamespace(cell=cells[name], train=sections.Train()))
     return fake_params
 
 

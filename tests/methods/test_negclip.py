@@ -42,6 +42,7 @@ def test_as_many_hard_images_as_there_are_neighbours(changes):
 
 def test_an_unknown_swap_is_refused():
     with pytest.raises(
-        UserError, match="swap=negclp: must be one of negclip, negclip_released, clic; did you mean 'negclip'"
+        UserError,
+        match="swap=negclp: must be one of negclip, negclip_released, clic, read_clip; did you mean 'negclip'",
     ):
         negclip.Config(swap="negclp")

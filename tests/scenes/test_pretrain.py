@@ -204,7 +204,7 @@ def test_bound_steps_and_the_web_s_in_turn():
     """Of twice as many first steps every second one binds, then none on purpose; before, the first ones all did."""
     cfg = replace(FEW, bound_steps=3, bound_every=2, siblings=0.0, collages=0.0, noise=0.0, batch_size=40)
     shares = [np.mean([_binds(text) for text in pretrain.draw_batch(cfg, 0, step)[1]]) for step in range(8)]
-    assert min(shares[0], shares[2], shares[4]) > 0.9 > 0.6 > max(shares[1], shares[3], *shares[5:])
+    assert min(shares[0], shares[2], shares[4]) > 0.8 > 0.6 > max(shares[1], shares[3], *shares[5:])
 
 
 VERSIONS = """

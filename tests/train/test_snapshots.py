@@ -11,13 +11,13 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import check, columns, grid, read
-from compclip.config.sections import VALIDATION, Train
+from compclip.config.sections import Train
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, snapshot_choice
 from compclip.evaluate.snapshot_choice import ChoiceTerms
 from compclip.launch import __main__ as launch_command
 from compclip.runs import run_store
-from compclip.runs.picture_splits import PictureSplit, is_validation
+from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
 from compclip.train import driver, job, saved_model, snapshots
@@ -176,7 +176,7 @@ def write_results(folder: Path, validation: float, test: float) -> Path:
 
 def test_test_items_have_no_say_in_a_choice(tmp_path):
     """The second is best on validation items, the third on test items and on the whole; of a gap the least is best."""
-    terms = ChoiceTerms(PictureSplit(VALIDATION, 0.2))
+    terms = ChoiceTerms(0.2)
     shares = {0.2: (0.4, 0.2), 0.6: (0.8, 0.1), END: (0.5, 1.0)}
     results = {share: write_results(tmp_path / str(share), *sides) for share, sides in shares.items()}
     assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "sugarcrepe/swap", terms)) == 0.6
