@@ -35,7 +35,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True)
 class ChoiceTerms:
-    """What a choice reads: validation items, as of `PictureSplit`, and the report's columns, of which means are made."""
+    """What a choice reads: validation items, as of `PictureSplit`, and the report's columns, for means."""
 
     share: float = 0.2
     authors: Mapping[str, str] = field(default_factory=dict)
