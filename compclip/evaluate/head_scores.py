@@ -29,9 +29,13 @@ Compare = Callable[[Sequence[str], np.ndarray], np.ndarray]  # pictures by refer
 
 @dataclass(frozen=True)
 class HeadScores(Embeddings):
-    """Vectors of texts, and scores of pictures with them by a head; texts among themselves have their cosine."""
+    """Vectors of texts, and scores of pictures with them by a head; texts among themselves have their cosine.
+
+    `text_numbers`: how many of a text's numbers compare it with another text; None: all.
+    """
 
     compare: Compare = field(kw_only=True)
+    text_numbers: int | None = field(default=None, kw_only=True)
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of image n with text n, shape N; pictures that stand together are compared together."""
@@ -48,6 +52,11 @@ class HeadScores(Embeddings):
             for ref, score_T in zip(block, score_BT, strict=True):
                 scores_N[rows_of[ref]] = score_T[[column[texts[row]] for row in rows_of[ref]]]
         return scores_N
+
+    def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
+        """Return the cosine of text n with other text n, shape N."""
+        text_ND, other_ND = (self.texts(names)[:, : self.text_numbers] for names in (texts, other_texts))
+        return np.einsum("nd,nd->n", text_ND, other_ND)
 
     def against(self, refs: Sequence[str], text_TD: np.ndarray) -> np.ndarray:
         """Return the scores [N, T] of images with any unit vectors of the text's side, as those of classes."""
@@ -74,7 +83,8 @@ def by_head(
     if models[0].head is None or not models[0].head.scores_pairs:
         return embeddings
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
-    return HeadScores(**values, compare=partial(_compare, models, how, pictures))
+    compare = partial(_compare, models, how, pictures)
+    return HeadScores(**values, compare=compare, text_numbers=models[0].head.text_numbers)
 
 
 def _compare(

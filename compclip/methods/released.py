@@ -31,10 +31,16 @@ class Config:
     layout: str = ""  # open_clip, transformers, towers or file: what the path must be; "": whatever it is
     tokenizer: str = ""  # a folder, where the model's own is not at hand
     lora_alpha: float = 1.0  # of adapters that lie beside the weights, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
+    resize_mode: str = ""  # how a picture becomes a square: shortest, longest, squash; "": as the architecture's own
+    interpolation: str = ""  # bicubic, bilinear; "": as the architecture's own
 
     def __post_init__(self) -> None:
         _check.one_of(
-            self, activation=("", "gelu", "quickgelu"), layout=("", "open_clip", "transformers", "towers", "file")
+            self,
+            activation=("", "gelu", "quickgelu"),
+            layout=("", "open_clip", "transformers", "towers", "file"),
+            resize_mode=("", "shortest", "longest", "squash"),
+            interpolation=("", "bicubic", "bilinear"),
         )
         if not 0 < self.lora_alpha < math.inf:
             raise UserError(f"lora_alpha={self.lora_alpha}: must be > 0 and finite")
@@ -84,11 +90,13 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
             f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
             f"give {run.cell.method} a grid of its own"
         )
-    return released
+    pictures = {"resize_mode": cfg.resize_mode, "interpolation": cfg.interpolation}
+    return backbone.prepare_otherwise(released, {key: value for key, value in pictures.items() if value})
 
 
 def _comparable_section(model_cfg: dict[str, Any], key: str) -> Any:
-    """A part of a config without what may differ: how long a text is, and where towers and words came from."""
-    free = ("context_length", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name", "tokenizer_kwargs")
+    """A part of a config without what may differ: lengths, class tokens, and where towers and words came from."""
+    free = ("context_length", "class_tokens", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name",
+            "tokenizer_kwargs")  # fmt: skip
     section = model_cfg.get(key)
     return {k: v for k, v in section.items() if k not in free} if isinstance(section, dict) else section

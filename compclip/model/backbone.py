@@ -5,6 +5,7 @@ What comes from elsewhere is checked here; training reads the folders that come 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +18,18 @@ from torch import Tensor
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint, read_json
 from compclip.model import (
+    author_layouts,
+    class_tokens,
     clip_model,
     heads,
     hub_cache,
     model_config,
+    released_heads,
     tokenizers,
     transformers_files,
     weight_files,
 )
+from compclip.model.author_layouts import AuthorsModel
 from compclip.model.clip_model import CONFIG, DECODER, ClipModel, ClipModule
 from compclip.model.model_config import RANDOM, SCHEMES
 
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
+RESIZE = "resize"  # of `preprocess_cfg`: the shorter side before the crop, an option that open_clip lacks
 ABSENT = f"no such file or folder; give one with {CONFIG}, a file, or NAME::TAG"
 
 
@@ -74,13 +80,15 @@ def create(
     cfg = open_clip.get_model_config(name)
     _check_kind(cfg, f"model {model}", captioner)
     torch.manual_seed(seed)
+    head = None
     if weights and (Path(weights).exists() or Path(weights).suffix or "/" in weights):  # no hub's tag
-        clip, coder = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha)
-        preprocess = weight_files.default_preprocessing(name)
+        clip, coder, theirs = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha)
+        preprocess, head = weight_files.default_preprocessing(name) | theirs.preprocess_cfg, theirs.head
     else:
         coder = _load_tokenizer(name, cfg, tokenizer)
         clip, preprocess = _load_tag(name, cfg, weights)
-    return _assemble_checked(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
+    loaded = _assemble_checked(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
+    return replace(loaded, head=head and head.to(device))
 
 
 def load(
@@ -194,7 +202,7 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
     clip = _build_checked(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
-    head = heads.load_head(folder)
+    head = heads.load_head(folder, released_heads.KINDS)
     if head and head.options["width"] != model_cfg["embed_dim"]:
         raise UserError(f"{folder}: its head takes vectors of {head.options['width']}, not {model_cfg['embed_dim']}")
     return replace(_assemble_checked(clip, model_cfg, str(folder), preprocess, coder), head=head and head.to(device))
@@ -202,16 +210,20 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
 
 def _load_file(
     name: str, cfg: dict, file: Path, tokenizer: str, activation: str, alpha: float
-) -> tuple[ClipModule, Any]:
-    """Return the module of a config with a file's weights, and its tokenizer; `cfg` is completed from the weights."""
+) -> tuple[ClipModule, Any, AuthorsModel]:
+    """Return the module of a config with a file's weights, its tokenizer, and what else the file is.
+
+    `cfg` is completed from the weights.
+    """
     if file.is_dir() and not transformers_files.is_folder(file):
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
-    state = weight_files.read_weights(file, alpha)
-    model_config.complete_config(cfg, state)
+    theirs = author_layouts.convert(weight_files.read_weights(file, alpha), file)
+    model_config.complete_config(cfg, theirs.state)
+    cfg["vision_cfg"] |= theirs.vision_cfg
     coder = _load_tokenizer(name, cfg, tokenizer)
-    clip = _build_checked(cfg, name, file, state)
-    weight_files.check_activation(file, name, cfg, activation)
-    return clip, coder
+    clip = _build_checked(cfg, name, file, theirs.state)
+    weight_files.check_activation(file, name, cfg, activation or theirs.activation)
+    return clip, coder, theirs
 
 
 def _load_tag(name: str, cfg: dict, tag: str) -> tuple[ClipModule, dict]:
@@ -239,7 +251,7 @@ def _build_checked(
         with hub_cache.reachable_or_offline():
             transformers_files.check_text_tower(tower, where)
     model_config.check_size(model_cfg, where, file, sum(t.numel() for t in state.values()) if state else 0)
-    clip = clip_model.build_module(model_cfg)
+    clip = class_tokens.build_module(model_cfg)
     if file and state is not None:
         weight_files.fill_weights(clip, state, file)
     return clip
@@ -251,6 +263,8 @@ def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess
 
     try:
         model = clip_model.assemble(clip, model_cfg, source, preprocess, tokenizer)
+        if preprocess.get(RESIZE) and model.preprocess_cfg["resize_mode"] == "shortest":
+            model = _resize_first(model, preprocess[RESIZE])
         pixels_B3HW = model.pixels([Image.new("RGB", (8, 8))])
     except UserError:
         raise
@@ -260,6 +274,22 @@ def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess
     if not torch.isfinite(pixels_B3HW).all():
         raise UserError(f"{source}: preprocess_cfg: gives pixels that are no numbers; mend mean and std")
     return model
+
+
+def _resize_first(model: ClipModel, side: int) -> ClipModel:
+    """Scale a picture's shorter side to `side` before the square is cut out; one that has the square's size is kept."""
+    from torchvision.transforms import Compose, Resize
+
+    first, *others = model.transform.transforms
+    transform = Compose([Resize(side, interpolation=first.interpolation), *others])
+    return replace(model, transform=transform, preprocess_cfg=model.preprocess_cfg | {RESIZE: side})
+
+
+def prepare_otherwise(model: ClipModel, changes: Mapping[str, Any]) -> ClipModel:
+    """Return a model that prepares pictures by other options of `preprocess_cfg`. Raises UserError as `load`."""
+    preprocess = {**model.preprocess_cfg, **changes}
+    changed = _assemble_checked(model.clip, model.model_cfg, model.source, preprocess, model.tokenizer)
+    return replace(changed, head=model.head)
 
 
 def _check_same_architecture(loaded: ClipModel, name: str, weights: str) -> None:

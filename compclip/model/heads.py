@@ -10,7 +10,7 @@ B pictures or texts, T texts, N patches, L positions of a text, C codes, D joint
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ CONFIG, WEIGHTS = "compclip_head.json", "compclip_head.safetensors"
 ADVICE = f"fetch the folder again, or remove {CONFIG} to have the towers alone"
 
 
-def _in_float32(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def in_float32(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compute a head's method without autocast, tensors of floats in the type of the head's weights."""
 
     @functools.wraps(method)
@@ -50,6 +50,11 @@ class Head(nn.Module):
     def __init__(self, **options: int) -> None:
         super().__init__()
         self.options = options
+
+    @property
+    def text_numbers(self) -> int | None:
+        """How many of the numbers that `map_texts` gives compare a text with another one; None: all."""
+        return None
 
     def map_images(self, image_BD: Tensor, patch_BND: Tensor | None = None) -> Tensor:
         """Return the unit vectors [B, D] by which pictures are compared."""
@@ -93,7 +98,7 @@ class TextMap(Head):
         self.weight = nn.Parameter(torch.eye(width))
         self.log_scale = nn.Parameter(torch.zeros(()))
 
-    @_in_float32
+    @in_float32
     def map_texts(self, text_BD: Tensor, token_BLD: Tensor | None = None, own_BL: Tensor | None = None) -> Tensor:
         """Return normalise(A t)."""
         return F.normalize(text_BD @ self.weight.T, dim=-1)
@@ -120,14 +125,14 @@ class TextPooling(Head):
         self.norm_query, self.norm_key, self.norm_value = (nn.LayerNorm(width) for _ in range(3))
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True, add_zero_attn=True)
 
-    @_in_float32
+    @in_float32
     def pool(self, patch_BND: Tensor, text_BTD: Tensor) -> Tensor:
         """Return unit vectors [B, T, D]: each picture as each of its texts sees it."""
         query_BTD = self.norm_query(text_BTD * text_BTD.shape[-1] ** 0.5)
         key_BND, value_BND = self.norm_key(patch_BND), self.norm_value(patch_BND)
         return F.normalize(self.attention(query_BTD, key_BND, value_BND, need_weights=False)[0], dim=-1)
 
-    @_in_float32
+    @in_float32
     def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
         """Return the cosines of pictures, as texts see them, with these texts."""
         text_BTD = text_TD.expand(len(patch_BND), -1, -1)
@@ -147,16 +152,16 @@ class Codebook(Head):
     def __init__(self, width: int, codes: int, code_width: int) -> None:
         super().__init__(width=width, codes=codes, code_width=code_width)
         self.code = nn.Parameter(torch.randn(codes, code_width))
-        self.image_query, self.text_query = (_query_network(width, code_width) for _ in range(2))
+        self.image_query, self.text_query = (query_network(width, code_width) for _ in range(2))
         self.register_buffer("temperature", torch.ones(()))
 
-    @_in_float32
+    @in_float32
     def map_images(self, image_BD: Tensor, patch_BND: Tensor | None = None) -> Tensor:
         """Return the normalised sum of the codes that patches ask for."""
         assert patch_BND is not None
         return self._sum_codes(self.image_query(patch_BND))
 
-    @_in_float32
+    @in_float32
     def map_texts(self, text_BD: Tensor, token_BLD: Tensor | None = None, own_BL: Tensor | None = None) -> Tensor:
         """Return the normalised sum of the codes that a text's own tokens ask for."""
         assert token_BLD is not None
@@ -172,7 +177,8 @@ class Codebook(Head):
         return F.normalize(sparsemax(answer_BC) @ self.code, dim=-1)
 
 
-def _query_network(width: int, code_width: int) -> nn.Sequential:
+def query_network(width: int, code_width: int) -> nn.Sequential:
+    """Build the network by which a patch or token asks the codes."""
     layers = (nn.LayerNorm(width), nn.Linear(width, code_width), nn.GELU(), nn.LayerNorm(code_width))
     return nn.Sequential(*layers, nn.Linear(code_width, code_width))
 
@@ -195,7 +201,7 @@ def has_head(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def load_head(folder: Path) -> Head | None:
+def load_head(folder: Path, kinds: Mapping[str, Callable[..., Head]] = KINDS) -> Head | None:
     """Return the head of a checkpoint's folder, in evaluation mode; None where there is none.
 
     Sizes are compared with the file before memory is given for them. Raises UserError for a head of a kind or with
@@ -204,21 +210,30 @@ def load_head(folder: Path) -> Head | None:
     if not has_head(folder):
         return None
     config = read_mapping(folder / CONFIG)
-    kind, options = config.get("kind"), config.get("options")
-    if kind not in KINDS:
-        raise unknown("head", str(kind), KINDS, str(folder / CONFIG))
+    kind, options = str(config.get("kind")), config.get("options")
+    if kind not in kinds:
+        raise unknown("head", kind, kinds, str(folder / CONFIG))
     sizes = list(options.values()) if isinstance(options, dict) else [None]
     if not all(type(size) is int and 0 < size < 2**20 for size in sizes):
         raise UserError(f"{folder / CONFIG}: options: must be whole numbers by name, from 1; {ADVICE}")
     try:
         with torch.device("meta"):
-            head = KINDS[kind](**(options or {}))
+            head = kinds[kind](**(options or {}))
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{folder / CONFIG}: options: {one_line(str(error))[:160]}; {ADVICE}") from error
-    state, expected = weight_files.read_weights(folder / WEIGHTS), head.state_dict()
+    fault = f"weights of another head than {CONFIG} says; {ADVICE}"
+    return fill_head(head, weight_files.read_weights(folder / WEIGHTS), str(folder / WEIGHTS), fault)
+
+
+def fill_head(head: Head, state: dict[str, Tensor], source: str, fault: str) -> Head:
+    """Return a head that was built without memory with its weights, in evaluation mode.
+
+    Raises UserError, which says `fault`, for the weights of another head, and for those that are no numbers.
+    """
+    expected = head.state_dict()
     if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in expected.items()}:
-        raise UserError(f"{folder / WEIGHTS}: weights of another head than {CONFIG} says; {ADVICE}")
+        raise UserError(f"{source}: {fault}")
     for name, tensor in state.items():
-        weight_files.check_numbers(tensor, expected[name], f"{folder / WEIGHTS}: {name!r}")
+        weight_files.check_numbers(tensor, expected[name], f"{source}: {name!r}")
     head.load_state_dict(state, assign=True)
     return head.eval()

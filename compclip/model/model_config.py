@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # Beyond every model that open_clip has.
 LARGEST = 1 << 22  # any number, such as the size of a vocabulary
-LIMITS = {"layers": 200, "width": 16384, "image_size": 4096, "size": 4096, "patch_size": 4096, "context_length": 8192}
+LIMITS = {"layers": 200, "width": 16384, "image_size": 4096, "size": 4096, "resize": 4096, "patch_size": 4096,
+          "context_length": 8192, "class_tokens": 4096}  # fmt: skip
 REQUIRED = ("embed_dim", "vision_cfg", "text_cfg")
 SECTIONS = ("vision_cfg", "text_cfg", "multimodal_cfg")
 SHOWN = 60  # characters of a wrong value
@@ -121,7 +122,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
     import torch
     from torch.nn.modules import module as torch_modules
 
-    from compclip.model import clip_model
+    from compclip.model import class_tokens, clip_model
 
     weights = 0
 
@@ -139,7 +140,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         if (height // patch) * (width // patch) * vision.get("width", 768) > most:  # positions, perhaps of NumPy's
             raise _TooLarge
         with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
-            clip = clip_model.build_module(model_cfg).eval()
+            clip = class_tokens.build_module(model_cfg).eval()
             _check_outputs(clip, model_cfg, where)
             return sum(tensor.numel() for tensor in clip.state_dict().values())
     except _TooLarge:

@@ -41,7 +41,8 @@ TABLES = {
 # Authors' own checkpoints, scored and never trained: of these tables the rows on the grid's backbone.
 RELEASED = {
     "fsc_clip_checkpoints": TABLES["fsc_clip_main"], "c2lip_checkpoints": ("C2LIP", "Table 2"),
-    "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "clic_table1_checkpoints": TABLES["clic_table1"],
+    "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "c2lip_checkpoints_vit_b_16_eva02": ("C2LIP", "Table 2"),
+    "clic_table1_checkpoints": TABLES["clic_table1"],
     "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
     "hard_positives_checkpoints": TABLES["hard_positives_table4"],
     "negbench_checkpoints": ("NegBench", "baselines", "fine-tuned"), "half_truths_checkpoints": ("CS-CLIP", "abstract"),

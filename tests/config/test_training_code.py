@@ -78,9 +78,12 @@ DENIALS = {"compclip.text.caption_words", "compclip.text.inflect", "compclip.tex
 MORE = {  # beside the method's own file
     "pretrained": {"compclip.model.hub_cache"},
     "released": {  # its weights are foreign ones
+        "compclip.model.author_layouts",
         "compclip.model.backbone",
+        "compclip.model.class_tokens",
         "compclip.model.heads",
         "compclip.model.hub_cache",
+        "compclip.model.released_heads",
         "compclip.model.weight_archives",
         "compclip.model.model_config",
         "compclip.model.transformers_files",

@@ -13,11 +13,13 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
 from compclip.config.sections import Backbone
+from compclip.evaluate import __main__ as evaluate_command
 from compclip.methods import released
 from compclip.model import backbone
 from compclip.runs import run_store
 from compclip.train import __main__ as train_command
 from tests import tiny_project
+from tests.model.test_author_layouts import finite_tokens_file, llip_file
 from tests.tiny_project import trained
 
 PATH = "models/released/theirs/theirs.pt"
@@ -58,6 +60,31 @@ def test_a_published_checkpoint_is_scored_and_never_trained(here):
     files = torch.load("models/released/lora.pt")["state_dict"]
     update = (files["visual.conv1.lora_B"] @ files["visual.conv1.lora_A"]).view(32, 3, 16, 16)
     torch.testing.assert_close(adapted.visual.conv1.weight, files["visual.conv1.weight"] + 2 / 2 * update)
+
+
+def test_models_of_their_authors_own_are_scored_by_their_heads(here, capsys):
+    """A cell's results are those of the file by its path; how pictures are prepared is kept."""
+    write_json(here / "quick.json", tiny_project.TINY | {"quick_gelu": True})
+    source = backbone.create("quick.json", seed=5)
+    finite_tokens_file(source, Path("models/released/fdt.pth"))
+    llip_file(source, Path("models/released/llip.pt"))
+    args = [
+        "grid.methods=[pretrained,released.fdt,released.llip]",
+        "methods.released.variants={fdt: {path: models/released/fdt.pth, model: quick.json, resize_mode: squash}, "
+        "llip: {path: models/released/llip.pt, model: quick.json}}",
+    ]
+    for name in ("fdt", "llip"):
+        cell = tiny_project.cell(f"released.{name}")
+        assert train_command.main(["--cell", cell, *args]) == evaluate_command.main(["--cell", cell, *args]) == 0
+    results = json.loads((tiny_project.results(here, cell) / "sugarcrepe.json").read_text())
+    capsys.readouterr()
+    file = ["--checkpoint", "models/released/llip.pt", "--model", "quick.json", "--json"]
+    assert evaluate_command.main(file) == 0
+    assert json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"] == results["metrics"]
+    kept = json.loads(
+        (trained(here, tiny_project.cell("released.fdt")) / "checkpoint/open_clip_config.json").read_text()
+    )
+    assert kept["preprocess_cfg"]["resize_mode"] == "squash" and kept["preprocess_cfg"]["interpolation"] == "bilinear"
 
 
 def test_its_run_is_known_by_the_file(here):

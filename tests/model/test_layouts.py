@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
@@ -220,6 +221,20 @@ def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
         backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
     with pytest.raises(UserError, match="give the architecture with --model NAME"):
         backbone.load(tmp_path / "theirs")
+
+
+def test_fg_clip(tiny, clip_model, tmp_path):
+    """A CLIPModel with more: what is for long texts is left out, and pictures are squashed."""
+    clip_model.save_pretrained(tmp_path / "theirs")
+    file, positions = tmp_path / "theirs" / "model.safetensors", "text_model.embeddings.position_embedding"
+    more = {"text_filip_projection.weight": torch.randn(16, 32), "logit_scale_finegraind": torch.ones(()),
+            "logit_scale_hardneg": torch.ones(()), f"{positions}_res.weight": torch.randn(248, 32),
+            f"{positions}_ori.weight": torch.randn(248, 32)}  # fmt: skip
+    save_file(load_file(file) | more, file)
+    found = backbone.load(tmp_path / "theirs", tiny)
+    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
+    wide = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8))
+    assert found.fit_picture(wide).tobytes() == wide.resize((32, 32), Image.Resampling.BICUBIC).tobytes()
 
 
 def test_two_towers_in_two_folders(tiny, clip_model, tmp_path):

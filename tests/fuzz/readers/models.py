@@ -25,6 +25,7 @@ def readers() -> Iterator[Reader]:
     yield Reader(
         "weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*", "theirs/*")
     )
+    yield Reader("weights:authors", _authors, lambda _: _opened("weights.pt", "quick.json"), ("weights.pt",))
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
@@ -121,6 +122,25 @@ _THEIRS = (
     ("c_fc", "fc1"),
     ("c_proj", "fc2"),
 )
+
+
+def _authors(folder: Path) -> None:
+    """Llip's layout: a tower with several class tokens, and a head."""
+    import torch
+
+    _checkpoint(folder)
+    config = json.loads((folder / "tiny.json").read_text())
+    (folder / "quick.json").write_text(json.dumps(config | {"quick_gelu": True}))
+    state = {name: tensor for name, tensor in tiny().clip.state_dict().items() if name != "visual.proj"}
+    (width, text_width), dim = (
+        (state[name].shape[0] for name in ("visual.ln_post.weight", "ln_final.weight")),
+        config["embed_dim"],
+    )
+    state["visual.class_embedding"] = torch.zeros(2, width)
+    state["visual.positional_embedding"] = torch.zeros(1 + len(state["visual.positional_embedding"]), width)
+    state |= {name: torch.zeros(2, width, dim) for name in ("k_proj", "v_proj")}
+    state |= {"q_proj": torch.zeros(text_width, dim), "pred.out_proj": torch.zeros(dim, dim)}
+    torch.save({"state_dict": state}, folder / "weights.pt")
 
 
 def _archive(folder: Path) -> None:
