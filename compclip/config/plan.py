@@ -130,6 +130,7 @@ def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str,
         "exclude": section.pop("exclude"),
         "texts": section.pop("texts"),
         "relatives": section.pop("relatives"),
+        "relative_weights": section.pop("relative_weights"),
         "replacement_captions": section.pop("replacement_captions"),
         "short_side": section.pop("short_side"),
     }

@@ -146,10 +146,10 @@ class Data:
     texts: dict[str, Any] = field(default_factory=dict)  # released lists by kind, beside the captions
     masked: dict[str, Any] = field(default_factory=dict)  # a masked language model, for words in others' places
     exclude: Distinct[str] = field(default_factory=list)  # benchmarks whose pictures are left out
-    # openings of captions that are removed, as "This picture shows:"; clic: those of CLIC's released program
-    openings: Literal["usual", "clic"] = "usual"
+    openings: Literal["usual", "clic"] = "usual"  # that captions lose ("This picture shows:"); clic: of CLIC's program
     captions_each: NonNegativeInt = 0  # of a picture, the first so many; 0: all
     relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
+    relative_weights: Literal["senses", "paths"] = "senses"  # of these words; paths: as CLoVe's program counts
     replacement_captions: NonNegativeInt = 0  # that must have a word before it replaces another; 0: any of WordNet's
     # pixels: pictures with a longer shorter side are scaled once, and training reads the copies; 0: as they are
     short_side: NonNegativeInt = 0

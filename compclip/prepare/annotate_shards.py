@@ -59,7 +59,7 @@ def annotation_tasks(
     texts = texts_config(cfg)
     decided_by: dict = {"code": code, "about": versions()}
     if cfg.relatives:
-        decided_by["relatives"] = True
+        decided_by["relatives"] = cfg.relative_weights
     if cfg.short_side:
         decided_by["short_side"] = cfg.short_side
     if cfg.replacement_captions:
@@ -81,7 +81,7 @@ def annotation_tasks(
             "samples": str(folder / SAMPLES / file),
             "rewrites": str(folder / rewrite_shards.FOLDER / file) if shard.name in rewritten else "",
             "excluded": excluded,
-            "relatives": cfg.relatives,
+            "relatives": cfg.relative_weights if cfg.relatives else "",
             "short_side": cfg.short_side,
             "replacement_captions": cfg.replacement_captions,
             "vocabulary": caption_vocabulary.list_files(folder, samples) if cfg.replacement_captions else [],

@@ -33,7 +33,10 @@ from compclip.text import sentences
 
 NEW_BLOCK = "new.arrow"
 # keys that `recaption` ignores
-LATER_STAGES = ("rewriter", "rewrites", "texts", "masked", "exclude", "relatives", "replacement_captions", "short_side")
+LATER_STAGES = (
+    *("rewriter", "rewrites", "texts", "masked", "exclude"),
+    *("relatives", "relative_weights", "replacement_captions", "short_side"),
+)
 
 
 @dataclass(frozen=True)

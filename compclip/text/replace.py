@@ -5,8 +5,8 @@
 `clove` is CLoVe's (Castro et al., 2024, Sec. 4.1), which FSC-CLIP's released code uses. For each entity, attribute and
 relation of a caption (`scene_graph.read_scene`) up to two replacements are drawn, by weight and without repetition, and
 one of all these: a kind's share is the number of its elements. A preposition is replaced by another one, by its count
-in captions; a noun, verb, adjective or adverb by one of its stored relatives (`wordnet.find_relatives`), for
-which data are annotated with `relatives: true`. Articles stay as they are.
+in captions; a noun, verb, adjective or adverb by one of its stored relatives (`relative_words`), for which data are
+annotated with `relatives: true`. Articles stay as they are.
 
 The words to choose from were stored when the caption was annotated; WordNet is not needed here.
 """

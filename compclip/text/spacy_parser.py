@@ -23,7 +23,16 @@ import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.text import fitting_words, place_words, scene_graph, sentences, word_edits, wordnet, wordnet_files
+from compclip.text import (
+    fitting_words,
+    place_words,
+    relative_words,
+    scene_graph,
+    sentences,
+    word_edits,
+    wordnet,
+    wordnet_files,
+)
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 from compclip.text.parser_models import model_name
@@ -42,13 +51,14 @@ def annotate_columns(
     texts: Iterable[str],
     counts: Counter,
     complete: Callable[[Annotation], Annotation] | None = None,
-    relatives: bool = False,
+    relatives: str = "",
     vocabulary: frozenset[str] | None = None,
 ) -> AnnotationColumns:
     """Annotate a shard's captions and return them as columns, in order.
 
     Equal captions are analysed once; an annotation depends on the caption alone. `complete` adds what language models
-    wrote for a caption. `relatives` asks for the words of CLoVe's rule. `vocabulary`: the words, in lower case, that
+    wrote for a caption. `relatives` asks for the words of CLoVe's rule, by
+    how their weights count (`relative_words`). `vocabulary`: the words, in lower case, that
     may replace others; None: all of WordNet's. `counts` gets "captions"; "different", of which some are "long" (parsed
     in pieces, as `annotate` says) or "empty" (white space alone); and "without_noun". Raises UserError as `annotate`.
     """
@@ -59,7 +69,7 @@ def annotate_columns(
     columns, nounless = AnnotationColumns(), bytearray()
     for annotation in _annotate_in_batches(number, replacements=True, vocabulary=vocabulary):
         if relatives:
-            annotation = replace(annotation, relatives=find_relatives(annotation, vocabulary))
+            annotation = replace(annotation, relatives=find_relatives(annotation, vocabulary, relatives))
         columns.add(complete(annotation) if complete else annotation)
         nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
@@ -196,10 +206,12 @@ def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tup
     return tuple(candidates)
 
 
-def find_relatives(a: Annotation, vocabulary: frozenset[str] | None = None) -> tuple[Weighted, ...]:
+def find_relatives(
+    a: Annotation, vocabulary: frozenset[str] | None = None, weights: str = relative_words.SENSES
+) -> tuple[Weighted, ...]:
     """Return the weighted words for CLoVe's rule of each token that represents an element of the caption's scene."""
     roots = {element.root for element in scene_graph.read_scene(a)}
     return tuple([
-        wordnet.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary) if t in roots else NO_WORDS
+        relative_words.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary, weights) if t in roots else NO_WORDS
         for t in range(len(a))
     ])  # fmt: skip

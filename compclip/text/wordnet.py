@@ -6,12 +6,6 @@ Candidates are antonyms and co-hyponyms, sisters under a direct hypernym (FSC-CL
 most their group (`caption_words`), of others those that captions hold in a usual sense. Adjectives have indirect
 antonyms and, for colours, the sisters of the colour's noun; numbers other number words. A candidate has the
 inflection of the word, and is never a synonym, a direct hypernym or a direct hyponym of it in any sense.
-
-Relatives are for CLoVe's replace rule: antonyms, sisters and cousins of a word in all its senses, with weights. A
-cousin is a hyponym of a hyponym of the hypernym's hypernym, so that sisters are cousins too; an adjective goes by the
-nouns that it derives from, and back. A word's weight is how often it occurs in that sense, at least 1, over all
-senses. Words that share a synset with the word are left out. Departures from CLoVe: `RARE` words represent the rare
-ones, of which "man" has thousands; insults and names are left out.
 """
 
 from __future__ import annotations
@@ -20,13 +14,11 @@ import contextlib
 import functools
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.text import agreement, caption_words, wordnet_files
-from compclip.text.annotation import NO_WORDS, Weighted
 from compclip.text.inflect import inflect
 from compclip.text.word_edits import word_set
 from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
@@ -46,8 +38,6 @@ NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten
 _OFFENSIVE = ("offensive", "obscene", "disparag", "derogat", "slur", "vulgar", "prostitut")
 UNFIT = word_set("bitch bastard whore slut tart harlot fag queer savage cripple moron idiot retard nazi")
 _SKIPPED_VERBS = word_set("be have do get")
-COMMON, RARE = 48, 16  # relatives of a token: the heaviest, and those that have the weight of all others
-BE = {"VBD": "was", "VBZ": "is", "VBP": "are", "VBG": "being", "VBN": "been"}
 SLIPS = {"NNP": "NN", "NNPS": "NNS"}  # the tagger's, of words in lower case
 
 
@@ -144,7 +134,7 @@ def _names_in_captions(senses: list[Synset], pos_letter: str, excluded: set[str]
     sisters = [sister for sense in senses for sister in _sisters(sense)]
     if names := _caption_words_of(sisters, pos_letter, excluded):
         return names[:NEAR_SISTERS]
-    cousins = [cousin for grand in _grandparents(senses) for cousin in _grandchildren(grand)]
+    cousins = [cousin for grand in grandparents(senses) for cousin in grandchildren(grand)]
     if 0 < len(names := _caption_words_of(cousins, pos_letter, excluded)) <= NEAR_COUSINS:
         return names
     met = [s for s in sisters if any(times_met(s, number) for number in range(len(s.words)))]
@@ -238,109 +228,6 @@ def is_offensive(synset: Synset) -> bool:
     return any(mark in synset.definition for mark in _OFFENSIVE)
 
 
-# --- words for CLoVe's replace rule, with weights ---------------------------------------------------------------
-
-
-def find_relatives(word: str, pos: str, tag: str, vocabulary: frozenset[str] | None = None) -> Weighted:
-    """Return the words that may replace a token, in lower case and inflected like it, the heaviest first.
-
-    Of a `vocabulary` (in lower case) only its words are given, of several words only those that are all in it.
-    Raises UserError where no WordNet is installed, or a damaged one.
-    """
-    pos_letter = POS_LETTERS.get("NOUN" if pos == "PROPN" else pos)
-    if pos_letter is None or not word.isalpha():
-        return NO_WORDS
-    relatives = _inflected_relatives(word.lower(), pos_letter, SLIPS.get(tag, tag) if word.islower() else tag)
-    if vocabulary is None:
-        return relatives
-    kept = [(form, weight) for form, weight in zip(*relatives, strict=True) if vocabulary.issuperset(form.split())]
-    return tuple(form for form, _ in kept), tuple(weight for _, weight in kept)
-
-
-@functools.lru_cache(maxsize=1 << 15)
-def _inflected_relatives(word: str, pos_letter: str, tag: str) -> Weighted:
-    with report_damage(word):
-        forms: dict[str, int] = {}
-        for name, weight in relative_lemmas(word, pos_letter):
-            forms.setdefault(_inflect_name(name, pos_letter, tag), weight)
-        forms.pop(word, None)
-    words_and_weights = dict(thin_rare(list(forms.items())))
-    return tuple(words_and_weights), tuple(words_and_weights.values())
-
-
-def thin_rare(relatives: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Keep the heaviest words, and of the rare ones some at even distances, which share the weight of all of them."""
-    rare = relatives[COMMON:]
-    if len(rare) <= RARE:
-        return relatives
-    share = max(1, round(sum(weight for _, weight in rare) / RARE))
-    return relatives[:COMMON] + [(rare[i * len(rare) // RARE][0], share) for i in range(RARE)]
-
-
-def _inflect_name(name: str, pos_letter: str, tag: str) -> str:
-    """Inflect a lemma of one word or several for a tag; return it unchanged where there is no such form."""
-    words = name.split("_")
-    index = 0 if pos_letter == "v" else -1
-    if pos_letter == "v" and words[0] == "be":
-        return " ".join([BE.get(tag, "be"), *words[1:]])
-    words[index] = inflect(words[index], tag, irregular_forms(pos_letter)) or words[index]
-    return " ".join(words)
-
-
-@functools.lru_cache(maxsize=1 << 15)
-def relative_lemmas(word: str, pos_letter: str) -> tuple[tuple[str, int], ...]:
-    """Return lemmas and weights, the heaviest first, then by the alphabet."""
-    bases = dictionary().bases(word, pos_letter)
-    senses = list(dict.fromkeys(sense for base in bases for sense in synsets_of(base, pos_letter)))
-    weights = Counter[str]()
-    for sense in senses:
-        words = dict.fromkeys(sense.words)
-        weights.update(_weigh_words(pair for w in words for pair in dictionary().antonyms(sense, w)))
-        if pos_letter in "nv":
-            cousins = map(_cousins_below, _grandparents([sense]))
-        else:
-            nouns = [synset for synset, _ in dictionary().derived(sense) if synset.pos == "n"]
-            cousins = map(_adjectives_below, _grandparents(nouns if pos_letter == "a" else []))
-        for weights_of_cousins in cousins:
-            weights.update(weights_of_cousins)
-    synonyms = {name for sense in senses for name in sense.words}
-    relatives = [(name, weight) for name, weight in weights.items() if name not in synonyms]
-    return tuple(sorted(relatives, key=lambda item: (-item[1], item[0])))
-
-
-def _grandparents(senses: Iterable[Synset]) -> list[Synset]:
-    """Collect the synsets two steps above some senses; a sense right below a top synset has none, as released."""
-    parents = (parent for sense in senses for parent in related(sense, HYPERNYM))
-    return list(dict.fromkeys(grandparent for parent in parents for grandparent in related(parent, HYPERNYM)))
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _cousins_below(grand: Synset) -> dict[str, int]:
-    return _weigh_words((cousin, word) for cousin in _grandchildren(grand) for word in cousin.words)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _adjectives_below(grand: Synset) -> dict[str, int]:
-    pairs = (pair for cousin in _grandchildren(grand) for pair in dictionary().derived(cousin))
-    return _weigh_words((adjective, word) for adjective, word in pairs if adjective.pos in "as")
-
-
-def _grandchildren(grand: Synset) -> list[Synset]:
-    cousins = (cousin for uncle in related(grand, HYPONYM) for cousin in related(uncle, HYPONYM))
-    return list(dict.fromkeys(cousins))
-
-
-def _weigh_words(pairs: Iterable[tuple[Synset, str]]) -> dict[str, int]:
-    """Return the words with their weights; those of lower-case letters only, without insults."""
-    weights = Counter[str]()
-    for synset, word in pairs:
-        words = word.split("_")
-        is_plain = word.isascii() and word.islower() and all(map(str.isalpha, words))
-        if is_plain and not UNFIT & set(words) and not is_offensive(synset):
-            weights[word] += max(times_met(synset, synset.words.index(word)), 1)
-    return dict(weights)
-
-
 # --- the dictionary -------------------------------------------------------------------------------------------
 
 
@@ -359,6 +246,17 @@ def synsets_of(word: str, pos_letter: str) -> list[Synset]:
 def related(synset: Synset, symbol: str) -> list[Synset]:
     """Return the synsets that a whole synset points to."""
     return dictionary().related(synset, symbol)
+
+
+def grandparents(senses: Iterable[Synset]) -> list[Synset]:
+    """Collect the synsets two steps above some senses; a sense right below a top synset has none, as released."""
+    parents = (parent for sense in senses for parent in related(sense, HYPERNYM))
+    return list(dict.fromkeys(grandparent for parent in parents for grandparent in related(parent, HYPERNYM)))
+
+
+def grandchildren(grand: Synset) -> list[Synset]:
+    cousins = (cousin for uncle in related(grand, HYPONYM) for cousin in related(uncle, HYPONYM))
+    return list(dict.fromkeys(cousins))
 
 
 @functools.cache

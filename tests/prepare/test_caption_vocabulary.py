@@ -11,7 +11,7 @@ from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.prepare import annotate_shards, caption_vocabulary
 from compclip.prepare.shard_writer import describe_shard, save_samples
-from compclip.text import spacy_parser, wordnet
+from compclip.text import relative_words, spacy_parser, wordnet
 from compclip.text.annotation_rows import AnnotationRows
 
 CAPTIONS = ["A red dog and a Fox.", "Red, red wine.", "a blue dog's wolves"]
@@ -37,8 +37,8 @@ def test_candidates_are_of_the_vocabulary():
 
 def test_relatives_are_of_the_vocabulary():
     """With their weights; one of several words only if all of these are in it."""
-    words, weights = wordnet.find_relatives("dog", "NOUN", "NN")
-    bounded = wordnet.find_relatives("dog", "NOUN", "NN", frozenset({"cat", "fox", "sea"}))
+    words, weights = relative_words.find_relatives("dog", "NOUN", "NN")
+    bounded = relative_words.find_relatives("dog", "NOUN", "NN", frozenset({"cat", "fox", "sea"}))
     assert dict(zip(*bounded, strict=True)) == {
         word: weight for word, weight in zip(words, weights, strict=True) if word in ("cat", "fox")
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
+from compclip.text import relative_words, scene_graph, spacy_parser, word_edits, wordnet
 from compclip.text import replace as replacing
-from compclip.text import scene_graph, spacy_parser, word_edits, wordnet
 from compclip.text.annotation import NO_WORDS as NONE
 from compclip.text.annotation import Annotation
-from compclip.text.wordnet_files import HYPERNYM, HYPONYM
+from compclip.text.wordnet_files import HYPERNYM, HYPONYM, Synset
 from tests.text.conftest import SENTENCES, outcomes
 from tests.text.strategies import annotations
 
@@ -64,10 +65,10 @@ def test_parts_of_anything_are_words_of_it(annotation):
     ],
 )
 def test_weighted_words(word, pos, tag, known):
-    words, weights = wordnet.find_relatives(word, pos, tag)
+    words, weights = relative_words.find_relatives(word, pos, tag)
     assert known in words and word not in words and len(set(words)) == len(words) == len(weights)
-    assert len(words) <= wordnet.COMMON + wordnet.RARE and min(weights) > 0
-    common = weights[: wordnet.COMMON]
+    assert len(words) <= relative_words.COMMON + relative_words.RARE and min(weights) > 0
+    common = weights[: relative_words.COMMON]
     assert list(common) == sorted(common, reverse=True)
 
 
@@ -82,28 +83,100 @@ def test_a_verb_whose_hypernym_has_none_gives_no_cousins_by_it(word):
     )
     opposites = [s for sense in senses for w in sense.words for s, _ in wordnet.dictionary().antonyms(sense, w)]
     offered = {name for synset in [*cousins, *opposites] for name in synset.words}
-    assert {name for name, _ in wordnet.relative_lemmas(word, "v")} <= offered
+    assert {name for name, _ in relative_words.relative_lemmas(word, "v")} <= offered
+
+
+def list_cousins(start: Synset) -> list[Synset]:
+    """The cousins of a synset as CLoVe's program lists them, one for each way (text_negatives_data.py:148-153)."""
+    cousins = []
+    for parent in wordnet.related(start, HYPERNYM):
+        for grandparent in wordnet.related(parent, HYPERNYM):
+            for uncle in wordnet.related(grandparent, HYPONYM):
+                for cousin in wordnet.related(uncle, HYPONYM):
+                    if cousin != start:
+                        cousins.append(cousin)
+    return cousins
+
+
+def list_lemmas(sense: Synset, pos: str) -> list[tuple[Synset, str]]:
+    """The words of a sense's cousins, of an adjective by the nouns that it derives from and back (lines 116-135)."""
+    if pos != "a":
+        return [(cousin, word) for cousin in list_cousins(sense) for word in cousin.words]
+    nouns = {noun for noun, _ in wordnet.dictionary().derived(sense) if noun.pos == "n"}
+    derived = [pair for noun in nouns for cousin in list_cousins(noun) for pair in wordnet.dictionary().derived(cousin)]
+    return [(adjective, word) for adjective, word in derived if adjective.pos in "as" and adjective != sense]
+
+
+@pytest.mark.parametrize(
+    ("word", "pos"), [("dog", "n"), ("glasses", "n"), ("riding", "v"), ("red", "a"), ("quickly", "r")]
+)
+def test_weights_by_paths_are_the_released_sums(word, pos):
+    """Each way to a cousin adds its count, at least 1 (lines 291-302); what is missing is a name or an insult."""
+    senses = [s for base in wordnet.dictionary().bases(word, pos) for s in wordnet.synsets_of(base, pos)]
+    synonyms, expected = {name for sense in senses for name in sense.words}, Counter[str]()
+    for sense in senses:
+        antonyms = [pair for name in sense.words for pair in wordnet.dictionary().antonyms(sense, name)]
+        for synset, name in antonyms + list_lemmas(sense, pos):
+            if name not in synonyms:
+                expected[name] += max(wordnet.times_met(synset, synset.words.index(name)), 1)
+    weights = dict(relative_words.relative_lemmas(word, pos, relative_words.PATHS))
+    assert weights and weights.keys() <= expected.keys()
+    for name, weight in expected.items():
+        if name in weights and name not in of_insults(senses, pos):
+            assert weights[name] == weight
+        elif name not in weights:
+            assert not name.islower() or not name.replace("_", "").isalpha() or name in of_insults(senses, pos)
+
+
+def of_insults(senses: list[Synset], pos: str) -> set[str]:
+    """Words that some cousin has as an insult: their weight by it is left out."""
+    pairs = [pair for sense in senses for pair in list_lemmas(sense, pos)]
+    return {n for s, n in pairs if wordnet.is_offensive(s) or wordnet.UNFIT & set(n.split("_"))}
+
+
+def test_a_cousin_of_two_ways_counts_twice():
+    """A dog is a canine and a domestic animal, and the cat's and the fox's ways differ in number."""
+    (dog, *_) = wordnet.synsets_of("dog", "n")
+    ways = relative_words.count_ways(dog)
+    assert ways == Counter(list_cousins(dog)) and dog not in ways
+    once = dict(relative_words.relative_lemmas("dog", "n"))
+    by_paths = dict(relative_words.relative_lemmas("dog", "n", relative_words.PATHS))
+    assert once.keys() == by_paths.keys() and all(by_paths[name] >= weight for name, weight in once.items())
+
+
+def test_the_data_say_how_words_are_weighed(annotated):
+    """Of the words of one annotation, by both ways to count."""
+    a = annotated["The dog chases the cat."]
+    by_senses, by_paths = (spacy_parser.find_relatives(a, weights=way) for way in ("senses", "paths"))
+    assert spacy_parser.find_relatives(a) == by_senses != by_paths
+    assert by_paths[1] == relative_words.find_relatives("dog", "NOUN", "NN", weights="paths")
 
 
 def test_synonyms_and_insults_are_none():
-    assert not {"sofa", "lounge"} & set(wordnet.find_relatives("couch", "NOUN", "NN")[0])
-    assert not {name for name, _ in wordnet.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
+    assert not {"sofa", "lounge"} & set(relative_words.find_relatives("couch", "NOUN", "NN")[0])
+    assert not {name for name, _ in relative_words.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
 
 
 def test_rare_words_keep_their_weight():
     """Forty-eight common words; of a hundred others with a weight of 2 the 16 that stand for them have 200 together."""
-    result = [(f"w{i}", 1000 - i) for i in range(wordnet.COMMON)] + [(f"r{i}", 2) for i in range(100)]
-    kept = wordnet.thin_rare(result)
-    assert kept[: wordnet.COMMON] == result[: wordnet.COMMON] and len(kept) == wordnet.COMMON + wordnet.RARE
-    assert {weight for _, weight in kept[wordnet.COMMON :]} == {12}  # 200 / 16, rounded
-    assert wordnet.thin_rare(result[: wordnet.COMMON + wordnet.RARE]) == result[: wordnet.COMMON + wordnet.RARE]
+    result = [(f"w{i}", 1000 - i) for i in range(relative_words.COMMON)] + [(f"r{i}", 2) for i in range(100)]
+    kept = relative_words.thin_rare(result)
+    assert (
+        kept[: relative_words.COMMON] == result[: relative_words.COMMON]
+        and len(kept) == relative_words.COMMON + relative_words.RARE
+    )
+    assert {weight for _, weight in kept[relative_words.COMMON :]} == {12}  # 200 / 16, rounded
+    assert (
+        relative_words.thin_rare(result[: relative_words.COMMON + relative_words.RARE])
+        == result[: relative_words.COMMON + relative_words.RARE]
+    )
 
 
 @pytest.mark.parametrize(
     ("word", "pos"), [("three", "NUM"), ("the", "DET"), ("he", "PRON"), ("zzzz", "NOUN"), ("3d", "NOUN")]
 )
 def test_words_without_relatives(word, pos):
-    assert wordnet.find_relatives(word, pos, "NN") == NONE
+    assert relative_words.find_relatives(word, pos, "NN") == NONE
 
 
 def test_other_prepositions():
