@@ -148,7 +148,9 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
     views = first_views(method, config)
     if views.negative_images and not data.negative_images:
         raise UserError(f"{where}: shows negative images; data.{name} has none: add data.{name}.negative_images")
-    for key in sorted(filter(None, map(required_key, {*views.negatives, *views.positives, *views.pairs}))):
+    further = [rule for rule in (views.bag_rule, views.variations) if rule]
+    keys = {required_key(rule) for rule in (*views.negatives, *views.positives, *views.pairs, *further)}
+    for key in sorted(filter(None, keys)):
         kind, _, entry = key.partition(".")
         texts = getattr(data, kind)
         if not (texts.get(entry) if entry else texts):

@@ -125,17 +125,21 @@ def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str,
     writer = section.pop("rewriter") or section["rewrites"]
     masked = section.pop("masked")
     section.pop("rewrites")
+    texts = section.pop("texts")
     annotation = {
         "rewritten": bool(writer or masked),
         "exclude": section.pop("exclude"),
-        "texts": section.pop("texts"),
+        "texts": texts,
         "relatives": section.pop("relatives"),
         "relative_weights": section.pop("relative_weights"),
         "replacement_captions": section.pop("replacement_captions"),
         "short_side": section.pop("short_side"),
     }
     yield "recaption", name, {"params": section, "code": hash_data_code("recaption", data)}
-    yield "rewrite", name, {"params": writer, "masked": masked, "code": hash_data_code("rewrite", data)}
+    rewriting = {"params": writer, "masked": masked, "code": hash_data_code("rewrite", data)}
+    if masked.get("dense"):
+        rewriting["dense"] = texts.get("dense")
+    yield "rewrite", name, rewriting
     yield "annotate", name, {"params": annotation, "code": hash_data_code("annotate", data)}
 
 

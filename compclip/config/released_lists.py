@@ -27,7 +27,8 @@ BY_CAPTION = "caption"  # joined to a caption by its text, and not to a picture
 FROM = re.compile(r"[1-9][0-9]*-")  # a column of a list without header, and all behind it
 NUMBER = re.compile(r"[1-9][0-9]*-?")
 NEGATIVE = "negative"
-TEXT_KINDS = (NEGATIVE, "paraphrase", "dense")
+DENSE, VARIATION = "dense", "variation"
+TEXT_KINDS = (NEGATIVE, "paraphrase", DENSE, VARIATION)
 
 
 def _as_text(value: Any) -> Any:
@@ -171,16 +172,25 @@ PartOfSpeech = Literal[
 
 @dataclass(frozen=True)
 class MaskedSection:
-    """The words that a masked language model puts in the place of each word of a caption (SVLC's L)."""
+    """The words that a masked language model puts in the place of each word of a caption (SVLC's L).
+
+    `bare`: also its word for a mask alone, which stands for a caption without a word of a kind (CE-CLIP's program).
+    `dense`: also the words of the texts of `texts.dense` (DAC's).
+    """
 
     model: RequiredText = ""  # a folder with config.json, weights and tokenizer, as `hf download` makes it
     # the likeliest words of a place; of these, the caption's own and what is no word are left out
     top: Annotated[int, Field(ge=1, le=100)] = 5
+    rank: Annotated[int, Field(ge=0, le=100)] = 0  # the word of this rank alone: 4 is the fourth; 0: all of the top
+    bare: bool = False
+    dense: bool = False
     pos: list[PartOfSpeech] = field(default_factory=lambda: ["NOUN", "ADP", "ADJ", "VERB"])
 
     def __post_init__(self) -> None:
         if not self.pos or len(set(self.pos)) < len(self.pos):
             raise UserError(f"pos={self.pos}: must name parts of speech, each once")
+        if self.rank > self.top:
+            raise UserError(f"rank={self.rank}: is not among the top {self.top}; raise top")
 
 
 def captions_config(data: Data, where: str = "captions") -> Captions | None:
@@ -218,8 +228,14 @@ def negative_images_config(data: Data, where: str = "negative_images") -> Negati
 
 
 def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:
-    """Return the masked language model of a data set; None where it names none."""
-    return load_section(MaskedSection, data.masked, where) if data.masked else None
+    """Return the masked language model of a data set; None where it names none.
+
+    Raises UserError where it is to fill dense texts, and there are none.
+    """
+    section = load_section(MaskedSection, data.masked, where) if data.masked else None
+    if section and section.dense and DENSE not in data.texts:
+        raise UserError(f"{where}.dense: the data has no texts.dense; add them, or set it to false")
+    return section
 
 
 def rewrites_config(data: Data, where: str = "rewrites") -> ReleasedRewrites | None:

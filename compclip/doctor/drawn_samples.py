@@ -80,7 +80,7 @@ def draw_views(views: Views, size: int, side: int, seed: int) -> list[View]:
 
 
 def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
-    K = len(views.negatives) + len(views.pairs) + (views.bag if views.bag_rule else 0) + (1 if views.composite else 0)
+    K = views.negative_texts
     P = len(views.positives) + len(views.pairs) + views.alternatives + views.bag + max(0, views.composite - 1)
     caption, concepts = draw_text(rng)
     negatives, positives = (tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(n)) for n in (K, P))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ CompositeRule = Callable[
     ["tuple[Annotation, ...]", "tuple[Annotation, ...] | None", int, "np.random.Generator", bool, str],
     "tuple[list[str], str | None]",
 ]
-TextRule = Callable[["str", "np.random.Generator"], "str | None"]
+# A rule draws pictures that are stored beside the sample, at most as many as it shows: each one's number and a text.
+VariationRule = Callable[["Annotation", "np.random.Generator"], "Sequence[tuple[int, str]]"]
 # A rule makes a text that is true of the picture and its foil, which differs in a detail; None where it has neither.
 PairRule = Callable[["Annotation", "np.random.Generator"], "tuple[str, str] | None"]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
@@ -56,14 +57,22 @@ class Views:
     same_target: bool = False  # the caption that is encoded is read, not any of the picture's
     neighbours: int = 0  # further rows of the batch: pictures near to the sample's, with texts of their own (NegCLIP)
     nearest: int = 3  # so many nearest pictures the neighbours are drawn from
-    negative_images: int = 0  # pictures stored with the sample, shown as its negatives
+    negative_images: int = 0  # pictures stored with the sample, shown as its negatives: the first so many, or
+    variations: VariationRule | None = None  # those that this draws, whose texts stand behind all other negatives
     bag: int = 0  # texts drawn with replacement of the caption and its dense texts (DAC), behind the other positives
-    bag_rule: TextRule | None = None  # makes a negative of each text of the bag, behind the other negatives
+    bag_rule: Rule | None = None  # makes a negative of each text of the bag, behind those of rules and pairs
 
     def __post_init__(self) -> None:
         """Refuse composites without the rule that writes them."""
         if self.composite and self.compose is None:
             raise UserError(f"composite={self.composite}: needs a rule; give compose=composite_captions.compose")
+
+    @property
+    def negative_texts(self) -> int:
+        """How many negative texts a sample has, those counted that its rules cannot make."""
+        of_bag = self.bag if self.bag_rule else 0
+        of_variations = self.negative_images if self.variations else 0
+        return len(self.negatives) + len(self.pairs) + of_bag + of_variations + (1 if self.composite else 0)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ TRAINS = True
 KINDS = ("ADJ", "NOUN", "VERB")
 RULES = {
     "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
+    "masked_released": (swap.nouns_released, *(masked_words.of_pos_released(pos) for pos in KINDS)),
     "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
 }
 
@@ -38,7 +39,7 @@ class Config:
     threshold: str = part("mean", off="fixed", of=("lambda_rank",), name="adaptive_threshold")  # or "fixed": `largest`
     largest: float = 10.0  # threshold
     imc: str = "batch"  # whose negatives the intra-modal term has; "own"
-    words: str = "masked"  # of data.<name>.masked; "wordnet": stored candidates
+    words: str = "masked"  # of data.<name>.masked; "masked_released": drawn as released; "wordnet": stored candidates
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

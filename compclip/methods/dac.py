@@ -9,11 +9,13 @@ all terms are those of one (released: the contrast loses its negatives, and bag 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.interface.views import Views
+from compclip.interface.views import Rule, Views
 from compclip.methods import _check
+from compclip.text import masked_words
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 
@@ -32,6 +34,7 @@ class Config:
     lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives
     bag: int = 10  # texts drawn of a picture's, with replacement
     words: dict[str, list[str]] = field(default_factory=dict)  # of SVLC's rule, by kind, in place of ours
+    negatives: str = "lists"  # SVLC's rule; "both": or a masked model's words, by a fair coin (released: rand_both)
     lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
     own: str = "twice"  # how often a bag stands in its own denominator: in both directions, as released, or "once"
     caption: str = "full"  # the whole caption, or its "first" sentence
@@ -40,13 +43,17 @@ class Config:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
         _check.at_least(self, 1, "bag")
         WordLists.parse(self.words)
-        _check.one_of(self, lists=("fitting", "any"), own=("twice", "once"), caption=("full", "first"))
+        _check.one_of(self, negatives=("lists", "both"), lists=("fitting", "any"), own=("twice", "once"))
+        _check.one_of(self, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """A negative of the caption, a bag, and a negative of each of its texts."""
     lists = WordLists.parse(cfg.words)
-    rules = (lists.rule, lists.replace_word) if cfg.lists == "fitting" else (lists.rule_any, lists.replace_word_any)
+    fitting = cfg.lists == "fitting"
+    rules: tuple[Rule, Rule] = (lists.rule, lists.rule_of_text) if fitting else (lists.rule_any, lists.rule_any)
+    if cfg.negatives == "both":
+        rules = partial(masked_words.either, rules[0]), partial(masked_words.either_of_dense, rules[1])
     return Views(negatives=rules[:1], bag=cfg.bag, bag_rule=rules[1], caption=cfg.caption)
 
 

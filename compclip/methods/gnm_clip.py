@@ -1,14 +1,16 @@
 """GNM-CLIP: generative negative mining (Sahin et al., WACV 2024, arXiv:2311.03964).
 
 B images with captions, J variations of each, edited at one object, with captions of their own, D dim. Plain CLIP over
-all of them: what is new is that variations of one picture share a batch. Departures: every picture brings its
-variations, where the authors fill a batch with four plain pairs for each variation; they decay weights by Adam's
-coupled rule.
+all of them: what is new is that variations of one picture share a batch. The authors' batch has two variations of an
+edited object, drawn by score, and eight plain pairs for each object: `draw: scores` and `original: left_out`, for data
+with an entry for each object and for each plain pair (experiments/grids/gnm_clip_released.yaml). They decay weights by
+Adam's coupled rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.interface.views import Views
@@ -27,15 +29,20 @@ TRAINS = True
 @dataclass(frozen=True)
 class Config:
     variations: int = 2  # of a picture that share a batch with it
+    draw: str = "first"  # those stored first, with their captions; "scores": by their scores, as released
+    original: str = "beside"  # the variations; "left_out": a picture with variations is not shown itself, as released
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "variations")
-        _check.one_of(self, caption=("full", "first"))
+        _check.one_of(self, draw=("first", "scores"), original=("beside", "left_out"), caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The first variations stored beside a picture (data.<name>.negative_images), with their captions."""
+    """Variations stored beside a picture (data.<name>.negative_images), with their captions."""
+    if cfg.draw == "scores":
+        draw = partial(stored_texts.draw_variations, cfg.variations)
+        return Views(variations=draw, negative_images=cfg.variations, caption=cfg.caption)
     captions = tuple(stored_texts.nth(j) for j in range(cfg.variations))
     return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
 
@@ -45,7 +52,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     import torch
 
     whole_BJ = f.negative_image_mask_BJ & f.mask_BK
-    valid_N = torch.cat([whole_BJ.new_ones(len(whole_BJ)), whole_BJ.flatten()])
+    shown_B = torch.ones_like(whole_BJ[:, 0]) if cfg.original == "beside" else ~whole_BJ.any(dim=1)
+    valid_N = torch.cat([shown_B, whole_BJ.flatten()])
     image_ND = torch.cat([f.image_BD, f.negative_image_BJD.flatten(0, 1)])
     text_ND = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)])
     to_text = losses.matching_of(image_ND, text_ND, f.scale, valid_N, valid_N)

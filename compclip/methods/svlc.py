@@ -18,25 +18,16 @@ from compclip.base.ablation_parts import part
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.text import masked_words, stored_texts
-from compclip.text.annotation import requires_stored
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from compclip.interface.features import Features
-    from compclip.text.annotation import Annotation
 
 TRAINS = True
 NEGATIVES = ("lists", "masked", "both", "none")
-
-
-@requires_stored("masked")
-def either(rule: Rule, annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """R or L by a fair coin; None where that one has nothing, whatever the other has."""
-    return (rule if rng.random() < 0.5 else masked_words.any_word)(annotation, rng)
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,8 @@ class Config:
 def _rules(cfg: Config) -> tuple[Rule, ...]:
     lists = WordLists.parse(cfg.words)
     rule = lists.rule if cfg.lists == "fitting" else lists.rule_any
-    rules: dict[str, Rule] = {"lists": rule, "masked": masked_words.any_word, "both": partial(either, rule)}
+    both = partial(masked_words.either, rule)
+    rules: dict[str, Rule] = {"lists": rule, "masked": masked_words.any_word, "both": both}
     return (rules[cfg.negatives],) if cfg.negatives in rules else ()
 
 

@@ -8,38 +8,32 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.base.json_text import replace_lone
-from compclip.config.released_lists import NEGATIVE, BalancedTexts, MemberText, Texts, TextSection, texts_config
+from compclip.config.released_lists import DENSE, NEGATIVE, BalancedTexts, texts_config
 from compclip.config.sections import Data
-from compclip.data import images
-from compclip.data.sample import ImageLocation, Sample
+from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
 from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
-    caption_join,
     caption_vocabulary,
-    file_listing,
+    mask_filling,
     negative_images,
     picture_scaling,
     rewrite_shards,
+    stored_lists,
 )
 from compclip.prepare.shard_writer import SCHEMA, ShardResult, ShardTask, WriteShard, load_samples, write_batch
-from compclip.text.annotation import Annotation
+from compclip.text.annotation import BARE, DENSE_MASKED, SEPARATOR, Annotation
 from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
 
 # columns of a sample in a shard that training reads
 SAMPLE_COLUMNS = ("id", "image", "split", "width", "height", "offset", "length")
-MAX_BYTES = 1 << 16  # of a text in a tar
-TextSections = Mapping[str, TextSection]
-TextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 
 def annotation_tasks(
@@ -67,10 +61,7 @@ def annotation_tasks(
     if excluded:
         decided_by["excluded"] = {name: benchmark_overlap.fingerprint(Path(path)) for name, path in excluded.items()}
     if texts:
-        decided_by["texts"] = {
-            kind: [vars(section), list(file_listing.iterate_files(section.file)) if isinstance(section, Texts) else []]
-            for kind, section in texts.items()
-        }
+        decided_by["texts"] = stored_lists.describe_lists(texts)
     language = []
     if any(isinstance(section, BalancedTexts) for section in texts.values()):
         language, decided_by["language"] = balanced_negatives.language_files(folder, samples), samples.fingerprint
@@ -93,11 +84,11 @@ def annotation_tasks(
     return tasks
 
 
-def open_annotator(texts: TextSections | None = None) -> WriteShard:
+def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard:
     """Return the function that analyses a shard's captions, each different one once, and joins the lists of `texts`."""
     from compclip.text.spacy_parser import annotate_columns
 
-    lists = open_lists(texts or {})
+    lists = stored_lists.open_lists(texts or {})
     balanced = (texts or {}).get(NEGATIVE)
 
     def write(task: ShardTask, path: Path) -> ShardResult:
@@ -114,10 +105,11 @@ def open_annotator(texts: TextSections | None = None) -> WriteShard:
         if least:
             vocabulary = caption_vocabulary.read_vocabulary(tuple(task.inputs["vocabulary"]), least)
         annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
-        joined, metadata, text_counts = find_texts(lists, samples)
+        joined, metadata, text_counts = stored_lists.find_texts(lists, samples)
+        joined |= _list_masked_texts(rewrites, captions, joined.get(DENSE, ()))
         if balance:
             joined[NEGATIVE], balance_counts = balance.choose(samples)
-            text_counts += balance_counts + _count_texts(NEGATIVE, joined[NEGATIVE])
+            text_counts += balance_counts + stored_lists.count_texts(NEGATIVE, joined[NEGATIVE])
         counts.update(text_counts)
         sizes = [len(sample.captions) for sample in samples]
         tar = ""
@@ -150,6 +142,26 @@ def _add_rewrites(rewrites: Mapping[str, rewrite_shards.Rewrites]) -> Callable[[
     return complete
 
 
+def _list_masked_texts(
+    rewrites: Mapping[str, rewrite_shards.Rewrites],
+    captions: Sequence[str],
+    dense: Sequence[Sequence[str]],
+) -> dict[str, list[tuple[str, ...]]]:
+    """Return what a masked model said beside the words of captions, by kind: for a mask alone, and of dense texts.
+
+    A dense text's words are one text: a line a place, its first character and the words, joined by tabs.
+    """
+    words = {text: dict(found.masked) for text, found in rewrites.items() if found.masked}
+    bare = [words.get(caption, {}).get(mask_filling.BARE, ()) for caption in captions]
+    places = [tuple(_pack_places(words.get(text, {})) for text in texts) for texts in dense]
+    return ({BARE: bare} if any(bare) else {}) | ({DENSE_MASKED: places} if any(map(any, places)) else {})
+
+
+def _pack_places(words: Mapping[int, Sequence[str]]) -> str:
+    places = [(start, some) for start, some in words.items() if start != mask_filling.BARE]
+    return "\n".join(SEPARATOR.join([str(start), *some]) for start, some in places)
+
+
 def build_batch(
     samples: Sequence[Sample],
     caption_counts: Sequence[int],
@@ -169,67 +181,3 @@ def build_batch(
     batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | negative_images.build_column(samples))
     makers = {f"made by {name}": version for name, version in versions().items()}
     return batch.replace_schema_metadata(makers | dict(metadata or {}))
-
-
-# --- texts that others released --------------------------------------------------------------------------------
-
-
-def open_lists(cfg: TextSections) -> TextLists:
-    """Return the lists by kind; balanced texts have none. Raises UserError as `caption_join.open_list`."""
-    return {
-        kind: caption_join.open_list(texts) if isinstance(texts, Texts) else texts
-        for kind, texts in cfg.items()
-        if not isinstance(texts, BalancedTexts)
-    }
-
-
-def find_texts(
-    lists: TextLists, samples: Sequence[Sample]
-) -> tuple[dict[str, list[tuple[str, ...]]], dict[str, str], Counter]:
-    """Return the lists' texts by kind for every caption of the samples, metadata for the shard, and counts.
-
-    The metadata are the rows of the lists that were used. Captions with and without texts of a kind are counted.
-    """
-    texts, metadata, counts = {}, {}, Counter[str]()
-    for kind, source in lists.items():
-        if isinstance(source, MemberText):
-            member = source.member.lower()
-            texts[kind] = [_read_member(sample, member) for sample in samples for _ in sample.captions]
-        else:
-            matches = source.find_texts(samples)
-            texts[kind] = matches.texts
-            metadata.update(caption_join.pack_row_numbers(matches.rows, _metadata_key(kind)))
-        counts.update(_count_texts(kind, texts[kind]))
-    return texts, metadata, counts
-
-
-def _count_texts(kind: str, texts: Sequence[Sequence[str]]) -> Counter:
-    """Return how many captions have texts of a kind, and how many have none."""
-    matched = sum(map(bool, texts))
-    return Counter({f"captions_with_{kind}": matched, f"captions_without_{kind}": len(texts) - matched})
-
-
-def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
-    """Return the text of a member of a sample's tar; nothing where it is missing, empty, or cannot be read."""
-    location = next((ImageLocation(sample.image, m.offset, m.length) for m in sample.members if m.name == name), None)
-    try:
-        content = images.read_bytes(location, MAX_BYTES) if location else b""
-    except images.ImageError:
-        return ()
-    text = " ".join(replace_lone(content.decode(errors="replace")).split())
-    return (text,) if text else ()
-
-
-def count_text_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
-    """Return what became of the rows of a data set's lists in all its shards: `negative_matched`, …"""
-    paths, counts = list(shards), Counter[str]()
-    for kind, section in cfg.items():
-        if isinstance(section, Texts):
-            key = _metadata_key(kind)
-            rows = caption_join.open_list(section).count_matches(caption_join.read_row_numbers(p, key) for p in paths)
-            counts.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
-    return counts
-
-
-def _metadata_key(kind: str) -> str:
-    return f"{caption_join.ROWS}: {kind}"

@@ -3,7 +3,8 @@
     masked: {model: models/distilroberta-base, top: 5, pos: [NOUN, ADP, ADJ, VERB]}
 
 Departures from SVLC's program: the caption keeps its punctuation, and a word is exchanged by its token's offset.
-Predictions that are no word, or equal the word, are left out. A model sees captions of up to `CONTEXT` characters, and
+Predictions that are no word, or equal the word, are left out. With `rank: 4` the fourth alone is taken, as CE-CLIP's
+program does; there is none where the fourth is left out. A model sees captions of up to `CONTEXT` characters, and
 of a longer one the word's sentence; theirs sees 100 characters.
 """
 
@@ -29,6 +30,7 @@ MaskedWords = tuple[tuple[int, tuple[str, ...]], ...]  # of a caption: a token's
 FillWords = Callable[[Sequence[str]], tuple[list[MaskedWords], Counter]]
 EXAMPLE = "distilbert/distilroberta-base"
 CONTEXT = 512  # characters
+BARE = -1  # in place of a first character: the words for a mask alone
 AT_ONCE = 8192  # characters of a batch: a vocabulary's logits at every token are what takes memory
 CAPTIONS = 1000  # that are analysed at a time
 CONTINUED = "##"  # what a word's further pieces begin with in BERT's vocabularies
@@ -86,14 +88,29 @@ def _fill_captions(
     model: MaskedModel, captions: Sequence[Annotation], cfg: MaskedSection, counts: Counter
 ) -> list[MaskedWords]:
     blanks = [b for n, a in enumerate(captions) for b in _masked_positions(n, a, cfg.pos) if model.mask not in a.text]
-    words_of_caption: list[list[tuple[int, tuple[str, ...]]]] = [[] for _ in captions]
+    bare = _bare_words(model, cfg)
+    words_of_caption = [[*bare] for _ in captions]
     for some in _batches(sorted(blanks, key=len)):
         for blank, predicted in zip(some, model.likeliest(some, cfg.top), strict=True):
-            words = _usable_words(blank, predicted, counts)
+            words = _usable_words(blank, _ranked(predicted, cfg), counts)
             counts.update(words=1, usable=bool(words), cut_off=not predicted)
             if words:
                 words_of_caption[blank.caption].append((blank.start, words))
     return [tuple(sorted(words_of_one)) for words_of_one in words_of_caption]
+
+
+def _bare_words(model: MaskedModel, cfg: MaskedSection) -> list[tuple[int, tuple[str, ...]]]:
+    """Return what the model says of a mask alone, be it no word."""
+    if not cfg.bare:
+        return []
+    (predicted,) = model.likeliest([MaskedPosition(0, 0, "", "", "")], cfg.top)
+    words = tuple(filter(None, _ranked(predicted, cfg)))
+    return [(BARE, words)] if words else []
+
+
+def _ranked(predicted: Sequence[str], cfg: MaskedSection) -> Sequence[str]:
+    """Return all predictions, or the one of the rank that the section asks for."""
+    return predicted[cfg.rank - 1 : cfg.rank] if cfg.rank else predicted
 
 
 def _masked_positions(number: int, a: Annotation, parts_of_speech: Sequence[str]) -> Iterator[MaskedPosition]:

@@ -1,9 +1,9 @@
 """Have language models rewrite captions: the stage `rewrite`.
 
 They write hard positives (Hard Positives, supplementary D), or wrote those that were released, and a masked model
-replaces words. A shard of
-data/<name>/rewrites/ has a row for each different caption of its samples, "" where there is no rewrite; `annotate` adds
-these to the caption. A data set without `rewriter`, `rewrites` and `masked` has no such shards.
+replaces words. A shard of data/<name>/rewrites/ has a row for each different caption of its samples, "" where there is
+no rewrite; `annotate` adds these to the caption. With `masked.dense` the texts of `texts.dense` have rows as well. A
+data set without `rewriter`, `rewrites` and `masked` has no such shards.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_mapping
 from compclip.base.json_text import replace_lone
-from compclip.config.released_lists import MaskedSection, ReleasedRewrites
+from compclip.config.released_lists import DENSE, MaskedSection, ReleasedRewrites, texts_config
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
+from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from compclip.prepare import caption_join, caption_lists, file_listing, mask_filling, shard_writer
+from compclip.prepare import caption_join, caption_lists, file_listing, mask_filling, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
@@ -77,13 +78,18 @@ def rewrite_tasks(
     cfg: Rewriter | ReleasedRewrites | None,
     code: str,
     masked: MaskedSection | None = None,
+    texts: stored_lists.TextSections | None = None,
 ) -> list[ShardTask]:
-    """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`."""
+    """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`.
+
+    `texts` are the data set's lists, of which a masked model may fill the dense ones.
+    """
     decided_by: dict = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
     if isinstance(cfg, ReleasedRewrites):
         decided_by["reads"] = [file for name in _released_files(cfg) for file in file_listing.iterate_files(name)]
     if masked:
         decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
+        decided_by[DENSE] = stored_lists.describe_lists(_dense_lists(masked, texts or {}))
     tasks = []
     for shard in samples.shards if cfg or masked else ():
         inputs = {"samples": str(folder / SAMPLES / f"{shard.name}.arrow")}
@@ -101,6 +107,7 @@ def open_rewriter(
     """
     with _open_source(cfg, data) as (kinds, answer_kind):
         fill = mask_filling.open_model(masked) if masked else None
+        dense = stored_lists.open_lists(_dense_lists(masked, texts_config(data))) if masked else {}
 
         def write(task: ShardTask, path: Path) -> ShardResult:
             samples = shard_writer.load_samples(Path(task.inputs["samples"]))
@@ -115,17 +122,30 @@ def open_rewriter(
                     if not fault:
                         rewrites[kind][caption] = text
                 counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
-            columns = [captions, *([rewrites[kind].get(caption, "") for caption in captions] for kind in KINDS)]
+            texts = list(dict.fromkeys([*captions, *_find_dense(dense, samples)]))
+            columns = [texts, *([rewrites[kind].get(text, "") for text in texts] for kind in KINDS)]
             batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
             if fill:
-                words, fill_counts = fill(captions)
-                rows = [[{"start": start, "words": SEPARATOR.join(w)} for start, w in caption] for caption in words]
+                words, fill_counts = fill(texts)
+                rows = [[{"start": start, "words": SEPARATOR.join(w)} for start, w in text] for text in words]
                 batch = batch.append_column(WORDS, pa.array(rows, WORDS.type))
                 counts.update({f"{MASKED}/{name}": n for name, n in fill_counts.items()})
             shard_writer.write_batch(path, batch, compressed=True)
             return ShardResult(len(samples), len(captions), dict(counts))
 
         yield write
+
+
+def _dense_lists(masked: MaskedSection, texts: stored_lists.TextSections) -> stored_lists.TextSections:
+    """Return the list whose texts the masked model fills as well, if any."""
+    return {DENSE: texts[DENSE]} if masked.dense else {}
+
+
+def _find_dense(lists: stored_lists.TextLists, samples: Sequence[Sample]) -> Iterator[str]:
+    """Give the dense texts of samples."""
+    texts_by_kind, _, _ = stored_lists.find_texts(lists, samples)
+    for texts in texts_by_kind.get(DENSE, ()):
+        yield from texts
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ from compclip.prepare import (
     recaption_shards,
     rewrite_shards,
     shard_writer,
+    stored_lists,
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
 from compclip.runs.shard_tasks import ANNOTATE, FOLDER, RECAPTION, REWRITE
@@ -54,7 +55,8 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
         samples = read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         if stage == REWRITE:
             writer, masked = grid.writer_config(cfg), released_lists.masked_config(cfg)
-            tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked)
+            texts = released_lists.texts_config(cfg)
+            tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked, texts)
         else:
             is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
             rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
@@ -84,7 +86,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
             raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
         benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
         written = map(work.shard_path, work.items)
-        counts.update(annotate_shards.count_text_rows(released_lists.texts_config(cfg), written))
+        counts.update(stored_lists.count_text_rows(released_lists.texts_config(cfg), written))
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
         shard_writer.write_noun_index(folder / NOUNS_FILE, shards)
         summary = dict(counts)

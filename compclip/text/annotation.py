@@ -21,6 +21,7 @@ SPANS = ("sentences", "chunks", "verbs")
 TEXTS = ("text", "written_swap", "written_replace")
 LABELS = ("pos", "tag", "dep")  # columns of codes of a shard's small dictionaries
 MASKED, STORED = "masked", "stored_"  # a shard's column of masked words; of stored texts, followed by their kind
+BARE, DENSE_MASKED = "bare", "dense_masked"  # kinds of stored texts by a masked model
 SEPARATOR = "\t"  # between the words of a token; no word holds one
 
 

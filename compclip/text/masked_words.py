@@ -2,6 +2,10 @@
 
 The model's words were stored when the data was made; the model is not needed here. Synonyms of the caption's word are
 not excluded, as in the authors' programs.
+
+`of_pos_released` draws as CE-CLIP's program (lezhang7/Enhance-FineGrained ef87eb7, data/dataset.py:139), for data with
+`masked: {rank: 4, bare: true}`. Departure: a word whose letters first stand within another one gives no text (released:
+that one is broken).
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from compclip.text import word_edits
-from compclip.text.annotation import Annotation, requires_stored
+from compclip.text.annotation import BARE, Annotation, requires_stored
+
+WordRule = Callable[[Annotation, np.random.Generator], "str | None"]
 
 
 @requires_stored("masked")
@@ -22,10 +28,32 @@ def any_word(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return _replace_one(annotation, range(len(annotation.masked)), rng)
 
 
-def of_pos(*tags: str) -> Callable[[Annotation, np.random.Generator], str | None]:
+@requires_stored("masked")
+def either(rule: WordRule, annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Ask a rule or the model by a fair coin; None where that one has nothing, whatever the other has."""
+    return (rule if rng.random() < 0.5 else any_word)(annotation, rng)
+
+
+@requires_stored("masked.dense")
+def either_of_dense(rule: WordRule, annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Do as `either` with texts beside the caption, whose words were stored as well."""
+    return either(rule, annotation, rng)
+
+
+def of_pos(*tags: str) -> WordRule:
     """Return the rule that replaces one word of some parts of speech, as "ADJ"."""
     rule: Any = functools.partial(_replace_of_pos, frozenset(tags))
     rule.__name__ = f"of_{'_'.join(tags).lower()}"  # by which a run says how many samples it gave a text
+    return rule
+
+
+def of_pos_released(*tags: str) -> WordRule:
+    """Return the rule that draws a word of some parts of speech and replaces it where its letters first stand.
+
+    A caption without such a word becomes the model's word for a mask alone.
+    """
+    rule: Any = functools.partial(_replace_first, frozenset(tags))
+    rule.__name__ = f"of_{'_'.join(tags).lower()}_released"
     return rule
 
 
@@ -33,6 +61,19 @@ def of_pos(*tags: str) -> Callable[[Annotation, np.random.Generator], str | None
 def _replace_of_pos(tags: frozenset[str], annotation: Annotation, rng: np.random.Generator) -> str | None:
     tokens = [token for token, _ in enumerate(annotation.masked) if annotation.pos[token] in tags]
     return _replace_one(annotation, tokens, rng)
+
+
+@requires_stored("masked")
+def _replace_first(tags: frozenset[str], annotation: Annotation, rng: np.random.Generator) -> str | None:
+    tokens = [token for token, pos in enumerate(annotation.pos) if pos in tags]
+    if not tokens:
+        return next(iter(annotation.stored.get(BARE, ())), None)
+    word = annotation.word(tokens[rng.integers(len(tokens))])
+    start = annotation.text.find(word)
+    token = annotation.starts.index(start) if start in annotation.starts else -1
+    if token < 0 or annotation.word(token) != word or not any(annotation.masked[token : token + 1]):
+        return None
+    return word_edits.replace_span(annotation.text, annotation.chars((token, token + 1)), annotation.masked[token][0])
 
 
 def _replace_one(a: Annotation, tokens: range | list[int], rng: np.random.Generator) -> str | None:

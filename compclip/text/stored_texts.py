@@ -1,14 +1,19 @@
-"""Texts that others wrote, stored beside a caption: its negatives and its paraphrases."""
+"""Texts that others wrote, stored beside a caption: its negatives, its paraphrases, captions of edited pictures."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from compclip.text import word_edits
-from compclip.text.annotation import Annotation, requires_stored
+from compclip.text.annotation import SEPARATOR, Annotation, requires_stored
+
+LEAST_WEIGHT = 0.5  # of the variation with the lowest score
+MOST_WORDS = 50  # of a variation's caption
+_PUNCTUATION = re.compile(r'[.!"()*#:;~]')
 
 
 @requires_stored("texts.paraphrase")
@@ -40,3 +45,33 @@ def nth(index: int) -> Callable[[Annotation, np.random.Generator], str | None]:
 def _text_at(annotation: Annotation, index: int) -> str | None:
     texts = annotation.stored.get("negative", ())[index : index + 1]
     return texts[0] if texts and not word_edits.equal_ignoring_case(texts[0], annotation.text) else None
+
+
+# --- variations of a picture, drawn by score as GNM-CLIP's program does -----------------------------------------
+# (ugorsahin/Generative-Negative-Mining 59e365e, training/negative_mining_dataset.py:127-189, training/helpers.py:5)
+
+
+@requires_stored("texts.variation")
+def draw_variations(count: int, annotation: Annotation, rng: np.random.Generator) -> list[tuple[int, str]]:
+    """Draw some of the pictures stored beside a caption, each with one of its own captions: their numbers and texts.
+
+    They are drawn without repetition, in proportion to how far a picture's score leads the lowest, plus a half; all
+    where there are no more. Each caption of a picture has the same chance.
+    """
+    variations = [
+        (number, float(score), captions)
+        for number, text in enumerate(annotation.stored.get("variation", ()))
+        for score, *captions in [text.split(SEPARATOR)]
+        if captions
+    ]
+    if len(variations) > count:
+        scores = np.array([score for _, score, _ in variations])
+        weights = scores - scores.min() + LEAST_WEIGHT
+        chosen = rng.choice(len(variations), count, replace=False, p=weights / weights.sum())
+        variations = [variations[index] for index in chosen]
+    return [(number, plain_words(captions[rng.integers(len(captions))])) for number, _, captions in variations]
+
+
+def plain_words(text: str) -> str:
+    """Return the first fifty words in lower case, without punctuation but commas, hyphens, marks of questions."""
+    return " ".join(_PUNCTUATION.sub(" ", text.lower()).split()[:MOST_WORDS])

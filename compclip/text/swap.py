@@ -17,6 +17,7 @@ from compclip.text.annotation import Annotation, Span
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 TRIES = 10
 READ_CLIP_DRAWS = 5
+HELD = "\0"  # stands for a noun while another takes its place
 VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
 VERB_PHRASE = re.compile("V?R*A*V+")
 
@@ -104,6 +105,20 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
     pair = _draw_two(annotation, spans, rng)
     text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
+    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
+
+
+def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Exchange the first two nouns of at least three, wherever their letters stand, as CE-CLIP's program does.
+
+    In this order, so that a "woman" behind a "man" becomes a "wowoman" (lezhang7/Enhance-FineGrained ef87eb7,
+    data/dataset.py:131).
+    """
+    nouns = [annotation.word(t) for t, pos in enumerate(annotation.pos) if pos == "NOUN"]
+    if len(nouns) < 3:
+        return None
+    first, second = nouns[:2]
+    text = annotation.text.replace(first, HELD).replace(second, first).replace(HELD, second)
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 

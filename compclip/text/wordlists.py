@@ -92,16 +92,13 @@ class WordLists:
             }
         return self._replace_fitting(annotation.text, places, rng)
 
-    def replace_word(self, text: str, rng: np.random.Generator) -> str | None:
-        """Exchange one word of a text for one that fits, as `rule` but without regard to how the word is used."""
-        return self._replace_fitting(text, self._find_places(text), rng)
+    def rule_of_text(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
+        """Exchange one word for one that fits, as `rule` but without regard to how it is used: of texts not parsed."""
+        return self._replace_fitting(annotation.text, self._find_places(annotation.text), rng)
 
     def rule_any(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word of the caption for any other of its list; None where none is in a list."""
-        return self.replace_word_any(annotation.text, rng)
-
-    def replace_word_any(self, text: str, rng: np.random.Generator) -> str | None:
-        """Exchange one word of a text as `rule_any` does; the text needs no annotation."""
+        text = annotation.text
         kinds = [(self.kinds[kind], spans) for kind, spans in self._find_places(text).items() if spans]
         if not kinds:
             return None

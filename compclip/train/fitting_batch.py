@@ -74,11 +74,10 @@ def count_turns(method: Method, cfg: Any) -> int:
     return next((t for t in turns if all(kinds[i] == kinds[i % t] for i in range(len(kinds)))), LONGEST_TURN)
 
 
-def _view_kind(views: Views) -> tuple[int, int, bool, Views]:
+def _view_kind(views: Views) -> tuple[int, int, Views]:
     """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), bag_rule=None)
-    pairs = len(views.pairs)
-    return len(views.negatives) + pairs, len(views.positives) + pairs, views.bag_rule is not None, bare
+    bare = replace(views, negatives=(), positives=(), pairs=(), bag_rule=None, variations=None)
+    return views.negative_texts, len(views.positives) + len(views.pairs), bare
 
 
 def gather_rows(method: Method, processes: int) -> Method:

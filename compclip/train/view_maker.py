@@ -18,15 +18,16 @@ from PIL import Image
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import Sample
+from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
-from compclip.text import sentences
+from compclip.text import dense_texts, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, View
 from compclip.train.picture_resizing import Box, Fit, Resize, resize_by_pillow
 
-CROPS, NEAR, READ, WORDED, DRAWN_AGAIN = 1, 2, 3, 4, 5  # streams of a sample's randomness beside that of its texts
+# streams of a sample's randomness beside that of its texts
+CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED = 1, 2, 3, 4, 5, 6
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
@@ -140,13 +141,19 @@ class ViewMaker:
             negatives += _apply_case((foil for _, foil in pairs), views)
         if views.alternatives:
             positives += self._alternatives(index, caption, views, worded)
-        texts_drawn: list[str] = []
+        texts_drawn: list[Annotation] = []
         if views.bag:  # texts drawn with replacement, and what the rule makes of each
-            texts_of_sample = (*caption.stored.get("dense", ()), caption.text)
+            texts_of_sample = dense_texts.list_texts(caption)
             texts_drawn = [texts_of_sample[i] for i in rng.integers(len(texts_of_sample), size=views.bag)]
-            positives += _apply_case(texts_drawn, views)
+            positives += _apply_case((drawn.text for drawn in texts_drawn), views)
             if views.bag_rule:
-                negatives += _apply_case([views.bag_rule(text, rng) for text in texts_drawn], views)
+                negatives += _apply_case([views.bag_rule(drawn, rng) for drawn in texts_drawn], views)
+        shown: Sequence[int] = range(views.negative_images)
+        if views.variations:
+            variations = views.variations(caption, generator(VARIED))
+            shown = [number for number, _ in variations]
+            missing = [None] * (views.negative_images - len(variations))
+            negatives += _apply_case([*(text for _, text in variations), *missing], views)
         if not _true_texts(_in_case(text, views), positives).isdisjoint(t.casefold() for t in negatives if t):
             again = generator(DRAWN_AGAIN)
             draws: list[Callable[[np.random.Generator], str | None]] = [
@@ -154,7 +161,8 @@ class ViewMaker:
             ]
             draws += [_draw_nothing] * len(views.pairs)  # a foil without its own true text would be none
             if views.bag_rule:
-                draws += [functools.partial(views.bag_rule, dense) for dense in texts_drawn]
+                draws += [functools.partial(views.bag_rule, drawn) for drawn in texts_drawn]
+            draws += [_draw_nothing] * (len(negatives) - len(draws))  # variations are of their pictures
             true_texts = _true_texts(_in_case(text, views), positives)
             negatives = tuple(
                 _draw_false(n, true_texts, d, again, views) for n, d in zip(negatives, draws, strict=True)
@@ -170,7 +178,7 @@ class ViewMaker:
             negatives,
             positives,
             concepts=_concept_spans(caption, views),
-            negative_images=tuple(self._negative_images(index, views.negative_images, cropping)),
+            negative_images=tuple(self._negative_images(index, shown, views.negative_images, cropping)),
             target=target,
         )
 
@@ -197,15 +205,18 @@ class ViewMaker:
             return self.crop(picture, self.side, rng)
         return self.fit(picture) if self.fit else picture
 
-    def _negative_images(self, index: int, count: int, rng: np.random.Generator) -> Iterator[Image.Image | None]:
-        """Yield the first pictures stored with a sample; None for one that is missing or cannot be read."""
-        locations = self.data.negative_images(index)[:count] if count else ()
-        for location in locations:
+    def _negative_images(
+        self, index: int, numbers: Sequence[int], count: int, rng: np.random.Generator
+    ) -> Iterator[Image.Image | None]:
+        """Yield pictures stored with a sample by number, and None for one that is missing or cannot be read."""
+        locations = self.data.negative_images(index) if count else ()
+        stored = [locations[number] if number < len(locations) else ImageLocation("") for number in numbers]
+        for location in stored:
             try:
                 yield self._crop_picture(images.load_image(location), rng)
             except ImageError:
                 yield None
-        yield from [None] * (count - len(locations))
+        yield from [None] * (count - len(stored))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         caption_sentences = self._sentences(index, which)

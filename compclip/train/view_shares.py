@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CHECKED = 16_384  # samples after which a part that none of them had is judged absent, before the epoch ends
 NAMES_IN_METRICS = {  # rules and modules of rules; metric names do not change
     "replace.clove": "clove.replace",
+    "masked_words.either": "svlc.either",
     "masked_words": "masked",
     "stored_texts": "stored",
 }
@@ -73,6 +74,7 @@ def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
     positives += [f"positives/{name}" for name in pairs]
     positives += ["positives/alternatives"] * views.alternatives
     negatives += ["negatives/bag"] * (views.bag if views.bag_rule else 0)
+    negatives += ["negatives/variations"] * (views.negative_images if views.variations else 0)
     return tuple(negatives), (*positives, *["positives/bag"] * views.bag)
 
 

@@ -73,6 +73,9 @@ def test_an_override(params, override):
     ("data.d.masked.model=''", "data.d.masked.model: must be given"),
     ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
     ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
+    ("data.d.masked.rank=6", "data.d.masked.rank=6: is not among the top 5; raise top"),
+    ("data.d={texts: {}, masked: {dense: true}}", "data.d.masked.dense: the data has no texts.dense"),
+    ("data.d.relative_weights=path", "unknown relative_weights 'path'; did you mean 'paths'"),
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
     ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
@@ -100,6 +103,8 @@ def test_which_stages_a_key_concerns(params):
         ("data.d.captions.column=c", ["recaption/d"]),
         ("data.d.rewrites.swap=t.jsonl", ["rewrite/d"]),
         ("data.d.masked.top=3", ["rewrite/d"]),
+        ("data.d.masked.rank=3", ["rewrite/d"]),
+        ("data.d.relative_weights=paths", ["annotate/d"]),
         ("data.d.texts.dense.on=key", ["annotate/d"]),
         ("data.d.exclude=[]", ["annotate/d"]),
     ):

@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import annotate_shards, caption_lists, shard_stages
-from compclip.text import masked_words, stored_texts
+from compclip.prepare import caption_lists, shard_stages, stored_lists
+from compclip.text import masked_words, stored_texts, swap
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
@@ -249,9 +250,9 @@ def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
     lists = {"negative": texts(file, on="image", column="c")}
-    opened_lists = annotate_shards.open_lists(lists)
+    opened_lists = stored_lists.open_lists(lists)
     with pytest.raises(UserError, match="pictures in a tar have keys"):
-        annotate_shards.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
+        stored_lists.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
 
 
 @pytest.mark.parametrize(
@@ -269,11 +270,71 @@ def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
             "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}",
         ),
         (masked_words.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
+        (masked_words.of_pos_released("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
     ],
 )
 def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, override):
-    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negatives=(rule,)))
+    check_what_views_need(monkeypatch, Views(negatives=(rule,)), key, override)
+
+
+LISTED = "{file: a.csv, 'on': key, column: b}"
+FILLED = (f"data.scenes.texts={{dense: {LISTED}}}", "data.scenes.masked={model: m, dense: true}")
+
+
+@pytest.mark.parametrize(
+    ("views", "key", "overrides"),
+    [
+        (Views(bag=2, bag_rule=partial(masked_words.either_of_dense, swap.nouns)), "masked.dense", FILLED),
+        (Views(variations=partial(stored_texts.draw_variations, 2)), "texts.variation",
+         (f"data.scenes.texts={{variation: {LISTED}}}",)),
+    ],
+)  # fmt: skip
+def test_so_do_bags_and_variations(monkeypatch, views, key, overrides):
+    check_what_views_need(monkeypatch, views, key, *overrides)
+
+
+def check_what_views_need(monkeypatch, views: Views, key: str, *overrides: str) -> None:
+    """Data without what the views' rules read are refused, and data with it are not."""
+    monkeypatch.setattr(finetune, "views", lambda cfg, step: views)
     message = f"methods.finetune: its rules read {key}, which data.scenes has not; add data.scenes.{key}"
     with pytest.raises(UserError, match=re.escape(message)):
         parameters.load_params(ROOT / "params.yaml")
-    assert parameters.load_params(ROOT / "params.yaml", [override])
+    assert parameters.load_params(ROOT / "params.yaml", overrides)
+
+
+# --- variations of a picture ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "packed"),
+    [
+        ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
+        ('{"itm_score": [1], "captions": []}', ""),
+        ('{"itm_score": [], "captions": ["a"]}', ""),
+        ('{"itm_score": [NaN], "captions": ["a"]}', ""),
+        ('{"itm_score": [1e999], "captions": ["a"]}', ""),
+        ('{"itm_score": ["1"], "captions": ["a"]}', ""),
+        ('{"itm_score": [1], "captions": "a"}', ""),
+        ('{"itm_score": [1], "captions": ["a", 2]}', ""),
+        ('{"itm_score": [1], "captions": [" "]}', ""),
+        ('{"captions": ["a"]}', ""),
+        ("[1]", ""),
+        ("7", ""),
+        ("{", ""),
+    ],
+)
+def test_a_variation_is_its_score_and_its_captions(record, packed):
+    assert stored_lists.pack_variation(record) == packed
+
+
+def test_damaged_variations_keep_their_place(project):
+    """So that the others go on belonging to their pictures; they are counted."""
+    records = [{"itm_score": [0.5], "captions": ["One."]}, {}, {"itm_score": [0.75], "captions": ["Two.", "Three."]}]
+    row = {"image": "a.png", "variation": [json.dumps(record) for record in records]}
+    put(Path("v.jsonl"), json.dumps(row) + "\n")
+    listed = {"variation": {"file": "v.jsonl", "on": "image", "column": "variation"}}
+    counts = prepare_all(replace(project, texts=listed))
+    stored = PreparedDataset(Path("data/d")).annotation(0, 1).stored
+    assert stored == {"variation": ("0.5\tOne.", "", "0.75\tTwo.\tThree.")}
+    # of two captions of the picture
+    assert (counts["captions_with_variation"], counts["variation_damaged"], counts["variation_matched"]) == (2, 2, 1)

@@ -19,7 +19,7 @@ from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.prepare import mask_filling, rewrite_shards, shard_stages
-from compclip.text import masked_words
+from compclip.text import dense_texts, masked_words
 from compclip.text.spacy_parser import annotate
 from tests import tiny_masked
 
@@ -74,6 +74,32 @@ def test_the_words_are_those_of_a_plain_forward_pass(bert):
         and expected_counts["no_word"]
     )
     assert not filled[2] and not filled[3]  # a caption of its own sign says nothing
+
+
+def test_the_fourth_word_alone_as_ce_clip_takes_it(bert):
+    """That of all twelve which stands fourth; none where it is the caption's own or no word."""
+    every, _ = mask_filling.open_model(MaskedSection(str(bert), top=12))(CAPTIONS)
+    fourth, _ = mask_filling.open_model(MaskedSection(str(bert), top=4, rank=4))(CAPTIONS)
+    three, _ = mask_filling.open_model(MaskedSection(str(bert), top=3))(CAPTIONS)
+    assert any(fourth)
+    for words, first_words, all_words in zip(fourth, three, every, strict=True):
+        before = dict(first_words)
+        for start, (word,) in words:
+            left_out = 3 - len(before.get(start, ()))
+            assert dict(all_words)[start].index(word) == 3 - left_out
+
+
+def test_what_the_model_says_of_a_mask_alone(bert):
+    """The same for every caption, also for one without words; by a plain forward pass."""
+    filled, _ = mask_filling.open_model(MaskedSection(str(bert), top=4, rank=4, bare=True))(CAPTIONS)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(bert).eval()
+    with torch.inference_mode():
+        logits = model(**tokenizer("[MASK]", return_tensors="pt")).logits[0, 1]
+    token = tokenizer.convert_ids_to_tokens(int(logits.argsort(descending=True)[3]))
+    expected = [] if token.startswith("##") or token in tokenizer.all_special_tokens else [(-1, (token,))]
+    assert [list(words)[: len(expected)] for words in filled] == [expected] * len(CAPTIONS)
+    assert all(start >= 0 for words in filled for start, _ in list(words)[len(expected) :])
 
 
 def test_a_piece_that_goes_on_is_no_word(roberta):
@@ -149,6 +175,36 @@ def test_the_stages(project):
     assert key_before == key(project) != key(replace(project, masked=project.masked | {"top": 2}))
     Path("model/tokenizer_config.json").write_text("{}")
     assert key(project) != key_before
+
+
+def test_texts_beside_captions_are_filled_too(project):
+    """A place of each dense text has the words that the text would have as a caption; a mask alone has its own."""
+    Path("dense").mkdir()
+    Path("dense/a.png.json").write_text('["The cat sleeps.", "A dog runs."]')
+    name, lists = SafeName("d", "data"), {"dense": {"file": "dense", "on": "image"}}
+    cfg = replace(project, texts=lists, masked=project.masked | {"dense": True, "bare": True, "top": 12})
+    for stage in ("recaption", "rewrite", "annotate"):
+        shard_stages.run_stage(stage, name, cfg)
+    data = PreparedDataset(Path("data/d"))
+    as_caption, (cat, dog, caption) = data.annotation(0, 1), dense_texts.list_texts(data.annotation(0, 1))
+    assert (cat.text, dog.text, caption.text) == ("The cat sleeps.", "A dog runs.", "The cat sleeps.")
+    assert list(zip(cat.starts, cat.ends, cat.masked, strict=True)) == [
+        (as_caption.starts[t], as_caption.ends[t], words) for t, words in enumerate(as_caption.masked) if words
+    ]
+    assert dog.masked and dog.masked != cat.masked
+    assert "dense_masked" not in data.annotation(1, 0).stored  # a picture without dense texts
+    assert (
+        len(as_caption.stored["bare"])
+        > 0
+        == len(set(as_caption.stored["bare"]) - set(data.annotation(1, 0).stored["bare"]))
+    )
+
+    def key(section: Data) -> str:
+        return shard_stages.plan_work("rewrite", name, section).items[0].key
+
+    key_before = key(cfg)
+    Path("dense/a.png.json").write_text('["A cat sleeps."]')
+    assert key(cfg) != key_before and key(project) == key(replace(project, texts=lists))
 
 
 def test_what_is_no_such_model_is_told(tmp_path, bert, monkeypatch):

@@ -22,7 +22,7 @@ from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import annotate_shards, benchmark_overlap, negative_images, shard_stages, shard_writer
+from compclip.prepare import benchmark_overlap, negative_images, shard_stages, shard_writer, stored_lists
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
@@ -162,7 +162,7 @@ def test_triplet_data(photos):
     assert images.read_bytes(ImageLocation(sample.image, text.offset, text.length)) == b"A cat."
     assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
     texts = released_lists.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
-    negative_texts, _, text_counts = annotate_shards.find_texts(annotate_shards.open_lists(texts), samples)
+    negative_texts, _, text_counts = stored_lists.find_texts(stored_lists.open_lists(texts), samples)
     assert negative_texts == {"negative": [("A cat.",), (), ()]}
     assert text_counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
 from compclip.prepare import shard_writer
-from compclip.text import composite_captions, sentences
+from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
 from compclip.train import composite, loader, view_maker
 from compclip.train.view_maker import RandomResizedCrop
@@ -245,6 +246,53 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     assert lowered.positives[1:] == (text.lower(),) * 4 and lowered.negatives[1:] == (f"{text.lower()}!",) * 4
 
 
+def test_variations_are_shown_with_their_own_texts(tmp_path):
+    """Two of three are drawn anew in each epoch, from a stream of their own; one that is missing keeps its text."""
+    stored = {"variation": ("0.9\tred", "0.5\tgone", "0.1\tblue")}
+    annotations = [(replace(tagged("DOG sees")[0][0], stored=stored),), tuple(tagged("CAT runs")[0])]
+    data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
+    maker = view_maker.ViewMaker(Beside(data, tmp_path), 0, 8, plain)
+    views = Views(negatives=(upper_question,), variations=partial(stored_texts.draw_variations, 2), negative_images=2)
+    colours = {(255, 0, 0): "red", (0, 0, 255): "blue", None: "gone"}
+    pairs = set()
+    for epoch in range(40):
+        view = maker.view(0, epoch, views)
+        shown = [picture and picture.getpixel((0, 0)) for picture in view.negative_images]
+        assert [colours[colour] for colour in shown] == list(view.negatives[1:])
+        rng = view_maker.sample_generator(0, epoch, "s0", view_maker.VARIED)
+        drawn = stored_texts.draw_variations(2, annotations[0][0], rng)
+        assert view.negatives == (f"{annotations[0][0].text.upper()}?", *(text for _, text in drawn))
+        pairs.add(view.negatives[1:])
+    assert len(pairs) == 6
+    bare = maker.view(1, 0, views)  # a sample without variations
+    assert bare.negatives[1:] == (None, None) == bare.negative_images
+
+
+def test_a_bag_s_texts_are_asked_for_their_own_words(tmp_path):
+    """DAC's coin for the caption and for each text of the bag, as a loop over them draws."""
+    caption = replace(
+        tagged("DOG sees")[0][0],
+        masked=(("FOX",), ()),
+        stored={"dense": ("one", "two"), "dense_masked": ("0\teins", "")},
+    )
+    data = prepared(tmp_path, [Sample("s0", "0.png", (), width=4, height=4)], [(caption,)])
+    coin = partial(masked_words.either, upper_question)
+    views = Views(negatives=(coin,), bag=5, bag_rule=partial(masked_words.either_of_dense, upper_question))
+    texts = dense_texts.list_texts(caption)
+    seen = set()
+    for epoch in range(60):
+        view = view_maker.ViewMaker(data, 0, 8, plain).view(0, epoch, views)
+        rng = view_maker.sample_generator(0, epoch, "s0")
+        rng.integers(1)  # which caption
+        expected = [coin(caption, rng)]
+        drawn = [texts[rng.integers(3)] for _ in range(5)]
+        for text in drawn:
+            expected.append(upper_question(text, rng) if rng.random() < 0.5 else masked_words.any_word(text, rng))
+        assert view.negatives == tuple(expected) and view.positives == tuple(text.text for text in drawn)
+        seen |= set(view.negatives)
+    assert seen == {"DOG SEES?", "FOX sees", "ONE?", "eins", "TWO?", None}
+
+
 def upper(a: Annotation, rng: np.random.Generator) -> str:
     """A rule that draws a number."""
     rng.random()
@@ -256,9 +304,9 @@ def upper_question(a: Annotation, rng: np.random.Generator) -> str:
     return f"{upper(a, rng)}?"
 
 
-def behind(text: str, rng: np.random.Generator) -> str | None:
-    """A rule of texts, which makes nothing of one of them."""
-    return None if text == "two" else f"{text}!"
+def behind(a: Annotation, rng: np.random.Generator) -> str | None:
+    """A rule which makes nothing of one text."""
+    return None if a.text == "two" else f"{a.text}!"
 
 
 def test_neighbours_are_rows_behind_the_batch(crowd):

@@ -24,9 +24,8 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     """Features with as many negatives, positives and negative images as a method asks for, and what it keeps beside."""
     method = load_method(name)
     views = method.views(cfg, step)
-    pairs, bag = len(views.pairs), views.bag * (views.bag_rule is not None)
-    K = len(views.negatives) + pairs + bag or int(views.composite > 0)
-    P = len(views.positives) + pairs + views.bag + views.alternatives or max(views.composite - 1, 0)
+    K = views.negative_texts
+    P = len(views.positives) + len(views.pairs) + views.bag + views.alternatives or max(views.composite - 1, 0)
     asked = {"K": K or 1, "P": P, "J": views.negative_images}
     f = make(B=B, M=M, fill=fill, seed=seed, **asked)
     g = torch.Generator().manual_seed(seed)

@@ -103,11 +103,12 @@ def triplet_clip_terms(f, cfg, step):
 
 
 def gnm_clip_terms(f, cfg, step):
-    """CLIP over all whole pairs."""
+    """CLIP over all whole pairs; pictures that have one may be left out."""
     B, J = f.negative_image_mask_BJ.shape
     own = [(i, j) for i in range(B) for j in range(J) if f.negative_image_mask_BJ[i, j] and f.mask_BK[i, j]]
-    image = torch.stack([*f.image_BD, *(f.negative_image_BJD[i, j] for i, j in own)])
-    text = torch.stack([*f.text_BD, *(f.negative_BKD[i, j] for i, j in own)])
+    plain = [i for i in range(B) if cfg.original == "beside" or i not in dict(own)]
+    image = torch.stack([*f.image_BD[plain], *(f.negative_image_BJD[i, j] for i, j in own)])
+    text = torch.stack([*f.text_BD[plain], *(f.negative_BKD[i, j] for i, j in own)])
     return {"clip": reference.clip(image, text, f.scale)}
 
 
@@ -169,6 +170,6 @@ MORE = [
     ("ce_clip", {}), ("ce_clip", {"imc": "own"}), ("clove", {}), ("con_clip", {}), ("con_clip", {"distractors": False}),
     ("crepe", {"kind": "all"}), ("dac", {"bag": 3}), ("dac", {"bag": 2, "own": "once", "lambda_bag": 0.5}),
     ("degla", {}), ("degla", {"text_negatives": "released", "lambda_distill": 0.1}), ("degla", {"lambda_text": 0.0}),
-    ("gnm_clip", {}), ("read_clip", {}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
+    ("gnm_clip", {}), ("gnm_clip", {"draw": "scores", "original": "left_out"}), ("read_clip", {}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
     ("svlc", {"negatives": "both", "lambda_s_neg": 4.0}), ("triplet_clip", {}), ("triplet_clip", {"images": False}),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ TWO = WordLists({"color": ("red", "blue", "light blue"), "material": ("wood", "i
 
 
 def of(lists: WordLists, text: str, tries: int = 200) -> set[str | None]:
-    return {lists.replace_word(text, np.random.default_rng(seed)) for seed in range(tries)}
+    return outcomes(lists.rule_of_text, Annotation(text), tries=tries)
 
 
 def test_one_word_for_another_of_its_list():
@@ -51,7 +51,7 @@ def test_what_the_caption_says_is_not_put_there():
 
 
 def test_kinds_have_the_same_chance():
-    output = [TWO.replace_word("red red red iron", np.random.default_rng(seed)) for seed in range(400)]
+    output = [TWO.rule_of_text(Annotation("red red red iron"), np.random.default_rng(seed)) for seed in range(400)]
     assert 150 < sum("wood" in text for text in output) < 250
 
 
@@ -99,9 +99,9 @@ def test_articles_follow_colours(annotated):
 @given(st.lists(st.sampled_from(["red", "Blue", "wood", "dog", "in", "İ", "-", "."]), max_size=8), st.integers(0, 99))
 def test_another_text_or_none(words, seed):
     text = " ".join(words)
-    output = wordlists.default_lists().replace_word(text, np.random.default_rng(seed))
+    output = wordlists.default_lists().rule_of_text(Annotation(text), np.random.default_rng(seed))
     assert output is None or output.casefold() != text.casefold()
-    assert output == wordlists.default_lists().replace_word(text, np.random.default_rng(seed))
+    assert output == wordlists.default_lists().rule_of_text(Annotation(text), np.random.default_rng(seed))
 
 
 def test_words_of_ones_own():

@@ -43,6 +43,7 @@ INSTEAD = {
     "ce_clip": {"words": "wordnet"},
     "read_clip": {"decoder": ""},
     "degla": {"negatives": "rules"},
+    "dac": {"negatives": "lists"},
 }
 EDITS = "world/train_edits.jsonl"
 DATA = f"""
@@ -57,6 +58,7 @@ data:
       negative: {{file: {EDITS}, on: image, column: negative_caption}}
       paraphrase: {{file: world/train_paraphrases.jsonl, on: image, column: paraphrase}}
       dense: {{file: world/train_dense.jsonl, on: image, column: dense}}
+      variation: {{file: variations.jsonl, on: image, column: variation}}
     negative_images: {{file: {EDITS}, on: image, column: negative_image, images: world/train_edits}}
 """
 
@@ -69,11 +71,20 @@ def world(project, tmp_path_factory) -> Path:
     tiny_project.other(project, root, params=params)
     world = replace(tiny_project.WORLD, train=12, beside=True)
     generate.generate(world, root / "world")
+    rows = [json.loads(line) for line in (root / EDITS).read_text().splitlines()]
+    (root / "variations.jsonl").write_text("".join(json.dumps(write_variations(row)) + "\n" for row in rows))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         assert shard_stages.main(["--data", "scenes"]) == 0
         assert shard_stages.main(["--data", "scenes", "--annotate"]) == 0
     return root
+
+
+def write_variations(row: dict) -> dict:
+    """The edits of a picture as GNM-CLIP's list has them, with the same score each."""
+    edits = zip(row["negative_image"], row["negative_caption"], strict=True)
+    records = [{"name": name, "itm_score": [0.5, 0.7], "captions": [caption]} for name, caption in edits]
+    return {"image": row["image"], "variation": list(map(json.dumps, records))}
 
 
 def resolve_here(name: str, root: Path) -> Run:

@@ -53,6 +53,11 @@ def test_each_rule_has_a_share_of_its_own():
         (dac.views(dac.Config(), 0), {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
         (gnm_clip.views(gnm_clip.Config(), 0), {"negatives/stored.negative_0", "negatives/stored.negative_1",
                                                 "negative_images"}),
+        (gnm_clip.views(gnm_clip.Config(draw="scores"), 0), {"negatives/variations", "negative_images"}),
+        (dac.views(dac.Config(negatives="both"), 0), {"negatives/svlc.either", "negatives/bag", "positives/bag"}),
+        (ce_clip.views(ce_clip.Config(words="masked_released"), 0),
+         {"negatives/swap.nouns_released", "negatives/masked.of_adj_released", "negatives/masked.of_noun_released",
+          "negatives/masked.of_verb_released"}),
         (ce_clip.views(ce_clip.Config(words="masked"), 0), {"negatives/swap.nouns", "negatives/masked.of_adj",
                                                             "negatives/masked.of_noun", "negatives/masked.of_verb"}),
         (ce_clip.views(ce_clip.Config(words="wordnet"), 0), {"negatives/swap.nouns", "negatives/replace.of_adj",
@@ -65,8 +70,7 @@ def test_each_rule_has_a_share_of_its_own():
     ],
 )  # fmt: skip
 def test_parts_are_what_views_ask_for(views, parts):
-    negatives, positives = len(views.negatives), len(views.positives) + views.alternatives + views.bag
-    negatives += views.bag if views.bag_rule else 0
+    negatives, positives = views.negative_texts, len(views.positives) + views.alternatives + views.bag
     row = view(("x",) * negatives, ("y",) * positives, concepts=((0, 1),), target="z",
                negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
     assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *parts}, 1.0)
