@@ -9,6 +9,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import plan, read, released_lists
 from compclip.config.released_lists import Captions, MaskedSection, ReleasedRewrites, Texts
+from compclip.config.sections import Data
 from compclip.prepare import file_listing
 
 PARAMS = """
@@ -74,7 +75,6 @@ def test_an_override(params, override):
     ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
     ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
     ("data.d.masked.rank=6", "data.d.masked.rank=6: is not among the top 5; raise top"),
-    ("data.d={texts: {}, masked: {dense: true}}", "data.d.masked.dense: the data has no texts.dense"),
     ("data.d.relative_weights=path", "unknown relative_weights 'path'; did you mean 'paths'"),
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
     ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
@@ -85,6 +85,12 @@ def test_what_is_wrong_is_told(params, override, fault):
     with pytest.raises(UserError) as caught:
         read.load_params(params, [override])
     assert fault in str(caught.value)
+
+
+def test_dense_texts_are_filled_where_there_are_some(params):
+    assert released_lists.masked_config(read.load_params(params, ["data.d.masked.dense=true"]).data["d"]).dense
+    with pytest.raises(UserError, match=r"masked\.dense: the data has no texts\.dense; add them"):
+        released_lists.masked_config(Data(masked={"model": "m", "dense": True}))
 
 
 def test_which_stages_a_key_concerns(params):

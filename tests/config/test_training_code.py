@@ -38,6 +38,7 @@ TRAINING = START | {
     "compclip.text",
     "compclip.text.annotation",
     "compclip.text.annotation_rows",
+    "compclip.text.dense_texts",
     "compclip.text.sentences",
     "compclip.text.word_edits",
     "compclip.train",
@@ -101,7 +102,7 @@ MORE = {  # beside the method's own file
     "con_clip": DENIALS | {"compclip.text.stored_texts"},
     "crepe": SWAPS | {"compclip.text.negate", "compclip.text.replace"},
     "cs_clip": SWAPS | {"compclip.text.replace", "compclip.text.units"},
-    "dac": LISTS,
+    "dac": LISTS | {"compclip.text.masked_words"},
     "degla": SWAPS
     | {
         "compclip.text.replace",
@@ -234,7 +235,7 @@ NUMERICAL = {
     "the optimiser": ("compclip.train.optimiser", "eps=cfg.eps", "eps=2 * cfg.eps", TRAINED),
     "a text rule": ("compclip.text.shuffle", "return", "yield", {"degla", "fsc_clip", "hybrid", "labclip"}),
     "the captions of composites": ("compclip.text.composite_captions", "return", "yield", {"clic", "hybrid"}),
-    "words of masks": ("compclip.text.masked_words", "return", "yield", {"ahnpl", "ce_clip", "hybrid", "svlc"}),
+    "words of masks": ("compclip.text.masked_words", "return", "yield", {"ahnpl", "ce_clip", "dac", "hybrid", "svlc"}),
     "a second text rule": ("compclip.text.negate", "return", "yield", {"con_clip", "crepe", "hybrid"}),
     "collation": ("compclip.train.loader", '"grey"', '"black"', TRAINED),
     "reading of shards": ("compclip.data.shard_files", "return", "yield", TRAINED),

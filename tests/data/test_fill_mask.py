@@ -193,11 +193,7 @@ def test_texts_beside_captions_are_filled_too(project):
     ]
     assert dog.masked and dog.masked != cat.masked
     assert "dense_masked" not in data.annotation(1, 0).stored  # a picture without dense texts
-    assert (
-        len(as_caption.stored["bare"])
-        > 0
-        == len(set(as_caption.stored["bare"]) - set(data.annotation(1, 0).stored["bare"]))
-    )
+    assert as_caption.stored["bare"] == data.annotation(1, 0).stored["bare"] != ()
 
     def key(section: Data) -> str:
         return shard_stages.plan_work("rewrite", name, section).items[0].key

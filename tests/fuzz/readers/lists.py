@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ CAPTIONS: dict[str, str | list | dict] = {
     "c.csv": "image,caption\n" + "".join(f'{n}.jpg,"{text}"\n' for n, text in enumerate(formats.TWO)),
     "c.json": {"annotations": [{"image_id": n, "caption": text} for n, text in enumerate(formats.TWO)]},
 }
+VARIATIONS: list = [
+    {"key": row["key"], "v": [json.dumps({"itm_score": [0.5, 0.75], "captions": [text]}) for text in formats.TWO]}
+    for row in ROWS
+]
 HP = [f"{text} and more" for text in formats.TWO] * 2
 
 
@@ -42,6 +47,7 @@ def readers() -> Iterator[Reader]:
     for name, captions in CAPTIONS.items():
         yield Reader(f"captions:{name[2:]}", _written({name: captions}), _counted(name))
     yield Reader("texts:folder", _written(DENSE), _beside("x", "key", "caption"), ("x/*",))
+    yield Reader("texts:variations", _written({"v.jsonl": VARIATIONS}), _varied)
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
 
 
@@ -80,6 +86,14 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
         return texts.find(["one", "a", "b"])
 
     return read
+
+
+def _varied(_: random.Random) -> object:
+    from compclip.config.released_lists import Texts
+    from compclip.prepare import caption_join, stored_lists
+
+    found = caption_join.open_list(Texts("v.jsonl", "key", ["v"]), Path("index")).find([row["key"] for row in ROWS])
+    return [stored_lists.pack_variation(record) for records in found.texts for record in records]
 
 
 def _rewritten(_: random.Random) -> object:
