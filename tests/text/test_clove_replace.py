@@ -108,7 +108,7 @@ def list_lemmas(sense: Synset, pos: str) -> list[tuple[Synset, str]]:
 
 
 @pytest.mark.parametrize(
-    ("word", "pos"), [("dog", "n"), ("glasses", "n"), ("riding", "v"), ("red", "a"), ("quickly", "r")]
+    ("word", "pos"), [("eyeglasses", "n"), ("sofa", "n"), ("red", "a"), ("sleeping", "v"), ("quickly", "r")]
 )
 def test_weights_by_paths_are_the_released_sums(word, pos):
     """Each way to a cousin adds its count, at least 1 (lines 291-302); what is missing is a name or an insult."""
@@ -135,21 +135,21 @@ def of_insults(senses: list[Synset], pos: str) -> set[str]:
 
 
 def test_a_cousin_of_two_ways_counts_twice():
-    """A dog is a canine and a domestic animal, and the cat's and the fox's ways differ in number."""
-    (dog, *_) = wordnet.synsets_of("dog", "n")
-    ways = relative_words.count_ways(dog)
-    assert ways == Counter(list_cousins(dog)) and dog not in ways
-    once = dict(relative_words.relative_lemmas("dog", "n"))
-    by_paths = dict(relative_words.relative_lemmas("dog", "n", relative_words.PATHS))
+    """Sonar is a navigational instrument and a measuring instrument: two ways from eyeglasses, an optical one."""
+    (eyeglasses,) = wordnet.synsets_of("eyeglasses", "n")
+    ways = relative_words.count_ways(eyeglasses)
+    assert ways == Counter(list_cousins(eyeglasses)) and eyeglasses not in ways
+    once, by_paths = (dict(relative_words.relative_lemmas("eyeglasses", "n", way)) for way in ("senses", "paths"))
+    assert (once["sonar"], by_paths["sonar"]) == (6, 12)
     assert once.keys() == by_paths.keys() and all(by_paths[name] >= weight for name, weight in once.items())
 
 
 def test_the_data_say_how_words_are_weighed(annotated):
     """Of the words of one annotation, by both ways to count."""
-    a = annotated["The dog chases the cat."]
+    a = annotated["A mug of red tea and a green apple. It is next to the mug of red tea."]
     by_senses, by_paths = (spacy_parser.find_relatives(a, weights=way) for way in ("senses", "paths"))
     assert spacy_parser.find_relatives(a) == by_senses != by_paths
-    assert by_paths[1] == relative_words.find_relatives("dog", "NOUN", "NN", weights="paths")
+    assert by_paths[3] == relative_words.find_relatives("red", "ADJ", "JJ", weights="paths") != by_senses[3]
 
 
 def test_synonyms_and_insults_are_none():
