@@ -7,8 +7,8 @@ word, and a cousin counts once below each grandparent of a sense. `PATHS`, as CL
 each way up two hypernyms and down two hyponyms that leads to it.
 
 Departures from CLoVe: `RARE` words represent the rare ones, of which "man" has thousands; insults and names are left
-out. A word counts by its sense; their program remembers counts by words alone (NLTK's lemmas are equal where their names
-are), so that all senses of a word have the count of that which a process met first.
+out. A word counts by its sense; their program remembers counts by words alone (NLTK's lemmas are equal where their
+names are), so that all senses of a word have the count of that which a process met first.
 """
 
 from __future__ import annotations
