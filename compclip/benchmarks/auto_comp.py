@@ -78,8 +78,8 @@ def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> 
     confused, match = confuse(caption, things, others)
     choices = {"swap": ((caption, *exchange(caption, things, others, kind)), 0), "confusion": (confused, match)}
     return [
-        Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, place), ahead=place)
-        for task, (texts, place) in choices.items()
+        Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, position), ahead=position)
+        for task, (texts, position) in choices.items()
     ]
 
 
@@ -115,25 +115,25 @@ def _substitute(caption: str, words: Sequence[str], new_words: Sequence[str], ki
 def _mend_articles(text: str) -> str:
     """Say "an" before a colour that begins with a vowel, "a" before others; "a pair of" is left as it stands."""
     words = text.split()
-    for place, (article, color, thing) in enumerate(zip(words, words[1:], words[2:], strict=False)):
+    for index, (article, color, thing) in enumerate(zip(words, words[1:], words[2:], strict=False)):
         if article.lower() in ("a", "an") and thing.strip(".,?!").lower() not in PAIRS:
-            words[place] = "an" if color.strip(".,?!").lower().startswith(tuple("aeiou")) else "a"
+            words[index] = "an" if color.strip(".,?!").lower().startswith(tuple("aeiou")) else "a"
     return " ".join(words)
 
 
-def confuse(caption: str, things: Sequence[str], others: Sequence[str]) -> tuple[list[str], int]:
+def confuse(caption: str, things: Sequence[str], attributes: Sequence[str]) -> tuple[list[str], int]:
     """Return the caption with every choice of its things and of its colours or places, and which is itself."""
     texts: dict[str, None] = {}
-    own = ""
+    caption_text = ""
     for new_things in product(things, repeat=len(things)):
-        for new_others in product(others, repeat=len(others)):
+        for new_attributes in product(attributes, repeat=len(attributes)):
             text = caption
-            for old, new in zip((*things, *others), (*new_things, *new_others), strict=True):
+            for old, new in zip((*things, *attributes), (*new_things, *new_attributes), strict=True):
                 text = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), text, flags=re.IGNORECASE)
             texts.setdefault(text)
-            if new_things == tuple(things) and new_others == tuple(others):
-                own = text
-    return list(texts), list(texts).index(own)
+            if new_things == tuple(things) and new_attributes == tuple(attributes):
+                caption_text = text
+    return list(texts), list(texts).index(caption_text)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

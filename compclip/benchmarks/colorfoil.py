@@ -88,13 +88,13 @@ def load(
     pictures, content = images_folder(file.parent, images), read_json(file)
     entries = read_field(file, "(whole file)", content, "images", list)
     rng = np.random.default_rng(config.seed)
-    chosen = _choose_captions(file, content, entries, COLORS[config.colors])
+    captions = _choose_captions(file, content, entries, COLORS[config.colors])
     records = [
         Record(SUBSET, key, (str(pictures / name),), (caption, make_foil(caption, rng, config)))
-        for key, name, caption in chosen
+        for key, name, caption in captions
     ]
     grey = set(GREY_PICTURES) if config.colors == "css" and len(entries) == PICTURES else set()
-    kept = tuple(record for place, record in enumerate(records) if place not in grey)
+    kept = tuple(record for index, record in enumerate(records) if index not in grey)
     dropped = {"without_color": len(entries) - len(records), "grey_picture": len(records) - len(kept)}
     return Benchmark(kept, (file,), evaluate, dropped=dropped, kind=COMPOSITION)
 
