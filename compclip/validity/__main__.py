@@ -1,8 +1,9 @@
-"""Whether the scenes predict the papers: `compclip validity [--params GRID] [--held-out]`.
+"""Whether the scenes predict the papers: `compclip validity [--params GRID] [--held-out] [--new-rows]`.
 
 Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
-validity.json and pairs.csv. Held-out rows and columns enter no number. --held-out shows them: do it once, when
-the world is chosen. validity.json records each such look, and with which results.
+validity.json and pairs.csv. What is kept aside enters no number: held-out rows and columns, which --held-out shows, and
+rows that came after the split, which --new-rows shows. Do each once, when the world is chosen. validity.json records
+each such look, and with which results.
 
 `compclip validity profile` prints instead how the scenes' pretrained model stands beside CLIP.
 """
@@ -28,22 +29,16 @@ from compclip.report import published_coverage, published_numbers, run_collectio
 from compclip.report.run_collection import MissingResult, collect_runs
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity import (
-    counterparts,
-    difference_pairs,
-    pair_summary,
-    trivial_predictors,
-    validity_page,
-    world_profile,
-)
-from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterparts
+from compclip.validity import counterparts, difference_pairs, goal_verdict, validity_page, world_profile
+from compclip.validity.counterparts import CHOOSING, HELD_OUT, NEW_ROWS, Counterparts
 from compclip.validity.difference_pairs import DifferencePair
-from compclip.validity.validity_page import ValidityResults
+from compclip.validity.trivial_predictors import measure_ceiling
+from compclip.validity.validity_page import Looks, ValidityResults
 
 FILE = Path("experiments/validity.yaml")
 WARNING = (
-    "the held-out half is looked at now. Do so once, when the world is chosen: what is changed afterwards is "
-    "no longer judged by it"
+    "the {} are looked at now. Do so once, when the world is chosen: what is changed afterwards is no longer judged by "
+    "them"
 )
 
 
@@ -57,34 +52,36 @@ def main(argv: Sequence[str]) -> int:
     methods = published_coverage.read_grid_methods(params=args.params) | set(params.grid.methods)
     counterparts.check_counterparts(declared, methods, numbers, str(args.pairs))
     _check_grid(params, declared, args.params)
-    if args.held_out:
-        messages.warn(WARNING)
-    runs, missing = _read_runs(params, declared, args)
+    halves = [CHOOSING, *([HELD_OUT] * args.held_out), *([NEW_ROWS] * args.new_rows)]
+    for half in halves[1:]:
+        messages.warn(WARNING.format(validity_page.PLURALS[half]))
+    runs, missing = _read_runs(params, declared, halves, args)
     columns = _collect_columns(params, runs, declared)
-    pairs = difference_pairs.make_pairs(declared, numbers, runs, columns, args.held_out)
+    pairs = difference_pairs.make_pairs(declared, numbers, runs, columns, halves)
     _check_units(pairs, numbers, args.pairs)
     if not pairs:
         raise UserError(f"{args.params}: no row and column of the grid has a published counterpart that may be shown")
-    not_paired = difference_pairs.find_unpaired(declared, pairs, params.grid.methods, columns, numbers, args.held_out)
-    our_numbers = sorted((p.row, p.column.name, p.seeds, p.ours) for p in pairs)
-    results_hash = hashlib.sha256(json.dumps(our_numbers).encode()).hexdigest()[:16]
-    looks = _list_looks(args.out, results_hash, args.held_out)
-    sets = _split_sets(pairs, declared, args.held_out)
+    published = difference_pairs.make_published_pairs(declared, numbers, params.grid.methods, columns)
+    ceiling = measure_ceiling(published)
     results = ValidityResults(
-        str(args.params), declared, tuple(pairs),
-        tuple(pair_summary.summarize_pairs(name, pairs_of_set) for name, pairs_of_set in sets.items()),
-        {name: trivial_predictors.summarize_predictors(sets[name]) for name in (CHOOSING, HELD_OUT) if name in sets},
-        not_paired, tuple(missing), args.held_out, tuple(looks), tuple(n for n in numbers if n.activation),
+        str(args.params), declared, tuple(pairs), ceiling,
+        tuple(goal_verdict.make_rows(_split_sets(pairs, declared, halves), declared.headline, declared.goal, ceiling)),
+        difference_pairs.find_unpaired(declared, pairs, params.grid.methods, columns, numbers, halves),
+        tuple(missing), _list_looks(args.out, pairs, halves), tuple(n for n in numbers if n.activation),
     )  # fmt: skip
-    write_json(args.out / "validity.json", validity_page.make_json(results, results_hash))
-    write_atomic(args.out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
-    write_atomic(args.out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
-    first = results.headline(results.summaries[0])
-    headline = f"{validity_page.format_estimate(first)} {validity_page.format_ends(first)}".strip()
+    _write(args.out, results)
+    return 0
+
+
+def _write(out: Path, results: ValidityResults) -> None:
+    """Write the three files, and print a line for each half."""
+    write_json(out / "validity.json", validity_page.make_json(results))
+    write_atomic(out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
+    write_atomic(out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
     if results.wrong_activations:
         messages.note(f"left out: {validity_page.describe_wrong_activations(results.wrong_activations)}")
-    print(f"{args.out / 'validity.html'}: {format_count(len(results.pairs), 'pair')}; {CHOOSING}: {headline}")
-    return 0
+    print(f"{out / 'validity.html'}: {format_count(len(results.pairs), 'pair')}")
+    print("\n".join(validity_page.describe_half(row) for row in results.rows if not row.is_part))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--published", type=Path, default=Path("experiments/published"), help="papers' tables")
     parser.add_argument("--pairs", type=Path, default=FILE, help="what stands for what; default: %(default)s")
     parser.add_argument("--partial", action="store_true", help="use the cells there are and name the missing ones")
-    parser.add_argument("--held-out", action="store_true", help="show what was kept aside too: once, at the end")
+    parser.add_argument("--held-out", action="store_true", help="show the held-out half too: once, at the end")
+    parser.add_argument("--new-rows", action="store_true", help="show rows of after the split too: once, at the end")
     return parser
 
 
@@ -114,10 +112,10 @@ def _check_grid(params: Params, declared: Counterparts, path: Path) -> None:
 
 
 def _read_runs(
-    params: Params, declared: Counterparts, args: argparse.Namespace
+    params: Params, declared: Counterparts, halves: Sequence[str], args: argparse.Namespace
 ) -> tuple[list[FinishedRun], list[MissingResult]]:  # fmt: skip
-    """Read the runs that may be shown; files of held-out runs are not opened."""
-    methods = {row for row, half in declared.row_halves.items() if args.held_out or half == CHOOSING} | {PRETRAINED}
+    """Read the runs of the halves that are shown; files of others are not opened."""
+    methods = {row for row, half in declared.row_halves.items() if half in halves} | {PRETRAINED}
     cells = [cell for cell in grid.list_cells(params) if cell.method in methods]
     runs, missing = collect_runs(cells, params.evaluate.benchmarks, args.root, args.partial)
     missing += run_collection.find_stale_runs(params, runs, args.partial)
@@ -146,12 +144,12 @@ def _check_units(
 
 
 def _split_sets(
-    pairs: Sequence[DifferencePair], declared: Counterparts, held_out: bool
+    pairs: Sequence[DifferencePair], declared: Counterparts, halves: Sequence[str]
 ) -> dict[str, list[DifferencePair]]:
-    """Return the choosing half; with `held_out` also the other one, whole and by what is new in it."""
-    sets = {CHOOSING: [p for p in pairs if p.is_choosing]}
-    if held_out:
-        aside = [p for p in pairs if not p.is_choosing]
+    """Return the pairs of each half; of the held-out one also by what is new in it, of new rows by family."""
+    of_half = {half: [p for p in pairs if p.half == half] for half in halves}
+    sets = {CHOOSING: of_half[CHOOSING]}
+    if aside := of_half.get(HELD_OUT):
         row = {id(p): declared.row_halves[p.row] == CHOOSING for p in aside}
         column = {id(p): declared.family_halves[p.column.family] == CHOOSING for p in aside}
         sets |= {
@@ -160,16 +158,33 @@ def _split_sets(
             "held out: new methods, known columns": [p for p in aside if column[id(p)]],
             "held out: new methods and columns": [p for p in aside if not row[id(p)] and not column[id(p)]],
         }
+    if new := of_half.get(NEW_ROWS):
+        families = dict.fromkeys(p.row_family for p in new)
+        sets |= {NEW_ROWS: new} | {f"new rows: {f}": [p for p in new if p.row_family == f] for f in families}
     return {name: pairs_of_set for name, pairs_of_set in sets.items() if pairs_of_set or name == CHOOSING}
 
 
-def _list_looks(out: Path, results_hash: str, held_out: bool) -> list[str]:
-    """Return the hashes of the results with which the held-out half was shown, this time included."""
+def _list_looks(out: Path, pairs: Sequence[DifferencePair], halves: Sequence[str]) -> dict[str, Looks]:
+    """Return with which results each half that is kept aside was shown, this time included."""
     file = out / "validity.json"
-    looks = read_json(file)["held_out"]["looks"] if file.is_file() else []
-    if held_out and (earlier := [look for look in looks if look != results_hash]):
-        messages.warn(f"{file}: it was looked at before with other results ({', '.join(earlier)})")
-    return list(dict.fromkeys([*looks, results_hash])) if held_out else looks
+    earlier = read_json(file) if file.is_file() else {}
+    looks = {}
+    for half in (HELD_OUT, NEW_ROWS):
+        before = earlier.get(half, {}).get("looks", [])
+        if half not in halves:
+            looks[half] = Looks(False, tuple(before))
+            continue
+        results = _hash_results([p for p in pairs if p.half == half])
+        if other := [look for look in before if look != results]:
+            messages.warn(f"{file}: {half}: it was looked at before with other results ({', '.join(other)})")
+        looks[half] = Looks(True, tuple(dict.fromkeys([*before, results])))
+    return looks
+
+
+def _hash_results(pairs: Sequence[DifferencePair]) -> str:
+    """Return a hash of our numbers in these pairs."""
+    our_numbers = sorted((p.row, p.column.name, p.seeds, p.ours) for p in pairs)
+    return hashlib.sha256(json.dumps(our_numbers).encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What experiments/validity.yaml declares: which rows and columns of ours stand for published ones, and the split.
+"""What experiments/validity.yaml declares: the goal, which rows and columns stand for published ones, and the split.
 
 The file's head tells what each section means.
 """
@@ -20,6 +20,14 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report.published_numbers import PublishedNumber
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the headline has to reach in a half: a share of the ceiling, and more than a trivial predictor in points."""
+
+    of_ceiling: Annotated[float, Field(gt=0, le=1)]
+    beats: Literal["column_means"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +65,13 @@ class ColumnFamily:
 
 @dataclass(frozen=True)
 class Counterparts:
-    """The whole file. `row_halves` includes the rows of `aliases`, which are like another row.
+    """The whole file. `row_halves` includes the rows of `aliases`, which are like another row, and new rows.
 
     `row_families` names the family of each row; families are drawn together.
     """
 
     headline: str
+    goal: Goal
     rows: Mapping[str, tuple[PublishedRow, ...]]
     aliases: Mapping[str, str]
     baselines: Mapping[tuple[str, str], str]
@@ -92,9 +101,11 @@ class Counterparts:
         """Return the published rows that a row of ours stands for, () where the file has none."""
         return self.rows.get(self.aliases.get(row, row), ())
 
-    def is_choosing(self, row: str, column: Counterpart) -> bool:
-        """Return whether a pair is in the choosing half, which may be shown while the world is chosen."""
-        return self.row_halves[row] == CHOOSING == self.family_halves[column.family]
+    def find_half(self, row: str, column: Counterpart) -> str:
+        """Return the half of a pair: `new_rows` for every column of a new row, `choosing` if row and column are."""
+        if self.row_halves[row] == NEW_ROWS:
+            return NEW_ROWS
+        return CHOOSING if self.row_halves[row] == CHOOSING == self.family_halves[column.family] else HELD_OUT
 
     def find_reason(self, section: str, name: str) -> str:
         """Return why a row or a column is in no pair, "" where the file gives no reason."""
@@ -133,10 +144,11 @@ class HalfSection:
 
 @dataclass(frozen=True)
 class SplitSection:
-    """Both halves, as the file lists them."""
+    """Both halves, as the file lists them, and the rows that came after the split."""
 
     choosing: HalfSection = field(default_factory=HalfSection)
     held_out: HalfSection = field(default_factory=HalfSection)
+    new_rows: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -144,6 +156,7 @@ class CounterpartsFile:
     """The file's sections as they are written; `rows` is row -> paper -> table -> its rows."""
 
     headline: Literal["within_columns", "raw"]
+    goal: Goal
     rows: dict[str, dict[str, dict[str, NonEmptyNames]]]
     row_families: dict[str, NonEmptyNames]
     columns: dict[str, FamilySection]
@@ -156,7 +169,7 @@ class CounterpartsFile:
 
 def read_counterparts(path: Path) -> Counterparts:
     """Read and check the file. Raises UserError naming the key, the value and the fix."""
-    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold headline, rows, columns and split"), str(path))
+    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold headline, goal, rows, columns and split"), str(path))
     file = load_section(CounterpartsFile, raw, str(path))
     rows = {
         name: tuple(
@@ -176,7 +189,10 @@ def read_counterparts(path: Path) -> Counterparts:
         if name in rows:
             raise UserError(f"{path}: same.{name}: has published rows of its own; keep one of the two")
     _check_families(families, path)
-    papers = {row: list(papers) for row, papers in file.rows.items()}
+    new_rows = dict.fromkeys(file.split.new_rows, NEW_ROWS)
+    for name in new_rows:
+        _check_name("row", name, rows, f"{path}: split.new_rows")
+    papers = {row: list(papers) for row, papers in file.rows.items() if row not in new_rows}
     halves = {
         "rows": split_rows(papers, file.same),
         "columns": split_families({f.name: f.kind for f in families}, {f.name: f.components for f in families}),
@@ -185,9 +201,10 @@ def read_counterparts(path: Path) -> Counterparts:
         _check_split(kind, rule, file.split, path)
     baselines = {(paper, table): base for paper, bases in file.baselines.items() for table, base in bases.items()}
     without = asdict(file.without)
-    row_families = _assign_families(file.row_families, halves["rows"], path)
+    row_halves = halves["rows"] | new_rows
+    row_families = _assign_families(file.row_families, row_halves, path)
     return Counterparts(
-        file.headline, rows, file.same, baselines, tuple(families), without, halves["rows"], halves["columns"],
+        file.headline, file.goal, rows, file.same, baselines, tuple(families), without, row_halves, halves["columns"],
         row_families, file.unused,
     )  # fmt: skip
 
@@ -273,8 +290,8 @@ def _check_name(kind: str, name: str, allowed: Collection[str], where: str) -> N
         raise unknown(kind, name, allowed, where)
 
 
-CHOOSING, HELD_OUT = "choosing", "held_out"
-HALVES = (CHOOSING, HELD_OUT)
+CHOOSING, HELD_OUT, NEW_ROWS = "choosing", "held_out", "new_rows"
+HALVES = (CHOOSING, HELD_OUT)  # of the rule; new rows stand beside it
 SEVERAL = "several papers"
 
 

@@ -9,7 +9,7 @@ What is in no pair, ours or published, is listed with its reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -19,7 +19,7 @@ from compclip.report.published_numbers import PublishedNumber, drop_wrong_activa
 from compclip.report.statistics import mean_std
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
-from compclip.validity.counterparts import CHOOSING, Counterpart, Counterparts
+from compclip.validity.counterparts import HELD_OUT, Counterpart, Counterparts
 
 DIGITS = 6  # of differences: equal values stay equal whatever the order of summation
 PaperTable = tuple[str, str]  # paper and its table
@@ -64,7 +64,7 @@ class DifferencePair:
     column: Counterpart
     kind: str
     unit: Column
-    is_choosing: bool
+    half: str
     seeds: tuple[int, ...]
     ours: tuple[float, ...]
     printed: tuple[PrintedDifference, ...]
@@ -130,41 +130,39 @@ def make_pairs(
     numbers: Sequence[PublishedNumber],
     runs: Sequence[FinishedRun],
     columns: Mapping[str, Column],
-    held_out: bool,
+    halves: Collection[str],
 ) -> list[DifferencePair]:
-    """Return every pair of the runs; without `held_out` nothing is computed of a held-out pair.
+    """Return every pair of the runs in these halves; nothing is computed of other pairs.
 
     `columns` are ours by name. A pair needs a seed of ours with the column and one published difference.
     """
-    prints, kinds = index_printed(declared, numbers), {f.name: f.kind for f in declared.families}
     by_row: dict[str, list[FinishedRun]] = {}
     for run in runs:
         by_row.setdefault(run.cell.method, []).append(run)
     base = by_row.pop(PRETRAINED, [])
+    published = make_published_pairs(declared, numbers, by_row, columns)
     pairs = []
-    for row, runs_of_row in by_row.items():
-        for column in declared.columns:
-            is_choosing = row in declared.row_halves and declared.is_choosing(row, column)
-            unit = columns.get(column.name)
-            if unit is None or row not in declared.row_halves or not (is_choosing or held_out):
-                continue
-            printed = tuple(p for name in column.published for p in prints(row, name))
-            ours = _our_differences(runs_of_row, base, unit)
-            if printed and ours:
-                kind = kinds[column.family]
-                pairs.append(
-                    DifferencePair(
-                        row,
-                        column,
-                        kind,
-                        unit,
-                        is_choosing,
-                        tuple(ours),
-                        tuple(ours.values()),
-                        printed,
-                        declared.row_families[row],
-                    )  # fmt: skip
-                )
+    for pair in (p for p in published if p.half in halves):
+        if ours := _our_differences(by_row[pair.row], base, pair.unit):
+            pairs.append(replace(pair, seeds=tuple(ours), ours=tuple(ours.values())))
+    return pairs
+
+
+def make_published_pairs(
+    declared: Counterparts,
+    numbers: Sequence[PublishedNumber],
+    rows: Iterable[str],
+    columns: Mapping[str, Column],
+) -> list[DifferencePair]:
+    """Return the published side of every pair of these rows and columns, ours left empty."""
+    prints, kinds = index_printed(declared, numbers), {f.name: f.kind for f in declared.families}
+    pairs = []
+    for row in (r for r in rows if r in declared.row_halves):
+        for column in (c for c in declared.columns if c.name in columns):
+            if printed := tuple(p for name in column.published for p in prints(row, name)):
+                unit, half = columns[column.name], declared.find_half(row, column)
+                kind, family = kinds[column.family], declared.row_families[row]
+                pairs.append(DifferencePair(row, column, kind, unit, half, (), (), printed, family))
     return pairs
 
 
@@ -214,27 +212,27 @@ class Unpaired:
 
 def find_unpaired(
     declared: Counterparts, pairs: Sequence[DifferencePair], methods: Iterable[str], columns: Collection[str],
-    numbers: Sequence[PublishedNumber], held_out: bool,
+    numbers: Sequence[PublishedNumber], halves: Collection[str],
 ) -> Unpaired:  # fmt: skip
-    """Return everything that is in no pair; `methods` and `columns` are all of the grid, held out or not."""
+    """Return everything that is in no pair; `methods` and `columns` are all of the grid, shown or not."""
     grid = [m for m in dict.fromkeys(methods) if m != PRETRAINED]
     return Unpaired(
-        tuple(_find_rows(declared, pairs, grid, held_out)),
+        tuple(_find_rows(declared, pairs, grid, halves)),
         tuple(UnpairedName(m, "stands for published rows") for m in declared.row_halves if m not in grid),
-        tuple(_find_columns(declared, pairs, columns, held_out)),
-        tuple(_find_published_rows(declared, pairs, grid, numbers, held_out)),
-        tuple(_find_published_columns(declared, pairs, numbers, held_out)),
+        tuple(_find_columns(declared, pairs, columns, halves)),
+        tuple(_find_published_rows(declared, pairs, grid, numbers, halves)),
+        tuple(_find_published_columns(declared, pairs, numbers, halves)),
     )
 
 
 def _find_rows(
-    declared: Counterparts, pairs: Sequence[DifferencePair], grid: Sequence[str], held_out: bool
+    declared: Counterparts, pairs: Sequence[DifferencePair], grid: Sequence[str], halves: Collection[str]
 ) -> Iterator[UnpairedName]:
     paired = {p.row for p in pairs}
     for method in (m for m in grid if m not in paired):
         if method not in declared.row_halves:
             why = declared.find_reason("rows", method) or NOT_IN_FILE
-        elif not held_out and declared.row_halves[method] != CHOOSING:
+        elif declared.row_halves[method] not in halves:
             why = HELD_OUT_REASON
         else:
             why = "no result, or no published column that is looked at"
@@ -242,13 +240,13 @@ def _find_rows(
 
 
 def _find_columns(
-    declared: Counterparts, pairs: Sequence[DifferencePair], columns: Collection[str], held_out: bool
+    declared: Counterparts, pairs: Sequence[DifferencePair], columns: Collection[str], halves: Collection[str]
 ) -> Iterator[UnpairedName]:
     declared_columns, paired = {c.name: c for c in declared.columns}, {p.column.name for p in pairs}
     for name in (n for n in dict.fromkeys((*columns, *declared_columns)) if n not in paired):
         if name not in declared_columns:
             why = declared.find_reason("columns", name) or NOT_IN_FILE
-        elif not held_out and declared.family_halves[declared_columns[name].family] != CHOOSING:
+        elif declared.family_halves[declared_columns[name].family] not in halves:
             why = HELD_OUT_REASON
         else:
             why = NO_ROW if name in columns else "no run has it"
@@ -260,7 +258,7 @@ def _find_published_rows(
     pairs: Sequence[DifferencePair],
     grid: Sequence[str],
     numbers: Sequence[PublishedNumber],
-    held_out: bool,
+    halves: Collection[str],
 ) -> Iterator[UnpairedName]:
     paired = {(s.paper, s.table, s.row) for p in pairs for s in p.printed}
     stands = {(s.paper, s.table, s.row): row for row, published_rows in declared.rows.items() for s in published_rows}
@@ -276,15 +274,17 @@ def _find_published_rows(
             why = f"{n.method}: no row of the file" if n.method else "a model that is no method of ours"
         elif row not in grid_rows:
             why = f"stands for {row}, which this grid does not have"
-        elif not held_out and declared.row_halves[row] != CHOOSING:
+        elif declared.row_halves[row] not in halves:
             why = f"stands for {row}: {HELD_OUT_REASON}"
         else:
-            why = f"stands for {row}: none of its columns is in a pair" + ("" if held_out else " that is shown")
+            why = f"stands for {row}: none of its columns is in a pair" + (
+                "" if HELD_OUT in halves else " that is shown"
+            )
         yield UnpairedName(f"{n.paper}, {n.table}: {n.row}", why)
 
 
 def _find_published_columns(
-    declared: Counterparts, pairs: Sequence[DifferencePair], numbers: Sequence[PublishedNumber], held_out: bool
+    declared: Counterparts, pairs: Sequence[DifferencePair], numbers: Sequence[PublishedNumber], halves: Collection[str]
 ) -> Iterator[UnpairedName]:
     paired = {s.column for p in pairs for s in p.printed}
     stands = {name: c for c in declared.columns for name in c.published}
@@ -292,5 +292,5 @@ def _find_published_columns(
         if name not in stands:
             yield UnpairedName(name, declared.find_reason("published", name) or NOT_IN_FILE)
         else:
-            is_shown = held_out or declared.family_halves[stands[name].family] == CHOOSING
+            is_shown = declared.family_halves[stands[name].family] in halves
             yield UnpairedName(name, f"stands for {stands[name].name}: {NO_ROW if is_shown else HELD_OUT_REASON}")

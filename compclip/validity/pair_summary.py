@@ -121,6 +121,12 @@ def summarize_pairs(name: str, pairs: Sequence[DifferencePair], number_of_draws:
     )  # fmt: skip
 
 
+def pool_pairs(pairs: Sequence[DifferencePair]) -> PooledEstimates:
+    """Return the pooled numbers of the pairs without intervals."""
+    draws = _draw("", pairs, 0)
+    return _pool(draws, _column_sums(draws), np.ones((1, len(draws.columns))))
+
+
 def _pool(draws: BootstrapDraws, sums_BC7: np.ndarray, weight_BC: np.ndarray) -> PooledEstimates:
     """Estimate the pooled numbers; `sums_BC7` are those of the columns, which count as often as `weight_BC` says."""
     columns = draws.pooled

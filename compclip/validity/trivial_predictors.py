@@ -1,14 +1,16 @@
-"""What the scenes' differences have to beat: predictions of published differences from published numbers alone.
+"""What the scenes' differences have to beat, and the most they could reach, both from published numbers alone.
 
-Each is the same pairs with another number in the place of ours, so that it is summarised as ours are.
+Each prediction is the same pairs with another number in the place of ours, so that it is summarised as ours are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from compclip.report.statistics import mean_std
+import numpy as np
+
+from compclip.report.statistics import mean_std, named_generator
 from compclip.validity import pair_summary
 from compclip.validity.difference_pairs import (
     DIGITS,
@@ -17,21 +19,41 @@ from compclip.validity.difference_pairs import (
     average_printed,
     higher_is_better,
 )
-from compclip.validity.pair_summary import Correlations, Estimate, PairSummary
+from compclip.validity.pair_summary import LEVEL, Correlations, Estimate, PairSummary, PooledEstimates
 
-COLUMN_MEAN = "the mean of the column's other methods"
-OTHER_MODELS = "the method's other published models"
+DEALS = 40
 
 
-def summarize_predictors(pairs: Sequence[DifferencePair]) -> list[PairSummary]:
-    """Summarise what both predictors say of the pairs, each as our differences are."""
-    by_column = pair_summary.summarize_pairs(COLUMN_MEAN, predict_by_column_mean(pairs))
+@dataclass(frozen=True)
+class TrivialSummaries:
+    """What predictors that know no method say of a set of pairs, summarised as our differences are."""
+
+    column_means: PairSummary
+    always_up: PairSummary
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """How well one half of the methods' published models predicts the other, over deals of models into halves.
+
+    An estimate's value is the mean over the deals, its ends hold 95 % of them.
+    """
+
+    pairs: int
+    methods: int
+    within: Estimate
+    raw: Estimate
+    signs: Estimate
+
+
+def summarize_predictors(pairs: Sequence[DifferencePair]) -> TrivialSummaries:
+    """Summarise what both trivial predictors say of the pairs."""
+    by_column = pair_summary.summarize_pairs("column means", predict_by_column_mean(pairs))
     nothing = Estimate(by_column.pairs, None)  # of the order within a column it says nothing
     no_order = Correlations(nothing, nothing)
-    return [
-        replace(by_column, within=no_order, by_family=replace(by_column.by_family, within=no_order)),
-        pair_summary.summarize_pairs(OTHER_MODELS, predict_by_other_models(pairs)),
-    ]
+    by_column = replace(by_column, within=no_order, by_family=replace(by_column.by_family, within=no_order))
+    always_up = [_with_prediction(pair, 1.0) for pair in pairs]
+    return TrivialSummaries(by_column, pair_summary.summarize_pairs("always up", always_up))
 
 
 def predict_by_column_mean(pairs: Sequence[DifferencePair]) -> list[DifferencePair]:
@@ -51,22 +73,52 @@ def predict_by_column_mean(pairs: Sequence[DifferencePair]) -> list[DifferencePa
     ]
 
 
-def predict_by_other_models(pairs: Sequence[DifferencePair], half: int = 0) -> list[DifferencePair]:
-    """Predict one half of a pair's published models by the other: about the most that any world could reach.
+def measure_ceiling(pairs: Sequence[DifferencePair]) -> Ceiling:
+    """Measure how well published models of a method predict its others: about the most that a world could reach."""
+    deals = [predict_by_other_models(pairs, deal) for deal in range(DEALS)]
+    main = [pair for pair in deals[0] if not pair.column.detail]
+    pooled = [pair_summary.pool_pairs(deal) for deal in deals]
+    within, raw, signs = (_over_deals(estimates) for estimates in zip(*map(_pick, pooled), strict=True))
+    return Ceiling(len(main), len({pair.row for pair in main}), within, raw, signs)
 
-    Models (paper, method, backbone, data) are sorted and dealt out in turn; `half` says which half is predicted. Pairs
-    of one model are left out.
+
+def _pick(pooled: PooledEstimates) -> tuple[Estimate, Estimate, Estimate]:
+    return pooled.within.rho, pooled.raw.rho, pooled.signs
+
+
+def _over_deals(estimates: Sequence[Estimate]) -> Estimate:
+    """Return mean and spread of the deals' numbers; no number where no deal has one."""
+    values = [estimate.value for estimate in estimates if estimate.value is not None]
+    if not values:
+        return Estimate(estimates[0].n, None)
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(estimates[0].n, float(np.mean(values)), float(low), float(high))
+
+
+def predict_by_other_models(pairs: Sequence[DifferencePair], deal: int) -> list[DifferencePair]:
+    """Predict one half of a pair's published models by the other half.
+
+    Models (paper, method, backbone, data) are dealt out in turn, in an order that depends on the row and on `deal`.
+    Pairs of one model are left out.
     """
+    orders = {row: _order_models([p for p in pairs if p.row == row], deal) for row in {p.row for p in pairs}}
     predictions = []
     for pair in pairs:
-        models = sorted({p.model for p in pair.printed})
+        present = {p.model for p in pair.printed}
+        models = [model for model in orders[pair.row] if model in present]
         if len(models) < 2:
             continue
-        predicted, predicting = (_select(pair, models[number::2]) for number in (half, 1 - half))
-        predictions.append(
-            replace(_with_prediction(pair, higher_is_better(average_printed(predicting), pair.unit)), printed=predicted)
-        )
+        predicted, predicting = (_select(pair, models[number::2]) for number in (0, 1))
+        prediction = higher_is_better(average_printed(predicting), pair.unit)
+        predictions.append(replace(_with_prediction(pair, prediction), printed=predicted))
     return predictions
+
+
+def _order_models(pairs: Sequence[DifferencePair], deal: int) -> list[tuple[str, str, str, str]]:
+    """Return the models of a row's pairs in the order of the deal."""
+    models = sorted({p.model for pair in pairs for p in pair.printed})
+    order = named_generator("ceiling", str(deal), pairs[0].row).permutation(len(models))
+    return [models[i] for i in order]
 
 
 def _select(pair: DifferencePair, models: Sequence[tuple[str, str, str, str]]) -> tuple[PrintedDifference, ...]:

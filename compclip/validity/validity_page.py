@@ -16,9 +16,12 @@ from compclip.report import escape
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.run_collection import MissingResult
 from compclip.report.svg_figures import COLOURS, draw_axes, draw_line, format_tick, linear_axis, wrap_svg
-from compclip.validity.counterparts import Counterparts
+from compclip.validity import goal_verdict
+from compclip.validity.counterparts import HELD_OUT, NEW_ROWS, Counterparts
 from compclip.validity.difference_pairs import DifferencePair, Unpaired
+from compclip.validity.goal_verdict import HeadlineRow
 from compclip.validity.pair_summary import DRAWS, MIN_PAIRS, CorrelationRow, Estimate, PairSummary
+from compclip.validity.trivial_predictors import DEALS, Ceiling
 
 FIELDS = (
     "row", "column", "kind", "family", "half", "detail", "unit", "published", "ours", "ours_by_seed", "printed",
@@ -29,28 +32,43 @@ HEADLINES = {
 }
 
 
+PLURALS = {HELD_OUT: "held-out pairs", NEW_ROWS: "new rows"}
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Whether a half that is kept aside is shown, and the hashes of the results with which it was."""
+
+    revealed: bool
+    hashes: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class ValidityResults:
-    """All that the page shows. `summaries` starts with the choosing half; `looks` are those of validity.json.
+    """All that the page shows. `rows` starts with the choosing half; `looks` are by half.
 
     `wrong_activations` are published numbers that are left out for the activation that they were scored with.
-    `predictors` are summaries of what published numbers alone predict, by the name of the half.
     """
 
     grid: str
     declared: Counterparts
     pairs: tuple[DifferencePair, ...]
-    summaries: tuple[PairSummary, ...]
-    predictors: Mapping[str, Sequence[PairSummary]]
+    ceiling: Ceiling
+    rows: tuple[HeadlineRow, ...]
     unpaired: Unpaired
     missing: tuple[MissingResult, ...]
-    held_out: bool
-    looks: tuple[str, ...]
+    looks: Mapping[str, Looks]
     wrong_activations: tuple[PublishedNumber, ...] = ()
 
-    def headline(self, summary: PairSummary) -> Estimate:
-        """Return the headline number, which the file declares in advance."""
-        return (summary.within if self.declared.headline == "within_columns" else summary.raw).rho
+    @property
+    def halves(self) -> list[HeadlineRow]:
+        """The lines that are no part of another."""
+        return [row for row in self.rows if not row.is_part]
+
+    @property
+    def shown(self) -> list[str]:
+        """The names of what is shown, as text."""
+        return [format_name(row.summary.name) for row in self.halves]
 
 
 def render_validity(results: ValidityResults) -> str:
@@ -65,22 +83,29 @@ def render_validity(results: ValidityResults) -> str:
         "interval": format_ends,
         "share": format_share,
         "shares": format_share_ends,
+        "name": format_name,
+        "verdict": goal_verdict.describe_verdict,
+        "percent": goal_verdict.format_percent,
     }
     return environment.get_template("validity.html.j2").render(
         results=results, facts=list_facts(results), headline=HEADLINES[results.declared.headline], draws=DRAWS,
-        least=MIN_PAIRS, sections=[arrange_section(results, s) for s in results.summaries[:2]],
-        numbers=[(s, results.headline(s)) for s in results.summaries],
+        deals=DEALS, least=MIN_PAIRS, sections=[arrange_section(results, row.summary) for row in results.halves],
+        most=results.ceiling.within if results.declared.headline == "within_columns" else results.ceiling.raw,
+        looks=[(PLURALS[half], looks) for half, looks in results.looks.items()],
     )  # fmt: skip
 
 
 def list_facts(results: ValidityResults) -> list[tuple[str, str]]:
     """Return the (name, text) lines at the head of the page."""
-    first = results.summaries[0]
     seeds = sorted({len(p.seeds) for p in results.pairs})
+    pairs = "; ".join(
+        f"{format_name(row.summary.name)} {row.summary.pairs}, of {row.summary.methods} methods"
+        for row in results.halves
+    )
     return [
         ("grid", results.grid),
-        ("shown", "both halves" if results.held_out else "the choosing half"),
-        ("pairs", f"{first.pairs}, of {first.methods} methods in the choosing half"),
+        ("goal", goal_verdict.describe_goal(results.declared.goal, results.ceiling)),
+        ("pairs", pairs),
         ("seeds", " or ".join(map(str, seeds)) or "none"),
         ("left out", describe_wrong_activations(results.wrong_activations)),
     ]
@@ -96,8 +121,7 @@ def describe_wrong_activations(numbers: Sequence[PublishedNumber]) -> str:
 
 def arrange_section(results: ValidityResults, summary: PairSummary) -> dict[str, Any]:
     """Arrange one half for the template: its numbers, tables and plots."""
-    is_choosing = summary.name == results.summaries[0].name
-    pairs = [p for p in results.pairs if p.is_choosing == is_choosing and not p.column.detail]
+    pairs = [p for p in results.pairs if p.half == summary.name and not p.column.detail]
     pairs.sort(key=lambda p: p.column.position)
     markers = assign_markers(pairs)
     points = [p for p in pairs if not p.unit.score]
@@ -105,7 +129,7 @@ def arrange_section(results: ValidityResults, summary: PairSummary) -> dict[str,
     for pair in pairs:
         pairs_by_column.setdefault(pair.column.name, []).append(pair)
     return {
-        "summary": summary, "headline": results.headline(summary),
+        "summary": summary,
         "columns": sorted(summary.columns, key=lambda row: row.detail), "rows": summary.rows,
         "scatter": Markup(draw_pairs(points, markers, f"All pairs, {summary.name}")) if points else "",
         "key": [
@@ -118,6 +142,17 @@ def arrange_section(results: ValidityResults, summary: PairSummary) -> dict[str,
             if len(pairs_of_column) >= MIN_PAIRS
         ],
     }  # fmt: skip
+
+
+def format_name(name: str) -> str:
+    """Return the name of a set of pairs as text."""
+    return name.replace("_", " ")
+
+
+def describe_half(row: HeadlineRow) -> str:
+    """Describe the headline of a half in one line."""
+    estimate = f"{format_estimate(row.headline)} {format_ends(row.headline)}".rstrip()
+    return f"{format_name(row.summary.name)}: {estimate}; {goal_verdict.describe_verdict(row.verdict)}"
 
 
 def format_estimate(estimate: Estimate) -> str:
@@ -144,18 +179,16 @@ def format_share_ends(estimate: Estimate) -> str:
     return f"[{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
 
 
-def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
-    """Return the content of validity.json; `results_hash` is the hash of our numbers."""
+def make_json(results: ValidityResults) -> dict[str, Any]:
+    """Return the content of validity.json."""
     return {
         "grid": results.grid,
         "headline": results.declared.headline,
-        "held_out": {"revealed": results.held_out, "looks": list(results.looks)},
-        "results": results_hash,
+        "goal": asdict(results.declared.goal),
+        **{half: {"revealed": of.revealed, "looks": list(of.hashes)} for half, of in results.looks.items()},
         "draws": DRAWS,
-        "summaries": {s.name: _make_summary_json(results, s) for s in results.summaries},
-        "predictors": {
-            half: {s.name: _make_pooled_json(s) for s in summaries} for half, summaries in results.predictors.items()
-        },
+        "ceiling": asdict(results.ceiling) | {"deals": DEALS},
+        "summaries": {row.summary.name: _make_summary_json(row) for row in results.rows},
         "pairs": [dict(zip(FIELDS, line, strict=True)) for line in _make_pair_rows(results.pairs)],
         "unpaired": asdict(results.unpaired),
         "missing": [asdict(m) for m in results.missing],
@@ -163,11 +196,14 @@ def make_json(results: ValidityResults, results_hash: str) -> dict[str, Any]:
     }
 
 
-def _make_summary_json(results: ValidityResults, summary: PairSummary) -> dict[str, Any]:
+def _make_summary_json(row: HeadlineRow) -> dict[str, Any]:
+    trivial = {name: _make_pooled_json(getattr(row.trivial, name)) for name in ("column_means", "always_up")}
     return {
-        "headline": asdict(results.headline(summary)), **_make_pooled_json(summary),
-        "columns": {row.name: _make_row_json(row) for row in summary.columns},
-        "rows": {row.name: _make_row_json(row) for row in summary.rows},
+        "headline": asdict(row.headline), "of_ceiling": row.verdict.share,
+        "verdict": None if row.is_part else asdict(row.verdict), **_make_pooled_json(row.summary),
+        "raw_on_pairs_of_column_means": asdict(row.on_same_pairs), "predictors": trivial,
+        "columns": {line.name: _make_row_json(line) for line in row.summary.columns},
+        "rows": {line.name: _make_row_json(line) for line in row.summary.rows},
     }  # fmt: skip
 
 
@@ -196,7 +232,7 @@ def format_pairs_csv(pairs: Sequence[DifferencePair]) -> str:
 def _make_pair_rows(pairs: Sequence[DifferencePair]) -> list[list[Any]]:
     return [
         [
-            p.row, p.column.name, p.kind, p.column.family, "choosing" if p.is_choosing else "held_out", p.column.detail,
+            p.row, p.column.name, p.kind, p.column.family, p.half, p.column.detail,
             "score" if p.unit.score else "points", p.published, p.mean,
             [f"seed {seed}: {gap:+g}" for seed, gap in zip(p.seeds, p.ours, strict=True)],
             [f"{printed.text}: {printed.difference:+g}" for printed in p.printed],

@@ -12,17 +12,23 @@ import pytest
 import yaml
 
 from compclip.base.errors import UserError
-from compclip.config import read
+from compclip.config import grid, read
 from compclip.report import published_coverage, published_numbers
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.tables import Column
 from compclip.validity import counterparts, difference_pairs, pair_summary, validity_page
-from compclip.validity.counterparts import CHOOSING, HELD_OUT, Counterpart, Counterparts, PublishedRow
+from compclip.validity.counterparts import CHOOSING, HELD_OUT, NEW_ROWS, Counterpart, Counterparts, Goal, PublishedRow
 from compclip.validity.difference_pairs import DifferencePair, PrintedDifference
 from tests.conftest import ROOT
 
 FILE, TABLES = ROOT / "experiments" / "validity.yaml", ROOT / "experiments" / "published"
-GRIDS = [ROOT / "experiments" / "grids" / f"{name}.yaml" for name in ("claims", "field")]
+NEVER_RUN = (
+    "clic.b1", "clic.b2", "clic.b3", "clic.c1", "clic.positives2", "clic.positives3", "clic.positives5",
+    "clic.common_noun", "clic.epochs2", "clic.epochs3", "fsc_clip.gamma_1", "fsc_clip.gamma_5", "fsc_clip.epsilon_0p05",
+    "fsc_clip.epsilon_0p1", "fsc_clip.lambda_local_0p1", "fsc_clip.lambda_local_0p5", "fsc_clip.local_scr",
+    "fsc_clip.local_only_softmax", "fsc_clip.local_only_minmax_sparse",
+)  # fmt: skip
+GRIDS = [ROOT / "experiments" / "grids" / f"{name}.yaml" for name in ("claims", "field", "validity_rows")]
 STATED, TRANSCRIBED = counterparts.read_counterparts(FILE), published_numbers.read_numbers(TABLES)
 NUMBERS = STATED.select_numbers(TRANSCRIBED)
 
@@ -62,7 +68,8 @@ def test_the_split_follows_the_rule():
     """Written out once more: sorted by hash in each stratum, every other one from the first."""
     raw = yaml.safe_load(FILE.read_text())
     strata: dict[str, list[str]] = {}
-    for row, papers in raw["rows"].items():
+    new_rows = raw["split"].pop("new_rows")
+    for row, papers in ((row, papers) for row, papers in raw["rows"].items() if row not in new_rows):
         strata.setdefault(next(iter(papers)) if len(papers) == 1 else "", []).append(row)
     kinds: dict[str, list[str]] = {}
     for name, column_entry in raw["columns"].items():
@@ -82,15 +89,42 @@ def test_the_split_follows_the_rule():
     for section, names in choosing.items():
         assert set(raw["split"]["choosing"][section]) == names
         split_names = raw["split"]["choosing"][section] + raw["split"]["held_out"][section]
-        assert sorted(split_names) == sorted([*raw[section], *(raw["same"] if section == "rows" else ())])
+        others = (*raw["same"], *new_rows) if section == "rows" else ()
+        assert sorted([*split_names, *(new_rows if section == "rows" else ())]) == sorted({*raw[section], *others})
 
 
-@pytest.mark.parametrize("is_choosing", [True, False])
-def test_each_half_has_pairs_of_every_paper_and_kind(is_choosing):
+def test_new_rows_move_no_other_row_and_stand_beside_the_halves():
+    """Without them the file gives the same halves; of a new row every column is new, and never ran before."""
+    assert {row for row, half in STATED.row_halves.items() if half == NEW_ROWS} == set(NEVER_RUN)
+    before = {
+        row: list(dict.fromkeys(s.paper for s in STATED.rows[row])) for row in STATED.rows if row not in NEVER_RUN
+    }
+    assert counterparts.split_rows(before, STATED.aliases) == {
+        row: half for row, half in STATED.row_halves.items() if half != NEW_ROWS
+    }
+    assert {STATED.find_half(row, c) for row in NEVER_RUN for c in STATED.columns} == {NEW_ROWS}
+    assert not set(NEVER_RUN) & {*grid_methods()["claims"], *grid_methods()["field"]}
+    assert set(NEVER_RUN) <= set(grid_methods()["validity_rows"])
+
+
+def test_rows_of_both_grids_train_alike():
+    """So that runs of equal seeds are shared, and what stands below both is one training."""
+    grids = {path.stem: read.load_params(path) for path in GRIDS}
+    claims, rows = grids["claims"], grids["validity_rows"]
+    assert rows.grid.methods[: len(claims.grid.methods)] == claims.grid.methods
+    for method in claims.grid.methods:
+        assert grid.method_config(rows, method) == grid.method_config(claims, method)
+    assert (rows.data, rows.backbones, rows.scenes, rows.benchmarks) == (
+        claims.data, claims.backbones, claims.scenes, claims.benchmarks
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("half", [CHOOSING, HELD_OUT])
+def test_each_half_has_pairs_of_every_paper_and_kind(half):
     """Kinds that are made of others alone may be kept aside."""
     prints, family_of = difference_pairs.index_printed(STATED, NUMBERS), {f.name: f for f in STATED.families}
     papers_and_kinds = {(p.paper, family_of[c.family].kind) for row in STATED.rows for c in STATED.columns
-             if STATED.is_choosing(row, c) == is_choosing for name in c.published for p in prints(row, name)}  # fmt: skip
+             if STATED.find_half(row, c) == half for name in c.published for p in prints(row, name)}  # fmt: skip
     assert {paper for paper, _ in papers_and_kinds} == {n.paper for n in NUMBERS}
     assert {kind for _, kind in papers_and_kinds} >= {f.kind for f in STATED.families if not f.components}
 
@@ -151,7 +185,7 @@ def stated(rows, columns, baselines=None, same=None):
     halves = dict.fromkeys((*rows, *(same or {})), CHOOSING)
     without = {section: {} for section in ("rows", "columns", "published")}
     return Counterparts(
-        "raw", rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING),
+        "raw", Goal(0.5, "column_means"), rows, same or {}, baselines or {}, families, without, halves, dict.fromkeys(columns, CHOOSING),
         {row: row for row in halves},
     )  # fmt: skip
 
@@ -162,7 +196,7 @@ def test_numbers_of_a_wrong_activation_are_in_no_pair():
     declared, wrong = stated(rows, columns), replace(negclip, activation="gelu")
     assert len(difference_pairs.index_printed(declared, [clip, negclip])("negclip", "sugarcrepe/swap")) == 1
     assert not difference_pairs.index_printed(declared, [clip, wrong])("negclip", "sugarcrepe/swap")
-    not_paired = difference_pairs.find_unpaired(declared, [], ["negclip"], ["c"], [clip, wrong], True)
+    not_paired = difference_pairs.find_unpaired(declared, [], ["negclip"], ["c"], [clip, wrong], [CHOOSING, HELD_OUT])
     assert [row.why for row in not_paired.published_rows] == ["scored with GELU, not the activation of its weights"]
     assert validity_page.describe_wrong_activations([wrong]) == (
         "1 published number in 1 row (P), scored with a wrong activation"
@@ -214,7 +248,15 @@ def pair(row, column, theirs, *ours, detail=False, family=None, score=False, low
     unit = Column(*column.split("/"), lower=lower, score=score)
     printed = (PrintedDifference("P", "1", row, "m", "B", "", column, theirs),)
     return DifferencePair(
-        row, counterpart, kind, unit, True, tuple(range(len(ours))), tuple(map(float, ours)), printed, row_family or row
+        row,
+        counterpart,
+        kind,
+        unit,
+        CHOOSING,
+        tuple(range(len(ours))),
+        tuple(map(float, ours)),
+        printed,
+        row_family or row,
     )
 
 

@@ -25,7 +25,7 @@ from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
 from compclip.validity import __main__ as validity_command
 from compclip.validity import counterparts, pair_summary
-from compclip.validity.counterparts import CHOOSING, HELD_OUT
+from compclip.validity.counterparts import CHOOSING, HELD_OUT, NEW_ROWS
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
 from tests.validity.test_validity import FILE, GRIDS, NUMBERS, STATED, TRANSCRIBED, known_methods
@@ -33,7 +33,8 @@ from tests.validity.test_validity import FILE, GRIDS, NUMBERS, STATED, TRANSCRIB
 # the command, on results that are made up
 
 SMALL = ("pretrained", "finetune", "fsc_clip", "fsc_clip.lora", "fsc_clip.focal", "fsc_clip.softmax", "negclip",
-         "negclip.clic_swap", "clic", "clic.c4", "clic.positives1", "clic.frozen_none", "c2lip", "c2lip.npc")  # fmt: skip
+         "negclip.clic_swap", "clic", "clic.c4", "clic.positives1", "clic.frozen_none", "c2lip", "c2lip.npc", "clic.b1", "clic.b2",
+         "fsc_clip.gamma_1", "fsc_clip.gamma_5")  # fmt: skip
 METRICS = {
     "sugarcrepe": (COMPOSITION, ("add", "replace", "replace_obj", "swap", "average", "swap/unseen_pairs")),
     "sugarcrepe_pp": (COMPOSITION, ("replace_itt", "replace_tot", "swap_itt", "swap_tot")),
@@ -45,7 +46,7 @@ HEADLINE = {"sugarcrepe": ["average"], "sugarcrepe_pp": [], "retrieval": [], "ze
 
 def project(root: Path) -> Path:
     """The claims' grid cut to a few methods, and results whose numbers are hashes of their places."""
-    raw = OmegaConf.load(GRIDS[0])
+    raw = OmegaConf.load(GRIDS[2])
     raw.grid.methods, raw.evaluate.benchmarks, raw.report.columns = list(SMALL), list(METRICS), ["sugarcrepe/swap"]
     raw.grid.seeds = [0, 1, 2]
     path = root / "grid.yaml"
@@ -111,15 +112,15 @@ def run(project_root, tmp_path, monkeypatch):
 
 
 def by_half(document):
-    return {half: [p for p in document["pairs"] if p["half"] == half] for half in (CHOOSING, HELD_OUT)}
+    return {half: [p for p in document["pairs"] if p["half"] == half] for half in (CHOOSING, HELD_OUT, NEW_ROWS)}
 
 
 def test_only_the_choosing_half_is_read(run, project_root, tmp_path, monkeypatch):
     """Rows that are kept aside may be missing, their columns may hold anything: not a byte of the files changes."""
     document = run()
-    assert document["held_out"] == {"revealed": False, "looks": []}
+    assert document["held_out"] == document["new_rows"] == {"revealed": False, "looks": []}
     assert set(document["summaries"]) == {CHOOSING}
-    assert by_half(document)[HELD_OUT] == []
+    assert by_half(document)[HELD_OUT] == by_half(document)[NEW_ROWS] == []
     rows, columns = ({p[k] for p in document["pairs"]} for k in ("row", "column"))
     assert {STATED.row_halves[r] for r in rows} == {CHOOSING}
     family = {c.name: c.family for c in STATED.columns}
@@ -128,7 +129,7 @@ def test_only_the_choosing_half_is_read(run, project_root, tmp_path, monkeypatch
     copy = tmp_path / "copy"
     shutil.copytree(project_root, copy)
     for method in SMALL:
-        if STATED.row_halves.get(method) == HELD_OUT:
+        if STATED.row_halves.get(method) in (HELD_OUT, NEW_ROWS):
             shutil.rmtree(copy / "results" / method)
             shutil.rmtree(copy / "runs" / method)
     for path in copy.glob("results/*/*/sugarcrepe*.json"):
@@ -176,14 +177,27 @@ def test_the_numbers_are_those_of_the_results(run, tmp_path):
 def test_the_page_shows_the_same_and_stands_alone(run, tmp_path):
     document = run()
     html = (tmp_path / "out" / "validity.html").read_text()
-    first, by_family, predictors, columns, rows, *_ = Reader(html).tables
+    first, columns, rows, *_ = Reader(html).tables
     summary = document["summaries"][CHOOSING]
-    assert by_family[1][:3] == ["choosing", str(summary["families"]), str(summary["kinds"])]
-    assert f"[{summary['by_family']['raw']['rho']['low']:+.2f}, ".replace("-", "−") in "".join(by_family[1])
-    assert first[1][:3] == ["choosing", str(document["summaries"][CHOOSING]["pairs"]), str(len(rows) - 1)]
+    line = dict(zip(first[0], first[1], strict=True))
+    counts = [line[name] for name in ("pairs of", "pairs", "methods", "families", "kinds")]
+    assert counts == ["choosing", *map(str, (summary["pairs"], len(rows) - 1, summary["families"], summary["kinds"]))]
+    for name, estimate in (
+        ("ρ withincolumns", summary["headline"]), ("ceiling", document["ceiling"]["within"]),
+        ("ρ inpoints", summary["by_family"]["raw"]["rho"]),
+        ("column's mean,in points", summary["predictors"]["column_means"]["by_family"]["raw"]["rho"]),
+    ):  # fmt: skip
+        text = f"{estimate['value']:+.2f}[{estimate['low']:+.2f}, {estimate['high']:+.2f}]".replace("-", "−")
+        assert line[name].startswith(text), name
+    always_up = summary["predictors"]["always_up"]["signs"]["value"]
+    assert line["always up,same sign"].startswith(f"{100 * always_up:.0f} %")
+    published = [p["published"] for p in document["pairs"] if not p["detail"] and p["published"]]
+    assert always_up == pytest.approx(np.mean(np.array(published) > 0))
+    assert summary["of_ceiling"] == pytest.approx(summary["headline"]["value"] / document["ceiling"]["within"]["value"])
+    assert line["goal"] == summary["verdict"]["word"] == "missed"
+    assert f"missed: {'; '.join(summary['verdict']['reasons'])}".replace("'", "&#39;") in html
     assert {line[0] for line in columns[1:]} == set(document["summaries"][CHOOSING]["columns"])
     assert {line[0] for line in rows[1:]} == set(document["summaries"][CHOOSING]["rows"])
-    assert [line[0] for line in predictors[1:]] == [f"choosing: {name}" for name in document["predictors"][CHOOSING]]
     assert not re.search(r"<script|src=|href=\"(?!#)|url\(|@import", html)
     main_pairs = [p for p in document["pairs"] if not p["detail"]]
     assert len(re.findall(r"<title>[^<]+: published ", html)) >= len(main_pairs)
@@ -231,10 +245,10 @@ def test_the_held_out_half_is_shown_on_demand_and_remembered(run, project_root, 
     assert {p["row"] for p in halves[HELD_OUT]} >= {"clic", "c2lip", "fsc_clip"}
     sizes = {name: s["pairs"] for name, s in document["summaries"].items()}
     assert sum(sizes.values()) == sizes[CHOOSING] + 2 * sizes[HELD_OUT]
-    assert "The held-out half is shown" in (tmp_path / "out" / "validity.html").read_text()
+    assert "The held-out pairs are shown" in (tmp_path / "out" / "validity.html").read_text()
     again = run()
-    assert again["held_out"] == {"revealed": False, "looks": [document["results"]]}
-    assert "was looked at before" in (tmp_path / "out" / "validity.html").read_text()
+    assert again["held_out"] == {"revealed": False, "looks": document["held_out"]["looks"]}
+    assert "The held-out pairs were looked at before" in (tmp_path / "out" / "validity.html").read_text()
     copy = tmp_path / "copy"
     shutil.copytree(project_root, copy)
     path = next(copy.glob("results/fsc_clip/*/retrieval.json"))
@@ -242,8 +256,28 @@ def test_the_held_out_half_is_shown_on_demand_and_remembered(run, project_root, 
     write_json(path, raw | {"metrics": dict.fromkeys(raw["metrics"], 0.5)})
     capsys.readouterr()
     copy_document = run("--held-out", "--root", copy)
-    assert copy_document["held_out"]["looks"] == [document["results"], copy_document["results"]]
+    first_look, second_look = copy_document["held_out"]["looks"]
+    assert [first_look] == document["held_out"]["looks"] and second_look != first_look
     assert "before with other results" in capsys.readouterr().err
+
+
+def test_new_rows_are_a_half_of_their_own(run, tmp_path, capsys):
+    """The others keep every number; a look at one half is none at the other; each family has its line."""
+    both = run("--held-out")
+    capsys.readouterr()
+    document = run("--held-out", "--new-rows")
+    assert "the new rows are looked at now" in capsys.readouterr().err
+    halves, before = by_half(document), by_half(both)
+    assert {p["row"] for p in halves[NEW_ROWS]} == {"clic.b1", "clic.b2", "fsc_clip.gamma_1", "fsc_clip.gamma_5"}
+    assert halves[CHOOSING] == before[CHOOSING] and halves[HELD_OUT] == before[HELD_OUT]
+    new_names = [NEW_ROWS, "new rows: CLIC", "new rows: FSC-CLIP"]
+    assert document["summaries"] == both["summaries"] | {name: document["summaries"][name] for name in new_names}
+    sizes = [document["summaries"][name]["pairs"] for name in new_names]
+    assert sizes[0] == sum(sizes[1:]) > 0
+    assert document["held_out"] == both["held_out"] and len(document["new_rows"]["looks"]) == 1
+    alone = run("--new-rows")
+    assert by_half(alone)[HELD_OUT] == [] and alone["new_rows"] == document["new_rows"]
+    assert "were looked at before" in (tmp_path / "out" / "validity.html").read_text()
 
 
 # errors, one line each
@@ -262,6 +296,9 @@ def edited(tmp_path, *changes):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("goal: {of_ceiling: 0.5, ", "goal: {of_ceiling: 1.5, ", r"goal.of_ceiling=1.5: must be"),
+        ("beats: column_means}", "beats: column_mean}", r"goal.beats: unknown beats 'column_mean'; did you mean 'column_means'"),
+        ("new_rows:\n    - clic.b1\n", "new_rows:\n    - clic.b9\n", r"split.new_rows: unknown row 'clic.b9'; did you mean"),
         ("headline: within_columns", "headline: within", r"unknown headline 'within'; did you mean 'within_columns'"),
         ("\nrows:\n", "\nrow: {}\nrows:\n", r"unknown key 'row'; did you mean 'rows'"),
         ("\n  c2lip.npc:\n", "\n  c2lip.ncp:\n", r"split.choosing.rows: unknown row 'c2lip.npc'; did you mean 'c2lip.ncp'"),
