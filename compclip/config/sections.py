@@ -307,6 +307,7 @@ class Tune:
     trials: NonNegativeInt = 0  # of each method; 0: nothing is tuned
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
     objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
+    backbone: str = ""  # the grid's backbone on which all are tuned, for all backbones; "": each for itself
     split: str = "validation"  # nothing else: test items are for the report
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
@@ -317,9 +318,7 @@ class Tune:
 
     def __post_init__(self) -> None:
         if self.split != VALIDATION:
-            raise ValueError(
-                f"split={self.split}: must be validation; what the report shows must not choose; remove it"
-            )
+            raise ValueError(f"split={self.split}: must be validation; what is shown must not choose; remove it")
         if not self.objectives:
             raise ValueError("objectives: must name at least one column, as summary/Comp")
 

@@ -37,6 +37,8 @@ def check_tune(params: Params) -> None:
         benchmark, _, metric = objective.partition("/")
         if not metric or benchmark not in ("summary", *evaluated):
             raise unknown("benchmark", benchmark, ["summary", *evaluated], f"tune.objectives: {objective!r}")
+    if tune.backbone and tune.backbone not in params.grid.backbones:
+        raise unknown("backbone", tune.backbone, params.grid.backbones, "tune.backbone")
     if tune.seed in params.grid.seeds:
         raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, whose luck would be chosen; give another")
     methods = list(dict.fromkeys(method.partition(".")[0] for method in list_methods(params)))
@@ -59,9 +61,9 @@ def list_methods(params: Params) -> list[str]:
     return [method for method in params.grid.methods if load_method(method).TRAINS]
 
 
-def place_name(cell: Cell) -> str:
-    """Return backbone-data: where a method is tuned once, for all seeds."""
-    return f"{cell.backbone}-{cell.data}"
+def place_name(cell: Cell, backbone: str = "") -> str:
+    """Return backbone-data: where a method is tuned once, for all seeds; `backbone` where one stands for all."""
+    return f"{backbone or cell.backbone}-{cell.data}"
 
 
 def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
@@ -71,8 +73,8 @@ def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
         methods = list_methods(params)
         for cell in list_cells(params):
             places = requests.setdefault(str(cell.method), {}) if cell.method in methods else {}
-            if cell.method in methods and place_name(cell) not in places:
-                places[place_name(cell)] = _make_request(params, cell)
+            if cell.method in methods and cell.backbone == (params.tune.backbone or cell.backbone):
+                places.setdefault(place_name(cell), _make_request(params, cell))
     return requests
 
 
@@ -133,9 +135,14 @@ def get_value(settings: Mapping[str, Any], name: str) -> Any:
 
 
 def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
-    """Read the chosen values by method and place; those of another request than today's are left out."""
+    """Read the values of each method and each of the grid's places; those of another request are left out."""
     documents = read_current(params, root)
-    return {method: {place: d["values"] for place, d in places.items()} for method, places in documents.items()}
+    values: dict[str, dict[str, Values]] = {method: {} for method in documents}
+    for cell in list_cells(params):
+        tuned_at = place_name(cell, params.tune.backbone)
+        if document := documents.get(str(cell.method), {}).get(tuned_at):
+            values[str(cell.method)][place_name(cell)] = document["values"]
+    return values
 
 
 def read_current(params: Params, root: Path) -> dict[str, dict[str, dict[str, Any]]]:

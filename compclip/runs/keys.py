@@ -58,13 +58,11 @@ def write_keys(root: Path) -> int:
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
     path = root / run_store.TUNE_PLAN
-    requests = read_mapping(path)["studies"] if path.is_file() else {}
-    keys_by_name = {
-        plan.name: run_store.compute_keys(
-            read_mapping(plan), root, read_chosen(plan.stem, requests.get(plan.stem, {}), root)
-        )
-        for plan in plans
-    }
+    tune = read_mapping(path) if path.is_file() else {"studies": {}}
+    keys_by_name = {}
+    for plan in plans:
+        chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
+        keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen, tune.get("backbone", ""))
     for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
     return sum(map(len, keys_by_name.values()))
