@@ -2,7 +2,8 @@
 
 Of 400 captions of photographs (those of `perf/text_rules.py`), each rule beside the one that it replaces, named
 `…_released`. Counted are texts with "a" before a new plural or before a vowel, with a pronoun or determiner that
-changed places, with "no" behind a preposition, and negatives that some hard positive equals.
+changed places, with "no" behind a preposition, negatives that some hard positive equals, and texts that name the
+members of a list in another order ("the same list").
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import text_rules
 
 from compclip.base.errors import entry
-from compclip.text import agreement, negate, positives, replace, swap, wordlists
+from compclip.text import agreement, negate, positives, replace, swap, true_edits, wordlists
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
 
@@ -33,6 +34,7 @@ RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
     "positive_swap": positives.swap,
     "lists_any": wordlists.default_lists().rule_any,
     "lists": wordlists.default_lists().rule,
+    "negclip": swap.negclip,
     "wordnet": replace.wordnet,
 }
 MOVED = ("PRON", "DET")
@@ -52,7 +54,7 @@ def find_defects(a: Annotation, changed: Annotation, positives_of: set[str]) -> 
     """Say which defects a changed caption has that the caption has not."""
     words, new_words = ([x.word(t).lower() for t in range(len(x))] for x in (a, changed))
     kept = [t for t in range(min(len(words), len(new_words))) if words[t] != new_words[t]]
-    moved = len(words) == len(new_words) and any(a.pos[t] in MOVED and words[t] not in ("a", "an") for t in kept)
+    moved = len(words) == len(new_words) and any(a.pos[t] in MOVED and words[t] not in ("a", "an", "the") for t in kept)
     denied = any(
         word == "no" and t and changed.pos[t - 1] == "ADP" and new_words[t - 1 : t + 1] not in _pairs(words)
         for t, word in enumerate(new_words)
@@ -62,6 +64,7 @@ def find_defects(a: Annotation, changed: Annotation, positives_of: set[str]) -> 
         "a + vowel": agreement.fix_articles(changed.text, a.text) != changed.text,
         "pronoun moved": moved,
         "preposition + no": denied,
+        "the same list": true_edits.reorders_list(a.text, changed.text),
         "is a positive": changed.text.casefold() in positives_of,
     }
 

@@ -25,6 +25,7 @@ MASS = word_set(
     "paper paperwork pasta pavement plastic play pork rain rice rock rubber rubble salad sand scenery seating "
     "seaweed shade silverware sky smoke snow soap soccer soda soup stuff sugar sunlight sunshine surf tea tennis "
     "terrain tofu traffic transportation trash underwear vegetation water wheat wildlife wind wine wood wool work "
+    "basil parsley lettuce spinach celery garlic ham jam honey mustard ketchup frosting icing salsa "
     "writing chess baseball basketball football golf rugby volleyball karate"
 )
 PLURAL_ONLY = word_set(
@@ -32,6 +33,11 @@ PLURAL_ONLY = word_set(
     "pyjamas pants pliers scissors shorts slacks sunglasses surroundings swings tights trousers trunks tweezers "
     "scrubs khakis"
 )
+SUBJECTS = ("nsubj", "nsubjpass")
+FINITE = {"VBZ": False, "VBP": True}  # tags of present verbs: whether of a plural
+BE_AND_HAVE = (("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"))  # of one, of many
+IN_SINGULAR, IN_PLURAL = {many: one for one, many in BE_AND_HAVE}, dict(BE_AND_HAVE)
+RELATIVE = ("WDT", "WP")
 _SPOKEN_WITH_CONSONANT = re.compile(r"(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once|u\b|ufo|urin|ubiq)", re.IGNORECASE)
 _SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
 _ARTICLE = re.compile(r"\b(an?)(\s+[\"“‘']?)([^\W_][\w-]*)", re.IGNORECASE)
@@ -79,3 +85,61 @@ def noun_for_place(a: Annotation, noun: int, place: int, determiner: tuple[int, 
     if not determiner and (lemma in MASS) != (a.lemma[place].lower() in MASS):
         return None
     return a.word(noun) if a.tag[noun] in ("NN", "NNP") else lemma
+
+
+def find_agreeing_verbs(a: Annotation, noun: int) -> list[int] | None:
+    """Return the finite verbs that a noun decides the number of; None where that cannot be told.
+
+    Those of a noun with "and" are in the plural whatever the noun is.
+    """
+    if a.dep[noun] == "conj" or any(a.heads[t] == noun and a.dep[t] == "conj" for t in range(noun, len(a))):
+        return []
+    clauses = [a.heads[noun]] if a.dep[noun] in SUBJECTS or _is_counted_there(a, noun) else []
+    clauses += [
+        t for t in range(noun + 1, len(a)) if a.heads[t] == noun and a.dep[t] == "relcl" and _has_relative(a, t)
+    ]
+    for clause in clauses:
+        clauses += [t for t in range(clause + 1, len(a)) if _continues(a, t, clause)]
+    verbs = [verb for clause in clauses if (verb := _find_finite(a, clause)) is not None]
+    return verbs if all(_change_number(a, verb, True) and _change_number(a, verb, False) for verb in verbs) else None
+
+
+def verbs_in_number(a: Annotation, noun: int, is_plural: bool) -> list[tuple[int, str]] | None:
+    """Return the verbs of a noun as they are written when it becomes a singular or plural; None as above."""
+    verbs = find_agreeing_verbs(a, noun)
+    return None if verbs is None else [(verb, _change_number(a, verb, is_plural)) for verb in verbs]
+
+
+def _is_counted_there(a: Annotation, noun: int) -> bool:
+    """Return whether a noun is what "there is" says."""
+    head = a.heads[noun]
+    return a.dep[noun] in ("attr", *SUBJECTS) and any(a.dep[t] == "expl" and a.heads[t] == head for t in range(head))
+
+
+def _has_relative(a: Annotation, verb: int) -> bool:
+    """Return whether the subject of a relative clause is "that", "which" or "who"."""
+    return any(a.heads[t] == verb and a.dep[t] in SUBJECTS and a.tag[t] in RELATIVE for t in range(verb))
+
+
+def _continues(a: Annotation, token: int, clause: int) -> bool:
+    """Return whether a verb that "and" joins to another has no subject of its own."""
+    is_joined = a.dep[token] == "conj" and a.heads[token] == clause and a.pos[token] in ("VERB", "AUX")
+    return is_joined and not any(a.heads[t] == token and a.dep[t] in SUBJECTS for t in range(token))
+
+
+def _find_finite(a: Annotation, verb: int) -> int | None:
+    """Return the first of a verb's auxiliaries and itself if that agrees with a subject."""
+    auxiliaries = [t for t in range(verb) if a.heads[t] == verb and a.dep[t] in ("aux", "auxpass")]
+    first = (*auxiliaries, verb)[0]
+    return first if a.tag[first] in FINITE or a.word(first).lower() in ("was", "were") else None
+
+
+def _change_number(a: Annotation, verb: int, is_plural: bool) -> str:
+    """Return a present verb, or "was" and "were", in a number; "" where it has no such form."""
+    word = a.word(verb)
+    same, other = (IN_SINGULAR, IN_PLURAL) if is_plural else (IN_PLURAL, IN_SINGULAR)
+    if word in same or FINITE.get(a.tag[verb]) == is_plural:
+        return word
+    if word in other or not word.isalpha() or not word.islower():
+        return other.get(word, "")
+    return a.lemma[verb] if is_plural else inflect(a.lemma[verb], "VBZ", {}) or ""

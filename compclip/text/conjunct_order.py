@@ -8,7 +8,7 @@ adjectives: all. Of verbs: those in -ing, which are at the same time ("jumps and
 
 from __future__ import annotations
 
-from compclip.text import caption_words
+from compclip.text import agreement, caption_words, fitting_words
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import word_set
 
@@ -35,10 +35,19 @@ COMPLEMENTS = ("prep", "acl", "relcl", "appos", "advcl", "npadvmod", "advmod", "
 def fit(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | None:
     """Return the spans that may be exchanged, None where another order has another reading."""
     if a.pos[_head(a, first)] == "ADJ":
-        return first, second
+        return (first, second) if not any(_is_noun(a, t) for t in (_head(a, first), _head(a, second))) else None
     if a.pos[_head(a, first)] == "VERB":
         return _fit_verbs(a, first, second)
     return (first, second) if _are_equal_nouns(a, first, second) else None
+
+
+def _is_noun(a: Annotation, adjective: int) -> bool:
+    """Return whether an adjective is the noun of "a sink and white towels", read as one phrase."""
+    word = a.word(adjective).lower()
+    return (
+        word in caption_words.WORDS["n"]
+        and word not in caption_words.WORDS["a"] | fitting_words.alternatives("color").keys()
+    )
 
 
 def _head(a: Annotation, span: Span) -> int:
@@ -51,18 +60,19 @@ def _fit_verbs(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | 
     x, y = _head(a, first), _head(a, second)
     if a.tag[x] != "VBG" or a.tag[y] != "VBG":
         return None
-    end = max([y, *(t for t in range(y, len(a)) if _is_below(a, t, y))])
+    end = max([y, *(t for t in range(y, len(a)) if is_below(a, t, y))])
     while a.pos[end] in ("PUNCT", "SPACE"):
         end -= 1
     below = range(y + 1, end + 1)
-    if any(a.dep[t] in ("nsubj", "mark", "cc", "conj") for t in below) or not all(_is_below(a, t, y) for t in below):
+    if any(a.dep[t] in ("nsubj", "mark", "cc", "conj") for t in below) or not all(is_below(a, t, y) for t in below):
         return None
     if a.pos[first[1] - 1] == "PUNCT" or any(a.dep[t] in ("cc", "conj") for t in range(x + 1, first[1])):
         return None
     return first, (second[0], end + 1)
 
 
-def _is_below(a: Annotation, token: int, head: int) -> bool:
+def is_below(a: Annotation, token: int, head: int) -> bool:
+    """Return whether `token` depends on `head`, directly or not, or is it."""
     while a.heads[token] != token and token != head:
         token = a.heads[token]
     return token == head
@@ -70,7 +80,18 @@ def _is_below(a: Annotation, token: int, head: int) -> bool:
 
 def _are_equal_nouns(a: Annotation, first: Span, second: Span) -> bool:
     x, y = _head(a, first), _head(a, second)
+    have_determiners = all(a.dep[span[0]] in DETERMINERS for span in (first, second))
+    if _modifiers(a, x) != _modifiers(a, y) and not have_determiners:
+        return False
+    return may_change_places(a, first, second) and _have_articles_alike(a, first, second)
+
+
+def may_change_places(a: Annotation, first: Span, second: Span) -> bool:
+    """Return whether two nouns mean the same in the other order, their determiners and adjectives apart."""
+    x, y = _head(a, first), _head(a, second)
     words = {a.word(t).lower() for span in (first, second) for t in range(*span)}
+    if fitting_words.alternatives("color").keys() & {a.word(x).lower(), a.word(y).lower()}:  # "a red and a white boat"
+        return False
     if words & TOLD_APART or any(a.tag[t] in ("PRP", "PRP$", "WP", "JJR") for t in range(*second)):
         return False
     if any(_is_verb_taken_for_noun(a, t) for t in range(second[0] + 1, second[1])) or words & {"left", "right"}:
@@ -78,14 +99,8 @@ def _are_equal_nouns(a: Annotation, first: Span, second: Span) -> bool:
     follows_conjunction = first[0] > 0 and a.dep[first[0] - 1] == "cc"  # "a yellow and red apple and bananas"
     if follows_conjunction or (second[1] < len(a) and a.pos[second[1]] == "NOUN"):  # "helmet and life jacket"
         return False
-    have_determiners = all(a.dep[span[0]] in DETERMINERS for span in (first, second))
-    if (_modifiers(a, x) != _modifiers(a, y) and not have_determiners) or (
-        a.word(y).lower().endswith("ing") and a.tag[y] == "NN"
-    ):
-        return False
-    return (
-        _have_articles_alike(a, first, second) and _complements_fit(a, first, second) and not _is_counted_there(a, x, y)
-    )
+    is_activity = a.word(y).lower().endswith("ing") and a.tag[y] == "NN"
+    return not is_activity and _complements_fit(a, first, second) and not _is_counted_there(a, x, y)
 
 
 def _is_verb_taken_for_noun(a: Annotation, token: int) -> bool:
@@ -107,7 +122,8 @@ def _have_articles_alike(a: Annotation, first: Span, second: Span) -> bool:
     before, article = a.dep[first[0] - 1], a.word(first[0] - 1).lower()
     if before == "amod":
         return False
-    return article not in ("a", "an") or a.tag[_head(a, first)] == a.tag[_head(a, second)] == "NN"
+    x, y = _head(a, first), _head(a, second)
+    return article not in ("a", "an") or (a.tag[x] == a.tag[y] == "NN" and a.lemma[y].lower() not in agreement.MASS)
 
 
 def _complements_fit(a: Annotation, first: Span, second: Span) -> bool:
@@ -115,6 +131,10 @@ def _complements_fit(a: Annotation, first: Span, second: Span) -> bool:
     x, y = _head(a, first), _head(a, second)
     of_first = [t for t in range(x + 1, second[0]) if a.heads[t] == x and a.dep[t] in COMPLEMENTS]
     of_second = [t for t in range(y + 1, len(a)) if a.heads[t] == y and a.dep[t] in COMPLEMENTS]
+    if any(
+        a.tag[t] == "PRP" and is_below(a, t, y) for t in range(y + 1, len(a))
+    ):  # "the river and the hills behind it"
+        return False
     if of_first:
         both_persons = a.lemma[x].lower() in PERSONS and a.lemma[y].lower() in PERSONS
         return bool(of_second) and both_persons and _covers(a, y, second)
@@ -123,7 +143,7 @@ def _complements_fit(a: Annotation, first: Span, second: Span) -> bool:
 
 
 def _covers(a: Annotation, head: int, span: Span) -> bool:
-    return all(t < span[1] or a.pos[t] == "PUNCT" for t in range(head, len(a)) if _is_below(a, t, head))
+    return all(t < span[1] or a.pos[t] == "PUNCT" for t in range(head, len(a)) if is_below(a, t, head))
 
 
 def _is_of_both(a: Annotation, token: int) -> bool:

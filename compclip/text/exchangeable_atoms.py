@@ -1,34 +1,47 @@
 """Pairs of things, and of attributes, whose exchange reads well and makes a caption wrong (for `swap.atoms`).
 
 A thing is a noun that heads a chunk: no pronoun, no measure ("a group of") and no part of a picture ("background"). It
-takes the number of its new place. Attributes are adjectives and participles of different things. Left out are exchanges
-that keep the meaning: of plain things that "and" or "next to" joins, and of the attributes of one thing.
+takes the number of its new place; where it has no such form ("two snow"), it takes its determiners along, and verbs
+agree with it: "two dogs are in the snow" gives "the snow is in two dogs". Attributes are adjectives and participles of
+different things. Left out are exchanges that keep the meaning: of plain things that "and" or "next to" joins, and of
+the attributes of one thing.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
-from compclip.text import agreement, caption_words, scene_graph
-from compclip.text.annotation import Annotation
-from compclip.text.word_edits import word_set
+import numpy as np
 
-Edit = tuple[int, int, str]  # a token, the one that its new word is from, and that word
+from compclip.text import agreement, caption_words, fitting_words, mended_parse, scene_graph, word_edits
+from compclip.text.annotation import Annotation, Span
+from compclip.text.word_edits import Edit, word_set
+
 Exchange = tuple[Edit, ...]  # in the order of the text
+PLURALS = ("NNS", "NNPS")
 DETERMINERS = ("det", "poss", "nummod", "predet")
+QUANTITIES = word_set("several many few some various numerous")
+FOR_MANY = word_set("other together both each all side another one")  # words that may count a thing from afar
 MODIFIERS = ("amod", "compound", "nummod", "acl", "relcl", "prep", "poss", "appos", "nmod")
 MEASURES = word_set(
     "group couple pair bunch lot body piece row number set stack pile bowl plate glass cup slice bottle crowd line "
-    "variety kind type sort part side end edge top bottom middle center series team herd flock view"
+    "variety kind type sort part side end edge top bottom middle center series team herd flock view "
+    "ball basket box bag bucket can jar tray"
 )
 NO_THINGS = word_set(
     "background foreground front back top bottom middle center end edge side corner distance way day night time "
     "afternoon morning evening one other others left right something someone anything each place kind sort lot "
-    "midair mid-air air motion action style fun hold picture image photo photograph view"
+    "midair mid-air air motion action style fun hold picture image photo photograph view underwater outdoors indoors "
+    "close closeup close-up"
 )
 NO_ATTRIBUTES = word_set(
     "several many few some other own same different multiple various numerous more most such certain entire whole "
     "first second third next last single double only full"
+)
+BARE = word_set("line progress bloom flight use need sight reverse unison")
+THINGS_IN_ING = word_set(
+    "building ceiling clothing railing painting swing string ring king wing awning siding lighting"
 )
 SYMMETRIC = frozenset({
     ("and",), (",",), ("or",), ("next", "to"), ("near",), ("beside",), ("with",), ("alongside",), ("close", "to"),
@@ -36,46 +49,150 @@ SYMMETRIC = frozenset({
 })  # fmt: skip
 
 
-def find_pairs(a: Annotation) -> tuple[list[Exchange], list[Exchange]]:
-    """Return the exchanges of things, and those of attributes."""
+def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange]:
+    """Draw the exchanges of things and those of attributes: either kind first, and its pairs, by chance."""
+    a = mended_parse.correct(a)
     elements = scene_graph.read_entities_and_attributes(a)
     things = [e.root for e in elements if e.kind == scene_graph.ENTITY and _is_thing(a, e.root)]
     attributes = [e.root for e in elements if e.kind == scene_graph.ATTRIBUTE and _is_attribute(a, e.root)]
-    exchanges = [_exchange_things(a, x, y) for x, y in itertools.combinations(things, 2)]
-    return [e for e in exchanges if e], [
-        ((x, y, a.word(y)), (y, x, a.word(x)))
-        for x, y in itertools.combinations(attributes, 2)
-        if _are_exchangeable(a, x, y)
-    ]
+    for kind in rng.permutation(2):
+        pairs = list(itertools.combinations((things, attributes)[kind], 2))
+        for x, y in (pairs[i] for i in rng.permutation(len(pairs))):
+            exchange = _exchange_attributes(a, x, y, attributes) if kind else _exchange_things(a, x, y)
+            if exchange is not None:
+                yield exchange
+
+
+def _exchange_attributes(a: Annotation, x: int, y: int, attributes: list[int]) -> Exchange | None:
+    if not _are_exchangeable(a, x, y, attributes):
+        return None
+    return _write(a, x, y, a.word(y)), _write(a, y, x, a.word(x))
+
+
+def _write(a: Annotation, token: int, source: int, word: str) -> Edit:
+    """Return the edit that writes a word at a token; one from the beginning of a sentence loses its capital."""
+    return (token, token + 1), _lower(word) if _leads(a, source) else word
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
+def _leads(a: Annotation, token: int) -> bool:
+    return a.pos[token] != "PROPN" and word_edits.leads_sentence(a, a.starts[token])
 
 
 def _is_thing(a: Annotation, token: int) -> bool:
     lemma = a.lemma[token].lower()
     is_measure = lemma in MEASURES and token + 1 < len(a) and a.word(token + 1).lower() == "of"
-    is_verb = (
-        a.dep[token] in ("ROOT", "conj") and lemma in caption_words.WORDS["v"]
-    )  # "sheep graze", a slip of the tagger
-    return a.pos[token] == "NOUN" and lemma not in NO_THINGS and not is_measure and not is_verb
+    # "sheep graze" and "the man waits", slips of the tagger
+    may_be_root = a.dep[token] in ("ROOT", "conj") and lemma in caption_words.WORDS["v"]
+    is_verb = may_be_root and (_has_compound(a, token) or not _find_determiner(a, token))
+    is_said = a.tag[token] == "NN" and not _find_determiner(a, token) and _is_activity_or_colour(lemma)
+    return (
+        a.pos[token] == "NOUN"
+        and lemma not in NO_THINGS
+        and not (is_measure or is_verb or is_said or mended_parse.may_be_verb(a, token))
+    )
+
+
+def _is_activity_or_colour(lemma: str) -> bool:
+    """Return whether a noun without determiner is none of a thing: "teaches climbing", "dressed in blue", "in line"."""
+    return (
+        lemma in BARE
+        or (lemma.endswith("ing") and lemma not in THINGS_IN_ING)
+        or lemma in fitting_words.alternatives("color")
+    )
 
 
 def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
-    """Return the exchange of two nouns in the numbers of their places; None where one does not fit, or all stays true.
-
-    Singular nouns of which one has no "a" take their determiners along: "The water plays in a dog".
-    """
+    """Return the exchange of two nouns; None where one does not fit, or all stays true."""
     if a.lemma[x].lower() == a.lemma[y].lower() or (_is_plain(a, x) and _is_plain(a, y) and _are_joined(a, x, y)):
         return None
     of_x, of_y = _find_determiner(a, x), _find_determiner(a, y)
-    if a.tag[x] == a.tag[y] == "NN" and bool(of_x) != bool(of_y) and not {a.lemma[x], a.lemma[y]} & agreement.MASS:
-        return None  # "at sunset"
+    are_singular = a.tag[x] == a.tag[y] == "NN"
+    are_countable = are_singular and not {a.lemma[x], a.lemma[y]} & agreement.MASS
+    if are_countable and (_is_headline(a, x) or _is_headline(a, y)) and not (_is_owned(a, x) or _is_owned(a, y)):
+        return _write(a, x, y, a.word(y)), _write(a, y, x, a.word(x))
+    if are_countable and bool(of_x) != bool(of_y):  # "at sunset"
+        return _exchange_phrases(a, x, y)
     for_x = agreement.noun_for_place(a, y, x, of_x)
     for_y = agreement.noun_for_place(a, x, y, of_y)
     if for_x and for_y:
-        return (x, y, for_x), (y, x, for_y)
-    if a.tag[x] == a.tag[y] == "NN" and of_x and of_y and a.pos[of_x[0]] == a.pos[of_y[0]] == "DET":
-        pairs = ((of_x[0], of_y[0]), (x, y), (of_y[0], of_x[0]), (y, x))
-        return tuple((token, source, a.word(source)) for token, source in pairs)
-    return None
+        return _write(a, x, y, for_x), _write(a, y, x, for_y)
+    return _exchange_phrases(a, x, y)
+
+
+def _has_compound(a: Annotation, noun: int) -> bool:
+    return noun > 0 and a.heads[noun - 1] == noun and a.dep[noun - 1] == "compound"
+
+
+def _is_owned(a: Annotation, noun: int) -> bool:
+    return any(a.heads[t] == noun and a.dep[t] == "poss" for t in range(noun))
+
+
+def _is_headline(a: Annotation, noun: int) -> bool:
+    """Return whether a sentence begins with a singular noun without a determiner, as headlines do: "Dog on a bed"."""
+    phrase = _find_phrase(a, noun)
+    begins = phrase and any(start == a.starts[phrase[0]] for start, _ in a.sentences)
+    return bool(begins) and a.tag[noun] == "NN" and not _find_determiner(a, noun)
+
+
+def _find_phrase(a: Annotation, noun: int) -> Span | None:
+    """Return the tokens of a noun's chunk up to the noun."""
+    return next(((low, noun + 1) for low, high in a.chunks if low <= noun < high), None)
+
+
+def _exchange_phrases(a: Annotation, x: int, y: int) -> Exchange | None:
+    """Return the exchange of two nouns with their determiners, verbs in the number of the new nouns.
+
+    None where a possessive stands before one, or a word elsewhere may count it: "each other".
+    """
+    low, high = _find_phrase(a, x), _find_phrase(a, y)
+    if not low or not high or _is_measured(a, x) or _is_measured(a, y):
+        return None
+    splits = _split_phrase(a, low), _split_phrase(a, high)
+    changes_number = (a.tag[x] in PLURALS) != (a.tag[y] in PLURALS)
+    if not splits[0] or not splits[1] or (changes_number and _is_counted_elsewhere(a)):
+        return None
+    (of_x, before_x), (of_y, before_y) = splits
+    edits = [(low, of_y + before_x + _word(a, y)), (high, of_x + before_y + _word(a, x))]
+    if changes_number:
+        verbs = [agreement.verbs_in_number(a, noun, a.tag[noun] not in PLURALS) for noun in (x, y)]
+        if verbs[0] is None or verbs[1] is None:
+            return None
+        edits += [_write(a, verb, verb, word) for verb, word in (*verbs[0], *verbs[1])]
+    return tuple(sorted(edits))
+
+
+def _is_measured(a: Annotation, noun: int) -> bool:
+    """Return whether a noun is what there is a measure of: "a body of water"."""
+    of = a.heads[noun]
+    return a.dep[noun] == "pobj" and a.word(of).lower() == "of" and a.lemma[a.heads[of]].lower() in MEASURES
+
+
+def _split_phrase(a: Annotation, phrase: Span) -> tuple[str, str] | None:
+    """Return the determiners before a noun and what stands between them and the noun; None with a possessive."""
+    low, high = phrase
+    if any(a.dep[t] == "poss" or a.pos[t] == "PRON" for t in range(low, high)):
+        return None
+    first = low
+    while first + 1 < high and (a.dep[first] in DETERMINERS or a.word(first).lower() in QUANTITIES):
+        first += 1
+    parts = [a.text[a.starts[i] : a.starts[j]] for i, j in ((low, first), (first, high - 1))]
+    determiners, others = [_lower(part) if _leads(a, low) else part for part in parts]
+    return determiners, others
+
+
+def _word(a: Annotation, token: int) -> str:
+    return _lower(a.word(token)) if _leads(a, token) else a.word(token)
+
+
+def _is_counted_elsewhere(a: Annotation) -> bool:
+    """Return whether a pronoun, or a verb read as a noun, may have the number of a thing."""
+    if any(mended_parse.may_be_verb(a, t) for t in range(len(a))):
+        return True
+    return any(a.tag[t] in ("PRP", "PRP$") or a.word(t).lower() in FOR_MANY for t in range(len(a)))
 
 
 def _find_determiner(a: Annotation, noun: int) -> tuple[int, ...]:
@@ -108,8 +225,10 @@ def _owner(a: Annotation, attribute: int) -> int:
     return a.heads[owner] if a.dep[owner] == "compound" else owner
 
 
-def _are_exchangeable(a: Annotation, x: int, y: int) -> bool:
+def _are_exchangeable(a: Annotation, x: int, y: int, attributes: list[int]) -> bool:
+    """Return whether attributes are of different things, and not all that tells two equal ones from each other."""
     owner_x, owner_y = sorted((_owner(a, x), _owner(a, y)))
     if owner_x == owner_y or a.word(x).casefold() == a.word(y).casefold():
         return False
-    return a.lemma[owner_x] != a.lemma[owner_y] or not _are_joined(a, owner_x, owner_y)
+    is_part = sum(_owner(a, t) in (owner_x, owner_y) for t in attributes) > 2
+    return a.lemma[owner_x] != a.lemma[owner_y] or is_part or not _are_joined(a, owner_x, owner_y)

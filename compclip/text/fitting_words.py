@@ -1,7 +1,8 @@
 """Which words of SVLC's lists fit in the place of which: of one use, and untrue where the other is true.
 
 Colours and materials give way to the first words of other families, sizes and states to their opposites, places to
-places that exclude them. A word without a line here stays as it is.
+places that exclude them. A word without a line here stays as it is. `USES` are words of place that fit in some uses
+alone: "at the beach", "down a river", "looking at a dog". "Without" stands for "with" where a caption has nothing else.
 """
 
 from __future__ import annotations
@@ -37,17 +38,43 @@ open > closed; closed > open; clean > dirty; dirty > clean; wet > dry; dry > wet
 broken cracked shattered > whole; ripe > rotten unripe; rotten > fresh; fresh > rotten stale; stale > fresh; raw >
 cooked; cooked > raw; baked > fried raw; fried > baked raw; grilled > raw boiled; sliced chopped > whole; shiny >
 dull; dull > shiny; bright > dark; dark > bright; clear > cloudy; cloudy > clear; smooth > rough; rough > smooth;
-soft > hard; hard > soft; parked > moving; moving > parked
+soft > hard; hard > soft; parked > moving; moving > parked; loose baggy > tight; tight > loose
 """
 PLACES = """
 on, on top of > under, below, behind; onto > off, under; in, inside > behind, under, outside; into > out of, past,
-away from; under, below > above, on top of; above > under, below; over > under, around; behind > in front of; in
-front of > behind; near, next to, beside, by, close to > far from, under, on top of; against > far from, under; far
-from > near, next to; through > around, past; across > around, along; along > across, away from; around > through,
-under; off > onto, toward; out of > into; away from > toward; toward > away from; down > up; up > down; sitting on >
-standing on, lying on; standing on > sitting on, lying on; lying on > standing on, sitting on; walking on > sitting
-on, lying on; riding on > walking on, standing on; leaning on > sitting on, lying on
+away from; under, below > above, on top of; above > under, below; over > under, around; behind > in front of; in front
+of > behind; near, next to, beside, by, close to > far from, under, on top of; against > far from, under; far from >
+near, next to; through > around, past; across > around, along; along > across, away from; around > through, under; off
+> onto, toward; out of > into; away from > toward; toward > away from; between > behind, far from; down > up; up >
+down; sitting on > standing on, lying on; standing on > sitting on, lying on; lying on > standing on, sitting on;
+walking on > sitting on, lying on; riding on > walking on, standing on; leaning on > sitting on, lying on
 """
+USES = {  # words of place that have these alternatives where `_has_use` says so
+    "at": ("far from",),
+    "from": ("toward",),
+    "up": ("down",),
+    "down": ("up",),
+    "behind": ("in front of",),
+    "looking at": ("looking away from",),
+    "hanging from": ("standing on", "lying on"),
+    "with": ("without",),
+}
+LAST_RESORT = "without"  # few captions deny: a word that tells all its texts apart
+MEETING_PLACES = word_set(
+    "beach park table restaurant zoo station court counter desk bar stadium airport fair carnival skatepark pool lake "
+    "intersection market farm river stop light crosswalk dock pier harbor harbour shop store museum playground field "
+    "stand window fountain bank shore buffet booth racetrack track house home"
+)
+MOTIONS = word_set(
+    "walk run ride climb go travel ski slide kayak come hike drive move look snowboard skateboard swim paddle sled "
+    "raft float scale jog bike cycle surf roll head fly step jump"
+)
+LOOKS = ("look", "stare", "gaze")
+BODY = word_set(
+    "arm eye back mouth hand leg tongue foot head face tail ear paw him her them it us they he she we wing other"
+)
+AWAY = word_set("walk run ride jump leap dive swim drive move come")
+TO = ("to", "into", "onto")
 PERSONS = word_set("man men woman women lady ladies guy gentleman person people couple dog dogs cat cats horse")
 ATTRIBUTIVE = ("amod", "compound", "acomp", "conj", "nmod", "oprd")
 GOVERNED = word_set(  # verbs whose preposition says no place
@@ -56,11 +83,13 @@ GOVERNED = word_set(  # verbs whose preposition says no place
 NO_PLACES = word_set(  # objects that say what is worn, when, or where in the picture
     "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater sweatshirt uniform outfit shorts pant pants "
     "jean jeans skirt clothes clothing attire gear helmet costume vest robe gown top hoodie swimsuit bikini trunk "
-    "trunks apron collar harness leash glass glasses background foreground distance middle center air front line "
-    "row night day morning afternoon evening transportation action style order way bathing half use raincoat "
+    "trunks apron collar harness leash glass glasses background foreground distance middle center air front "
+    "night day morning afternoon evening transportation action style order way bathing half use raincoat "
     "sunglasses goggles mask wig mouth hand hands left right side rain sun shade phone cellphone wheelchair "
-    "tuxedo kimono scarf bun ponytail"
+    "tuxedo kimono scarf bun ponytail boot boots shoe shoes sandal sandals armor spandex glove gloves sock socks heels "
+    "wetsuit overalls pajamas pyjamas headphones earphones"
 )
+FORMATIONS = ("line", "lines", "row", "rows")  # "in line"
 OBJECTS = ("DET", "NOUN", "ADJ", "NUM", "PRON", "PROPN")
 
 
@@ -105,16 +134,67 @@ def _of_other_families(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def fits(a: Annotation, kind: str, span: Span) -> bool:
-    """Return whether the words at a span of characters are used as their list means them."""
+def find_fitting(a: Annotation, kind: str, span: Span) -> tuple[str, ...]:
+    """Return the words that may stand at a span of characters; () where it is not used as its list means it."""
     low, high = a.tokens(span)
     if low == high or not is_bounded(a.text, *span):
+        return ()
+    if kind != "action":
+        is_meant = _is_attribute(a, low) or (kind == "color" and _is_colour_worn(a, low))
+        return find_alternatives(kind, a.text, span) if is_meant else ()
+    words = " ".join(a.text[slice(*span)].lower().split())
+    if words == "at" and a.heads[low] == low - 1 and a.lemma[low - 1].lower() in LOOKS:
+        return ("away from",) if _find_objects(a, range(low, high), high, "pobj") else ()
+    if words in USES and _has_use(a, words, low, high):
+        return USES[words]
+    return find_alternatives(kind, a.text, span) if _is_place(a, low, high) else ()
+
+
+def _is_attribute(a: Annotation, token: int) -> bool:
+    """Return whether a token describes a thing."""
+    if any(a.heads[t] == token and a.dep[t] in ("npadvmod", "nummod") for t in range(token)):  # "3 feet long"
         return False
-    if kind == "action":
-        return _is_place(a, low, high)
-    if any(a.heads[t] == low and a.dep[t] in ("npadvmod", "nummod") for t in range(low)):  # "3 feet long"
+    return a.pos[token] in ("ADJ", "NOUN", "VERB") and a.dep[token] in ATTRIBUTIVE and a.pos[a.heads[token]] != "ADP"
+
+
+def _is_colour_worn(a: Annotation, token: int) -> bool:
+    """Return whether a colour is what somebody wears: "a girl in blue"."""
+    head = a.heads[token]
+    is_in = a.dep[token] == "pobj" and a.word(head).lower() == "in" and head == token - 1
+    is_last = token + 1 == len(a) or a.pos[token + 1] not in ("NOUN", "PROPN")
+    return is_last and (is_in or (a.dep[token] == "dobj" and a.lemma[head] == "wear"))
+
+
+def _has_use(a: Annotation, words: str, low: int, high: int) -> bool:
+    """Return whether a word of `USES` is used so."""
+    if high >= len(a) or a.pos[high] not in OBJECTS or a.tag[high] in ("EX", "WDT", "WP"):
         return False
-    return a.pos[low] in ("ADJ", "NOUN", "VERB") and a.dep[low] in ATTRIBUTIVE and a.pos[a.heads[low]] != "ADP"
+    holder = a.lemma[a.heads[low]].lower()
+    if words in ("up", "down", "behind"):
+        is_way = words == "behind" or holder in MOTIONS
+        objects = _find_objects(a, range(a.heads[low], low), high, "dobj")
+        return a.dep[low] == "prt" and is_way and bool(objects or _find_objects(a, range(low, high), high, "pobj"))
+    objects = _find_objects(a, range(low, high), high, "pobj")
+    if words == "at":
+        return objects <= MEETING_PLACES and bool(objects) and holder not in GOVERNED
+    if words == "from":
+        siblings = {a.word(t).lower() for t in range(len(a)) if a.heads[t] == a.heads[low]}
+        return holder in AWAY and bool(objects) and siblings.isdisjoint(TO)
+    if words == "with":
+        return _may_lack(a, low, objects) and holder not in (*GOVERNED, "along", "together")
+    return bool(objects)
+
+
+def _may_lack(a: Annotation, preposition: int, objects: set[str]) -> bool:
+    """Return whether "without" reads well: of one thing, and no part of a body."""
+    heads = {t for t in range(preposition, len(a)) if a.heads[t] == preposition and a.dep[t] == "pobj"}
+    is_list = any(a.dep[t] == "conj" and a.heads[t] in heads for t in range(preposition, len(a)))
+    return bool(objects) and objects.isdisjoint(BODY) and not is_list and a.tag[a.heads[preposition]] != "VBN"
+
+
+def _find_objects(a: Annotation, heads: range, start: int, dep: str) -> set[str]:
+    """Return the lemmas of the objects of some tokens, from a token on."""
+    return {a.lemma[t].lower() for t in range(start, len(a)) if a.dep[t] == dep and a.heads[t] in heads}
 
 
 def _is_place(a: Annotation, low: int, high: int) -> bool:
@@ -124,7 +204,12 @@ def _is_place(a: Annotation, low: int, high: int) -> bool:
     holder = a.lemma[a.heads[low]].lower()
     objects = [a.lemma[t].lower() for t in range(high, len(a)) if a.dep[t] == "pobj" and low <= a.heads[t] < high]
     next_words = {a.word(t).lower() for t in range(high, min(high + 4, len(a))) if a.pos[t] in ("ADJ", "NOUN", "VERB")}
-    if not NO_PLACES.isdisjoint((*objects, *next_words)) or alternatives("color").keys() & set(objects):
+    if a.pos[high] == "PROPN" and a.word(low).lower() == "on":  # an island
+        return False
+    if a.word(high).lower() in alternatives("color") and (high + 1 == len(a) or a.pos[high + 1] not in ("NOUN", "ADJ")):
+        return False
+    is_formation = a.word(low).lower() in ("in", "on") and high - low == 1 and not next_words.isdisjoint(FORMATIONS)
+    if is_formation or not NO_PLACES.isdisjoint((*objects, *next_words)) or alternatives("color").keys() & set(objects):
         return False
     is_particle = a.dep[low] in ("prt", "agent", "mark", "aux") or (a.pos[low] == "ADV" and high - low == 1)
-    return not is_particle and (a.pos[low] == "VERB" or holder not in GOVERNED)
+    return not is_particle and (high - low > 1 or holder not in GOVERNED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import agreement, conjunct_order, word_edits
+from compclip.text import agreement, conjunct_kinds, conjunct_order, mended_parse, word_edits
 from compclip.text.annotation import Annotation, Span
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
@@ -84,11 +84,18 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around an "and" where this keeps the meaning and reads well; None without such an "and".
 
-    `conjunct_order` says which do: no article, adjective, place or order in time may get another reading.
+    `conjunct_order` and `conjunct_kinds` say which do: no article, adjective, place or order in time may get another
+    reading.
     """
-    pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
-    pairs = [fitting for pair in pairs if (fitting := conjunct_order.fit(annotation, *pair))]
-    return _exchange_one(annotation, pairs, rng) if pairs else None
+    if not (conjunctions := _find_conjunctions(annotation)):
+        return None
+    a = mended_parse.correct(annotation)
+    pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
+    exchanges = [(*fitting, "") for pair in pairs if (fitting := conjunct_order.fit(a, *pair))]
+    exchanges += conjunct_kinds.find_exchanges(a, conjunctions)
+    texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
+    different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
+    return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
 
 
 def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -98,22 +105,21 @@ def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | Non
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
-def _exchange_one(a: Annotation, pairs: list[tuple[Span, Span]], rng: np.random.Generator) -> str | None:
-    text = word_edits.exchange_spans(a, *pairs[rng.integers(len(pairs))])
-    return None if word_edits.equal_ignoring_case(text, a.text) else agreement.fix_articles(text, a.text)
-
-
 def reorderings(annotation: Annotation) -> frozenset[str]:
     """Collect, in lower case, the texts in which two members of a list with "and" are exchanged: they mean the same."""
     pairs: list[tuple[Span, Span]] = []
-    for conjunction in _find_conjunctions(annotation):
+    if not (conjunctions := _find_conjunctions(annotation)):
+        return frozenset()
+    for conjunction in conjunctions:
         pairs += filter(None, [_find_conjuncts(annotation, conjunction)])
         phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
         for x, y in itertools.combinations(phrases, 2):
             pairs.append((x, y))
             if annotation.pos[x[0]] == "DET" and x[1] - x[0] > 1:  # "a sink, toilet and shower": one article for all
                 pairs.append(((x[0] + 1, x[1]), y))
-    return frozenset(word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0])
+    texts = {word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0]}
+    exchanges = conjunct_kinds.find_exchanges(annotation, conjunctions)
+    return frozenset(texts | {word_edits.exchange_spans(annotation, *exchange).casefold() for exchange in exchanges})
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -204,7 +210,7 @@ def _fix_article(a: Annotation, token: int, text: str, new: str) -> str:
 
 
 def _find_conjunctions(a: Annotation) -> list[int]:
-    return [t for t in range(len(a)) if a.word(t).lower() == "and"]
+    return [t for t, dep in enumerate(a.dep) if dep == "cc" and a.word(t).lower() == "and"]
 
 
 def _find_conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from compclip.text import agreement, exchangeable_atoms, positives, scene_graph, sentences, word_edits
+from compclip.text import agreement, exchangeable_atoms, positives, scene_graph, sentences, true_edits, word_edits
 from compclip.text.annotation import Annotation, Span
 
 # CLIC B.2, and the tag that the tagger gives to white space
@@ -125,18 +125,17 @@ def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | No
 def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two things or two attributes (CREPE's swap); None without two that fit each other's place.
 
-    Each kind has the same chance, and in it each pair. Nouns take the number of their place and articles follow;
+    Each kind has the same chance, and in it each pair. Nouns take the number of their place or verbs follow them;
     `exchangeable_atoms` says what is left out.
     """
-    true_texts = positives.reorderings(annotation)
-    kinds = [
-        [text for pair in pairs if (text := word_edits.write_words(annotation, pair)).casefold() not in true_texts]
-        for pairs in exchangeable_atoms.find_pairs(annotation)
-    ]
-    if not (kinds := [texts for texts in kinds if texts]):
-        return None
-    texts = kinds[rng.integers(len(kinds))]
-    return agreement.fix_articles(texts[rng.integers(len(texts))], annotation.text)
+    true_texts: frozenset[str] | None = None
+    for exchange in exchangeable_atoms.draw_exchanges(annotation, rng):
+        text = word_edits.write_words(annotation, exchange)
+        true_texts = positives.reorderings(annotation) if true_texts is None else true_texts
+        is_true = text.casefold() in true_texts or true_edits.reorders_list(annotation.text, text)
+        if not is_true and not word_edits.repeats_word(text, annotation.text):
+            return agreement.fix_articles(text, annotation.text)
+    return None
 
 
 def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from compclip.text.blind_language import split_words
 
 JOINING = ("and", "or")
+SEPARATORS = (*JOINING, ",")
+ARTICLES = ("a", "an", "the")
+_WORDS = re.compile(r"[\w'-]+|,")
 
 
 def is_still_true(caption: str, text: str, other_captions: Sequence[str]) -> bool:
@@ -40,3 +44,27 @@ def uses_other_captions(caption: str, text: str, other_captions: Sequence[str]) 
     new = set(split_words(text)) - set(split_words(caption))
     others = {word for other in other_captions for word in split_words(other)}
     return bool(new) and new <= others
+
+
+def reorders_list(caption: str, text: str) -> bool:
+    """Return whether a text names the members of a list of the caption in another order; articles do not count."""
+    words, others = ([w for w in _WORDS.findall(t.lower()) if w not in ARTICLES] for t in (caption, text))
+    if len(words) != len(others) or not any(separator in words for separator in SEPARATORS):
+        return False
+    differing = [i for i, (word, other) in enumerate(zip(words, others, strict=True)) if word != other]
+    if not differing:
+        return False
+    low, high = differing[0], differing[-1] + 1
+    members, other_members = _split_list(words[low:high]), _split_list(others[low:high])
+    return len(members) > 1 and sorted(members) == sorted(other_members)
+
+
+def _split_list(words: Sequence[str]) -> list[str]:
+    """Return the members of a list: the words between commas, `and` and `or`."""
+    members = [""]
+    for word in words:
+        if word in SEPARATORS:
+            members.append("")
+        else:
+            members[-1] += word + " "
+    return [member for member in members if member]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from compclip.text.annotation import Annotation, Span
 
+Edit = tuple[Span, str]  # tokens, and the words that stand there instead
 _BEFORE = frozenset('"“”„«([{—')
+_REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _AFTER = frozenset('"“”»)]}—.,;:!?…')
 
 
@@ -33,7 +36,8 @@ def is_word(annotation: Annotation, token: int) -> bool:
     """Return whether a token is a bounded word with a letter or a digit."""
     start, end = annotation.starts[token], annotation.ends[token]
     text = annotation.text
-    return any(map(str.isalnum, text[start:end])) and is_bounded(text, start, end)
+    has_letter = text[start].isalnum() or any(map(str.isalnum, text[start:end]))
+    return has_letter and is_bounded(text, start, end)
 
 
 def leads_sentence(annotation: Annotation, start: int) -> bool:
@@ -61,28 +65,33 @@ def replace_span(text: str, span: Span, words: str) -> str:
     return text[: span[0]] + words + text[span[1] :]
 
 
-def exchange_spans(annotation: Annotation, x: Span, y: Span) -> str:
-    """Return the text with two token spans (x before y, not overlapping) exchanged."""
+def exchange_spans(annotation: Annotation, x: Span, y: Span, word_before: str = "") -> str:
+    """Return the text with two token spans (x before y, not overlapping) exchanged; y takes a word along."""
     text, low, high = annotation.text, annotation.chars(x), annotation.chars(y)
-    first = adapt_case(annotation, y, leads_sentence(annotation, low[0]))
+    leads = leads_sentence(annotation, low[0])
+    first = adapt_case(annotation, y, leads and not word_before)
+    if word_before:
+        first = f"{capitalize_first(word_before) if leads else word_before} {first}"
     second = adapt_case(annotation, x, leads_sentence(annotation, high[0]))
     return text[: low[0]] + first + text[low[1] : high[0]] + second + text[high[1] :]
 
 
-def write_words(annotation: Annotation, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return the text with words written at tokens: each edit has the token, where the word is from, and the word.
+def write_words(annotation: Annotation, edits: Iterable[Edit]) -> str:
+    """Return the text with words written at token spans, capitalised at the beginning of a sentence.
 
-    Edits stand in the order of the text. A word that comes from the beginning of a sentence loses its capital, and one
-    that goes there gets one.
+    Edits stand in the order of the text.
     """
     text, end, parts = annotation.text, 0, []
-    for token, source, word in edits:
-        start = annotation.starts[token]
-        if leads_sentence(annotation, annotation.starts[source]) and annotation.pos[source] != "PROPN":
-            word = word[:1].lower() + word[1:]
-        parts += [text[end:start], capitalize_first(word) if leads_sentence(annotation, start) else word]
-        end = annotation.ends[token]
+    for span, words in edits:
+        start = annotation.starts[span[0]]
+        parts += [text[end:start], capitalize_first(words) if leads_sentence(annotation, start) else words]
+        end = annotation.ends[span[1] - 1]
     return "".join([*parts, text[end:]])
+
+
+def repeats_word(text: str, original: str) -> bool:
+    """Return whether a word stands twice in a row in `text` where it does not in `original`: "the train train"."""
+    return any(match[0] not in original for match in _REPEATED.finditer(text))
 
 
 def equal_ignoring_case(a: str, b: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import agreement, fitting_words, word_edits
+from compclip.text import agreement, fitting_words, mended_parse, word_edits
 from compclip.text.annotation import Annotation
 
 MAX_WORDS = 10_000  # words of a list
@@ -84,13 +84,25 @@ class WordLists:
 
         `fitting_words` says which fit of the default lists; of a user's lists all do. Articles follow.
         """
-        places = self._find_places(annotation.text)
-        if self.kinds == default_lists().kinds:
-            places = {
-                kind: [span for span in spans if fitting_words.fits(annotation, kind, span)]
-                for kind, spans in places.items()
+        text, places = annotation.text, self._find_places(annotation.text)
+        if self.kinds != default_lists().kinds:
+            return self._replace_fitting(text, places, rng)
+        annotation = mended_parse.correct(annotation)
+        fitting = {
+            kind: {span: fitting_words.find_fitting(annotation, kind, span) for span in spans}
+            for kind, spans in places.items()
+        }
+        words = {word for spans in fitting.values() for alternatives in spans.values() for word in alternatives}
+        if words - {fitting_words.LAST_RESORT}:
+            fitting = {
+                kind: {
+                    span: alternatives
+                    for span, alternatives in spans.items()
+                    if fitting_words.LAST_RESORT not in alternatives
+                }
+                for kind, spans in fitting.items()
             }
-        return self._replace_fitting(annotation.text, places, rng)
+        return _replace_one(text, fitting, rng)
 
     def rule_of_text(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word for one that fits, as `rule` but without regard to how it is used: of texts not parsed."""
@@ -119,26 +131,34 @@ class WordLists:
     def _replace_fitting(
         self, text: str, places: Mapping[str, Sequence[tuple[int, int]]], rng: np.random.Generator
     ) -> str | None:
-        """Replace one word at some places; each kind that can has the same chance."""
-        kinds = []
-        for kind, spans in places.items():
-            present = {" ".join(text[slice(*span)].lower().split()) for span in spans}
-            options = [(span, [w for w in self._fitting(kind, text, span) if w not in present]) for span in spans]
-            if options := [(span, words) for span, words in options if words]:
-                kinds.append(options)
-        if not kinds:
-            return None
-        options = kinds[rng.integers(len(kinds))]
-        span, words = options[rng.integers(len(options))]
-        new = words[rng.integers(len(words))]
-        new = word_edits.capitalize_first(new) if text[span[0]].isupper() else new
-        return agreement.fix_articles(word_edits.replace_span(text, span, new), text)
+        """Replace one word at some places by one that may stand for it."""
+        fitting = {kind: {span: self._fitting(kind, text, span) for span in spans} for kind, spans in places.items()}
+        return _replace_one(text, fitting, rng)
 
     def _fitting(self, kind: str, text: str, span: tuple[int, int]) -> Sequence[str]:
         """Return the words that may stand for one of a kind."""
         if self.kinds[kind] == default_lists().kinds[kind]:
             return fitting_words.find_alternatives(kind, text, span)
         return self.kinds[kind]
+
+
+def _replace_one(
+    text: str, fitting: Mapping[str, Mapping[tuple[int, int], Sequence[str]]], rng: np.random.Generator
+) -> str | None:
+    """Replace one word by one of those given for its span; each kind that has some has the same chance."""
+    kinds = []
+    for spans in fitting.values():
+        present = {" ".join(text[slice(*span)].lower().split()) for span in spans}
+        options = [(span, [w for w in words if w not in present]) for span, words in spans.items()]
+        if options := [(span, words) for span, words in options if words]:
+            kinds.append(options)
+    if not kinds:
+        return None
+    options = kinds[rng.integers(len(kinds))]
+    span, words = options[rng.integers(len(options))]
+    new = words[rng.integers(len(words))]
+    new = word_edits.capitalize_first(new) if text[span[0]].isupper() else new
+    return agreement.fix_articles(word_edits.replace_span(text, span, new), text)
 
 
 def _is_word(word: object) -> bool:

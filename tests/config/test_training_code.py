@@ -62,13 +62,23 @@ TRAINING = START | {
 AGREEMENT = {"compclip.text.agreement", "compclip.text.inflect"}
 SWAPS = AGREEMENT | {
     "compclip.text.swap",
+    "compclip.text.blind_language",
     "compclip.text.caption_words",
+    "compclip.text.conjunct_kinds",
     "compclip.text.conjunct_order",
     "compclip.text.exchangeable_atoms",
+    "compclip.text.fitting_words",
+    "compclip.text.mended_parse",
     "compclip.text.positives",
     "compclip.text.scene_graph",
+    "compclip.text.true_edits",
 }
-LISTS = AGREEMENT | {"compclip.text.fitting_words", "compclip.text.wordlists"}
+LISTS = AGREEMENT | {
+    "compclip.text.caption_words",
+    "compclip.text.fitting_words",
+    "compclip.text.mended_parse",
+    "compclip.text.wordlists",
+}
 MASKED = {
     "compclip.methods._parts",
     "compclip.text.masked_words",

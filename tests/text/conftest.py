@@ -44,10 +44,18 @@ SENTENCES = (
 )
 
 
+class Annotated(dict[str, Annotation]):
+    """Annotations by their text, those of SENTENCES made at once and others when they are asked for."""
+
+    def __missing__(self, text: str) -> Annotation:
+        self[text] = annotate([text])[0]
+        return self[text]
+
+
 @pytest.fixture(scope="session")
 def annotated() -> dict[str, Annotation]:
-    """The annotations of SENTENCES by their text."""
-    return dict(zip(SENTENCES, annotate(SENTENCES), strict=True))
+    """The annotations of SENTENCES, and of any other text, by their text."""
+    return Annotated(zip(SENTENCES, annotate(SENTENCES), strict=True))
 
 
 def outcomes(rule: Callable, *annotations: Annotation, tries: int = 400) -> set[str | None]:

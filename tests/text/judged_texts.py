@@ -1,7 +1,7 @@
 """Texts of the rules, judged one by one by eye: `python -m tests.text.judged_texts RULE` prints what a rule makes now.
 
-`judged/captions.txt` has the captions, sentences of our own in the manner of COCO and Flickr8k. `<rule>.txt` has one text a
-line: `+` reads as English and is wrong of the picture (or, of positives, still right), `-` does not; then the number of
+`judged/captions.txt` has the captions, sentences of our own in the manner of COCO and Flickr8k; `conjunctions.txt` has more
+with "and", for the positives. `<rule>.txt` has one text a line: `+` reads as English and is wrong of the picture (or, of positives, still right), `-` does not; then the number of
 the caption, from 0, the draw, and the text.
 """
 
@@ -29,9 +29,10 @@ RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
 }
 
 
-def captions() -> list[str]:
-    """The captions, one a line."""
-    return (FOLDER / "captions.txt").read_text(encoding="utf-8").splitlines()
+def captions(name: str) -> list[str]:
+    """The captions of a rule, one a line."""
+    files = ("captions.txt", "conjunctions.txt") if name == "positive_swap" else ("captions.txt",)
+    return [line for file in files for line in (FOLDER / file).read_text(encoding="utf-8").splitlines()]
 
 
 def draw(
@@ -57,5 +58,5 @@ def read_judged(name: str) -> dict[tuple[int, int, str], str]:
 
 
 if __name__ == "__main__":
-    for caption, number, text in draw(RULES[sys.argv[1]], annotate(captions())):
+    for caption, number, text in draw(RULES[sys.argv[1]], annotate(captions(sys.argv[1]))):
         print("?", caption, number, text)

@@ -19,14 +19,15 @@ LEAST = {
 
 @pytest.fixture(scope="module")
 def annotations():
-    """The captions of the judged texts."""
-    return annotate(captions())
+    """The captions of the judged texts; those of `conjunctions.txt` stand last."""
+    return annotate(captions("positive_swap"))
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_texts_are_those_that_were_judged(annotations, name):
     """A rule that makes other texts is judged anew: `python -m tests.text.judged_texts RULE`."""
-    assert list(draw(RULES[name], annotations)) == list(read_judged(name))
+    count = len(captions(name))
+    assert list(draw(RULES[name], annotations[:count])) == list(read_judged(name))
 
 
 @pytest.mark.parametrize("name", RULES)

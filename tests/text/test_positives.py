@@ -67,7 +67,18 @@ def test_the_table_has_what_the_paper_prints():
         ("Two giraffes near trees and bushes.", "Two giraffes near bushes and trees."),
         ("An old gentleman in a white shirt and black tie.", "An old gentleman in a black tie and white shirt."),
         ("Two dogs and three cats sleep.", "Three cats and two dogs sleep."),
-        ("He stops and she runs.", None),  # clauses, not phrases
+        ("A man and young boy fish from a wooden pier.", "A young boy and a man fish from a wooden pier."),
+        ("An old man and woman sit on a bench.", "An old woman and man sit on a bench."),
+        ("A man in a straw hat and sandals walks by.", "A man in sandals and a straw hat walks by."),
+        ("A man in a white shirt and tie speaks.", None),  # whose tie may be white
+        ("A black and a brown dog run through a meadow.", "A brown and a black dog run through a meadow."),
+        ("A woman stands near a door and holds a cup.", "A woman holds a cup and stands near a door."),
+        ("The dog runs to a ball and picks it up.", None),  # one after the other
+        ("The cat is under the table and looking at a bird.", "The cat is looking at a bird and is under the table."),
+        ("People eat lunch on benches and in the grass.", "People eat lunch in the grass and on benches."),
+        ("A man is singing and a boy is sleeping.", "A boy is sleeping and a man is singing."),
+        ("The river and the hills behind it are white.", None),
+        ("He stops and she runs.", None),  # clauses with pronouns
         ("The dog chases the cat.", None),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import sentences, swap
+from compclip.text import sentences, swap, true_edits
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -178,6 +178,36 @@ def test_atoms_are_things_or_attributes(annotated):
     }
     assert outcomes(swap.atoms, annotated["The sky is blue."], tries=5) == {None}
     assert outcomes(swap.atoms, annotated["a dog dog"], tries=5) == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Two dogs walk through the snow.", {"The snow walks through two dogs."}),
+        ("Three dogs were in the water and barked.", {"The water was in three dogs and barked."}),
+        ("There are two large boats that are in the water.", {"There is the large water that is in two boats."}),
+        ("Two dogs wag their tails in the snow.", {"Two tails wag their dogs in the snow."}),  # whose would "their" be
+        ("A light-colored dog runs on the beach.", {"A light-colored beach runs on the dog."}),  # "runs" read as a noun
+        ("Red laptop on a table.", {"Red table on a laptop."}),
+        ("A man sits at sunset.", {"Sunset sits at a man."}),
+        ("A train on the train track.", {None}),  # "the train train"
+        ("A jacket, a scarf and a hat.", {None}),  # the same list in another order
+        ("A boy jumps into a body of water.", {None}),
+        ("A woman in blue teaches climbing.", {None}),
+    ],
+)
+def test_atoms_agree_with_their_places(annotated, text, expected):
+    """Verbs and determiners follow where a noun has no form of its new place's number."""
+    assert outcomes(swap.atoms, annotated[text], tries=12) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("A cat, a dog and an owl.", True), ("A dog, an owl and a cat.", True), ("A cat, a dog and a cat.", False)],
+)
+def test_the_same_list_in_another_order(text, expected):
+    assert true_edits.reorders_list("A cat, an owl and a dog.", text) is expected
+    assert not true_edits.reorders_list("A man sits and a dog runs.", "A dog sits and a man runs.")
 
 
 @given(annotations(), st.integers(0, 99))

@@ -82,6 +82,14 @@ def test_the_rule_takes_annotations():
         ("An upright sign is 3 feet long.", {None}),  # a measure
         ("A long road near a wall painted by a man.", {"A short road near a wall painted by a man."}),  # not "by a man"
         ("He stops and she runs.", {None}),
+        ("A man walks at night.", {None}),
+        ("A man flies a kite at the beach.", {"A man flies a kite far from the beach."}),
+        ("A girl looks at a dog.", {"A girl looks away from a dog."}),
+        ("A woman is kayaking down a river.", {"A woman is kayaking up a river."}),
+        ("A man holds up a sign.", {None}),  # "down" is no way here
+        ("A kitchen with a counter.", {"A kitchen without a counter."}),
+        ("A tall man with a rope.", {"A short man with a rope."}),  # "without" is for captions with nothing else
+        ("A bench between two trees.", {"A bench behind two trees.", "A bench far from two trees."}),
     ],
 )
 def test_words_that_fit_their_place(annotated, text, expected):
