@@ -40,6 +40,8 @@ NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
 
 The grids of methods of 2025 and 2026, read and written as those of [as_released.md](as_released.md). The programs of
 SuperCLIP, FLAIR and Codebook-CLIP train from scratch on millions of pictures; they have no grid. None was trained here.
+ABE-CLIP (arXiv:2512.17178, a score without training) and Slipform (arXiv:2604.13313) are not built: neither their
+equations nor their programs could be read.
 """
 
 

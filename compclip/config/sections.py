@@ -76,9 +76,9 @@ class Train:
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
     max_logit_scale: PositiveFloat | None = 100.0  # null: not clamped, neither from below
-    # bf16: autocast; bf16_weights: the weights of products themselves, as open_clip's bf16; fp16_weights: in float16,
-    # as OpenAI's program loads a model on a GPU
-    precision: Literal["float32", "bf16", "bf16_weights", "fp16_weights"] = "float32"
+    # bf16: autocast; fp16: autocast to float16, the loss scaled (torch's GradScaler); bf16_weights: the weights of
+    # products themselves, as open_clip's bf16; fp16_weights: in float16, as OpenAI's program loads a model on a GPU
+    precision: Literal["float32", "bf16", "fp16", "bf16_weights", "fp16_weights"] = "float32"
     # of float32 products and convolutions: highest is float32 throughout, high lets a GPU round them to TF32
     matmul: Literal["highest", "high"] = "highest"
     deterministic: bool = False  # kernels that give the same bits each time; slower on a GPU

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.text import masked_words, replace, swap
+from compclip.methods._kinds import RULES
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-KINDS = ("ADJ", "NOUN", "VERB")
-RULES = {
-    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
-    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
-}
 ANSWERS = ("pair", "released")
 
 
@@ -41,7 +36,7 @@ class Config:
     lambda_negative: float = part(0.2, off=0.0)  # neg_weight
     largest: float = 10.0  # margin; upper_bound
     answer: str = "released"  # of the terms within a modality; "pair"
-    words: str = "masked"  # of data.<name>.masked; "wordnet": stored candidates
+    words: str = "masked"  # of data.<name>.masked; "masked_released": as CE-CLIP drew them; "wordnet"
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

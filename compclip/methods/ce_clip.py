@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.text import masked_words, replace, swap
+from compclip.methods._kinds import RULES
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-KINDS = ("ADJ", "NOUN", "VERB")
-RULES = {
-    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
-    "masked_released": (swap.nouns_released, *(masked_words.of_pos_released(pos) for pos in KINDS)),
-    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),
-}
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
+from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
 from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
-from compclip.report.tables import ResultTable
+from compclip.report.tables import Column, ResultTable
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE
 
 NOT_TERMS = {
     "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
-    "matrix_share", "data_wait", "time",
+    "matrix_share", "data_wait", "time", "loss_scale", "skipped_steps",
 }  # fmt: skip
 POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
 Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixels
@@ -154,6 +155,18 @@ class Trajectory:
     method: str
     colour: int
     points: tuple[TradeoffPoint, ...]
+
+
+def draw_against_comp(
+    group: ResultTable, build: Callable[[Column, Column], Sequence[Trajectory]], title: str
+) -> list[Markup]:
+    """Draw lines in the plane of each summary column and Comp, a figure each; `build` makes those of two columns."""
+    columns = group.summaries
+    comp = columns.pop("Comp", None)
+    if comp is None:
+        return []
+    trajectories = {name: build(column, comp) for name, column in columns.items()}
+    return [Markup(draw_trajectories(lines, name, title)) for name, lines in trajectories.items() if lines]
 
 
 def draw_trajectories(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -335,15 +336,8 @@ def draw_tradeoffs(group: ResultTable) -> tuple[list[Markup], list[tuple[str, st
 
 def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) -> list[Markup]:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
-    columns = group.summaries
-    comp = columns.pop("Comp", None)
-    if comp is None:
-        return []
-    figures = []
-    for name, column in columns.items():
-        if trajectories := wise_ft_lines.build_trajectories(group, lines, column, comp):
-            figures.append(Markup(report_figures.draw_trajectories(trajectories, name)))
-    return figures
+    build = functools.partial(wise_ft_lines.build_trajectories, group, lines)
+    return report_figures.draw_against_comp(group, build, "WiSE-FT")
 
 
 def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:

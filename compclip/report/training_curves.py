@@ -6,6 +6,7 @@ are of the items that the report shows; what was chosen was chosen on validation
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
 from compclip.report.escape import format_csv, to_markdown
-from compclip.report.report_figures import Trajectory, draw_trajectories
+from compclip.report.report_figures import Trajectory, draw_against_comp
 from compclip.report.run_collection import MissingResult
 from compclip.report.tables import Column, ResultTable, column_value
 from compclip.report.tuned_rows import RowName
@@ -172,25 +173,13 @@ def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
     return curve.cell.method == method and group.holds(curve.cell)
 
 
-def draw_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[Markup]:
-    """Draw composition against forgetting along training, a figure for each summary column."""
-    columns = group.summaries
-    comp = columns.pop("Comp", None)
-    if comp is None:
-        return []
-    figures = []
-    for name, column in columns.items():
-        if trajectories := build_curves(group, curves, column, comp):
-            figures.append(Markup(draw_trajectories(trajectories, name, "Along training")))
-    return figures
-
-
 def lay_out_section(
     group: ResultTable, curves: Sequence[TrainingCurve]
 ) -> tuple[str, list[Markup], list[dict[str, str]]] | None:
     """Lay out a table's part of the page: its name, figures, and a line a method; None without curves."""
     rows = tabulate_curves(group, curves)
-    return (group.name, draw_curves(group, curves), rows) if rows else None
+    build = functools.partial(build_curves, group, curves)
+    return (group.name, draw_against_comp(group, build, "Along training"), rows) if rows else None
 
 
 def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:

@@ -59,7 +59,7 @@ class GradientComputer:
                 features = encode.encode_features(self.clip, batch, views, self.frozen, text_groups=self.text_groups)
                 terms = self._compute_terms(features, self._encode_by_teacher([batch], views), views, loss)
             with sums.watch_backward():
-                sum_terms(terms).backward()
+                self.extras.scale_loss(sum_terms(terms)).backward()
         sums.finish()
         self.extras.average_gradients()
         return {name: term.detach() for name, term in terms.items()}
@@ -102,7 +102,7 @@ class GradientComputer:
         leaves = self._detach_embeddings(join(features_of_parts))
         with self.autocast():
             terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), views, loss)
-        sum_terms(terms).backward()
+        self.extras.scale_loss(sum_terms(terms)).backward()
         start, concepts = 0, 0
         for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):
             is_last = micro_batch is micro_batches[-1]

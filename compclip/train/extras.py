@@ -1,4 +1,4 @@
-"""What a method keeps beside the model while it trains: heads, a teacher, numbers from the step before.
+"""What is kept beside the model while it trains: heads, a teacher, numbers from the step before, a loss scale.
 
 A method asks for each by a hook (`compclip.interface.method`); one that asks for none pays nothing. All of it is in
 every checkpoint, so that a resumed run ends with the same bits. None of it is in the finished run, which is a plain
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from compclip.interface.views import Widths
 from compclip.train import gradient_sums
+from compclip.train.loss_scale import LossScale
 
 if TYPE_CHECKING:
     from compclip.interface.features import Features
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extras:
-    """The parts that a method asked for."""
+    """The parts that a method asked for, and the loss scale of a run in float16."""
 
     heads: nn.Module | None = None
     teacher: ClipModule | None = None
     decay: float = 1.0
     memory: dict[str, Tensor] = field(default_factory=dict)
     remember: Callable[[Features], dict[str, Tensor]] | None = None
+    loss_scale: LossScale | None = None
 
     @property
     def moving_teacher(self) -> nn.Module | None:
@@ -49,6 +51,8 @@ class Extras:
         tensors = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
         if self.moving_teacher is not None:
             tensors |= {f"teacher.{name}": value for name, value in self.moving_teacher.state_dict().items()}
+        if self.loss_scale:
+            tensors |= {f"loss_scale.{name}": value for name, value in self.loss_scale.state().items()}
         return tensors | {f"memory.{name}": value for name, value in self.memory.items()}
 
     def extend_features(self, f: Features, teacher: Features | None) -> Features:
@@ -61,6 +65,10 @@ class Extras:
             with torch.no_grad():
                 for name, value in self.remember(f).items():
                     self.memory[name].copy_(value)
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        """Return the loss whose gradients are computed."""
+        return self.loss_scale.multiply(loss) if self.loss_scale else loss
 
     def average_gradients(self) -> None:
         """Average the heads' gradients: every process computes them for the whole batch."""
@@ -80,7 +88,7 @@ class Extras:
 NONE = Extras()
 
 
-def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int) -> Extras:
+def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_loss: bool = False) -> Extras:
     """Return what a method asks for, on the model's device; heads start from the run's seed."""
     device = model.clip.logit_scale.device
     with torch.random.fork_rng(devices=[]):  # heads are made on the CPU
@@ -94,6 +102,7 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int) -> Extr
         decay=teacher.decay if teacher else 1.0,
         memory=memory,
         remember=(lambda f: method.remember(f, cfg)) if memory else None,
+        loss_scale=LossScale(device) if scales_loss else None,
     )
 
 

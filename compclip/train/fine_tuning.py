@@ -12,7 +12,7 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Terms = dict[str, Tensor]
 SINGLE_PROCESS = Process()
+FLOAT16 = "fp16"  # of `train.precision`: autocast to float16, the loss scaled
+AUTOCAST_TYPES = {"bf16": torch.bfloat16, FLOAT16: torch.float16}
 
 
 class InfiniteLoss(Exception):
@@ -60,11 +62,15 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class StepNumbers:
-    """What was read from the device after a step: its terms, the gradient's norm before clipping, exp(logit_scale)."""
+    """What was read from the device after a step: its terms, the gradient's norm before clipping, exp(logit_scale).
+
+    In float16 the factor of the loss and the skipped steps as well; the norm of a skipped step is infinite.
+    """
 
     terms: dict[str, float]
     norm: float
     scale: float
+    loss_scale: dict[str, float] = field(default_factory=dict)
 
 
 class Observer:
@@ -147,6 +153,11 @@ def describe_arithmetic() -> dict[str, Any]:
     }
 
 
+def autocast_to(precision: str, device: str) -> torch.autocast:
+    """Return what computes the products of a block in the type of `train.precision`; nothing where it has none."""
+    return torch.autocast(device, AUTOCAST_TYPES.get(precision, torch.bfloat16), enabled=precision in AUTOCAST_TYPES)
+
+
 def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
     """Return the backbone as training starts from it."""
     model = clip_model.load_folder(folder, device)
@@ -186,7 +197,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     if cfg.precision in towers.WEIGHT_TYPES:
         towers.cast_weights(model.clip, cfg.precision)
     frozen = optimiser.freeze(model.clip, cfg, seed)
-    extra_parts = extras.create_extras(method, run.method, model, seed)
+    extra_parts = extras.create_extras(method, run.method, model, seed, cfg.precision == FLOAT16)
     if method.keeps_heads(run.method):
         model = replace(model, head=extra_parts.heads)
     if cfg.checkpoint_activations:
@@ -199,7 +210,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     device = next(model.clip.parameters()).device
 
     def autocast() -> AbstractContextManager:
-        return torch.autocast(device.type, torch.bfloat16, enabled=cfg.precision == "bf16")
+        return autocast_to(cfg.precision, device.type)
 
     def views_at(step: int) -> Views:
         return method.views(run.method, Step(step, sampler.per_epoch))
@@ -225,7 +236,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         if device.type == "cpu":
             losses.check()
         norm = update(model, adamw, lr, cfg, extra_parts)
-        numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp()) if reads else None
+        numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp(), extra_parts) if reads else None
         observer.after_step(step, batch, views, numbers, lr)
     model.clip.float()
     if cfg.checkpoint_activations:
@@ -259,10 +270,15 @@ class LossCheck:
         """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""
         self._read()
 
-    def read_numbers(self, terms: Terms, norm: Tensor, scale: Tensor) -> StepNumbers:
+    def read_numbers(self, terms: Terms, norm: Tensor, scale: Tensor, extra_parts: Extras = extras.NONE) -> StepNumbers:
         """Check, and return the numbers of the last step, by one copy from their device."""
-        *values, norm_value, scale_value = self._read(*terms.values(), norm, scale)
-        return StepNumbers(dict(zip(terms, values, strict=True)), norm_value, scale_value)
+        loss_scale = extra_parts.loss_scale
+        scaling = {"loss_scale": loss_scale.factor, "skipped_steps": loss_scale.skipped_steps} if loss_scale else {}
+        norm_value, scale_value, *values = self._read(norm, scale, *terms.values(), *scaling.values())
+        by_name = dict(zip([*terms, *scaling], values, strict=True))
+        return StepNumbers(
+            {name: by_name[name] for name in terms}, norm_value, scale_value, {name: by_name[name] for name in scaling}
+        )
 
     def _read(self, *scalars: Tensor) -> list[float]:
         """Return the values of tensors of one number. Raises InfiniteLoss as `check` does."""
@@ -291,7 +307,11 @@ def update(model: ClipModel, adamw: torch.optim.Adam, lr: float, cfg: Train, ext
         group["lr"] = lr
     parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
     trained = [p for p in parameters if p.grad is not None]
+    if extra_parts.loss_scale:
+        extra_parts.loss_scale.divide_gradients(trained)
     norm = torch.nn.utils.clip_grad_norm_(trained, cfg.grad_clip_norm or float("inf"))
+    if extra_parts.loss_scale:
+        norm = extra_parts.loss_scale.skip_overflow(adamw, norm)
     adamw.step()
     optimiser.clamp_scale(model.clip, cfg.max_logit_scale)
     extra_parts.after_step(model.clip)

@@ -134,7 +134,7 @@ class Recorder(Observer):
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             self.first_steps = FirstSteps(self.work / FIRST_STEPS, header["step"])
-        dtype = torch.float32 if cfg.precision == "float32" else torch.bfloat16
+        dtype = {"float32": torch.float32, fine_tuning.FLOAT16: torch.float16}.get(cfg.precision, torch.bfloat16)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
         self.model_cfg, self.saved_at = state.model.model_cfg, read_clock()
@@ -284,7 +284,8 @@ class MetricsLog:
         write_atomic(path, "".join(line + "\n" for line in lines))
 
     def write(self, step: int, numbers: StepNumbers, lr: float, shares: dict[str, float] | None = None) -> None:
-        """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed.
+        """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed;
+        in float16 the factor of the loss and how many steps were skipped.
 
         `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
         """
@@ -298,6 +299,7 @@ class MetricsLog:
             "lr": lr,
             "logit_scale": numbers.scale,
             "grad_norm": numbers.norm,
+            **numbers.loss_scale,
             "samples_per_second": round(speed, 1),
             **(shares or {}),
             "time": round(time.time(), 3),

@@ -78,14 +78,13 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
     """
     cfg, model = run.train, build_model(run, method, model_cfg, device)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed)
+    scales_loss = cfg.precision == fine_tuning.FLOAT16
+    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed, scales_loss)
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip)
     adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
     losses = fine_tuning.LossCheck(adamw)
-    autocast = functools.partial(
-        torch.autocast, torch.device(device).type, torch.bfloat16, enabled=cfg.precision == "bf16"
-    )
+    autocast = functools.partial(fine_tuning.autocast_to, cfg.precision, torch.device(device).type)
     computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups)
     model.clip.train()
     batches: dict[Views, Batch] = {}  # the last one

@@ -53,6 +53,7 @@ TRAINING = START | {
     "compclip.train.fine_tuning",
     "compclip.train.gradient_sums",
     "compclip.train.loader",
+    "compclip.train.loss_scale",
     "compclip.train.losses",
     "compclip.train.optimiser",
     "compclip.train.text_groups",
@@ -80,6 +81,7 @@ LISTS = AGREEMENT | {
     "compclip.text.wordlists",
 }
 MASKED = {
+    "compclip.methods._kinds",
     "compclip.methods._parts",
     "compclip.text.masked_words",
     "compclip.text.replace",

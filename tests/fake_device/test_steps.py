@@ -31,6 +31,7 @@ SHAPE = {
 KINDS = {
     "float32": {},
     "bf16": {"precision": "bf16"},
+    "fp16": {"precision": "fp16"},
     "bf16_weights": {"precision": "bf16_weights"},
     "fp16_weights": {"precision": "fp16_weights", "optimiser": "adam", "decayed": "all"},
     "cached": {"precision": "bf16", "micro_batch": 3},

@@ -1,4 +1,4 @@
-"""How a run is trained by its parameters: weights in bfloat16, averaged weights, fewer positions, texts to be read.
+"""How a run is trained by its parameters: weights in bfloat16, float16 with a scaled loss, averaged weights, fewer positions, texts to be read.
 
 B texts, L positions, D dim.
 """
@@ -6,6 +6,8 @@ B texts, L positions, D dim.
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +22,7 @@ from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import checkpoint, decoders, loader
+from compclip.train import checkpoint, decoders, loader, loss_scale
 from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
@@ -69,6 +71,50 @@ def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_
     for name, value in whole.clip.state_dict().items():
         assert torch.equal(value, again.clip.state_dict()[name]), name
     assert checkpoint.KEEP == 2
+
+
+def read_log(folder: Path) -> list[dict]:
+    """The lines of metrics.jsonl."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
+    """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(loss_scale, "START", 2.0**35)
+    overrides = ("train.precision=fp16", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
+    whole = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
+    small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
+    (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
+    again = small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
+    for name, value in whole.clip.state_dict().items():
+        assert value.dtype == torch.float32 or not value.is_floating_point()
+        assert torch.equal(value, again.clip.state_dict()[name]), name
+    rows, resumed = read_log(tmp_path / "a"), read_log(tmp_path / "b")
+    kept = ("loss", "grad_norm", "loss_scale", "skipped_steps")
+    assert [[row[key] for key in kept] for row in rows] == [[row[key] for key in kept] for row in resumed]
+    skipped = [row["skipped_steps"] for row in rows]
+    assert skipped[0] == 1 and skipped == sorted(skipped)
+    assert [row["loss_scale"] for row in rows] == [2.0 ** (35 - count) for count in skipped]
+    assert [math.isinf(row["grad_norm"]) for row in rows] == [
+        a > b for a, b in zip(skipped, [0, *skipped], strict=False)
+    ]
+
+
+def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, monkeypatch):
+    """Losses and norms of four steps, none of which overflows; no line of another precision has the factor."""
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(loss_scale, "START", 1024.0)
+    logs = {}
+    for precision in ("fp16", "float32"):
+        overrides = (f"train.precision={precision}", "train.log_every_steps=1")
+        small_training.train(project, "fsc_clip", tmp_path / precision, do_nothing, *overrides)
+        logs[precision] = read_log(tmp_path / precision)
+    for name in ("loss", "grad_norm"):
+        half, full = ([row[name] for row in logs[precision]] for precision in ("fp16", "float32"))
+        assert half == pytest.approx(full, rel=0.02) and half != full, name
+    assert [(row["loss_scale"], row["skipped_steps"]) for row in logs["fp16"]] == [(1024.0, 0)] * 4
+    assert not any("loss_scale" in row or "skipped_steps" in row for row in logs["float32"])
 
 
 def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
