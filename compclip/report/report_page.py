@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
@@ -301,8 +302,9 @@ def abbreviate_methods(names: Sequence[str]) -> list[str]:
     names = list(dict.fromkeys(names))
     if len(names) <= MANY:
         return names
-    count = Counter(name.partition(".")[0] for name in names)
-    return [f"{base} ({n} variants)" if n > 1 else base for base, n in count.items()]
+    rows = Counter(name.partition(".")[0] for name in names)
+    variants = {base: rows[base] - (base in names) for base in rows}
+    return [f"{base} ({format_count(n, 'variant')})" if rows[base] > 1 else base for base, n in variants.items()]
 
 
 def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:

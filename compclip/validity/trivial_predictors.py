@@ -75,11 +75,11 @@ def predict_by_column_mean(pairs: Sequence[DifferencePair]) -> list[DifferencePa
 
 def measure_ceiling(pairs: Sequence[DifferencePair]) -> Ceiling:
     """Measure how well published models of a method predict its others: about the most that a world could reach."""
-    deals = [predict_by_other_models(pairs, deal) for deal in range(DEALS)]
-    main = [pair for pair in deals[0] if not pair.column.detail]
+    main = [pair for pair in pairs if not pair.column.detail]
+    deals = [predict_by_other_models(main, deal) for deal in range(DEALS)]
     pooled = [pair_summary.pool_pairs(deal) for deal in deals]
     within, raw, signs = (_over_deals(estimates) for estimates in zip(*map(_pick, pooled), strict=True))
-    return Ceiling(len(main), len({pair.row for pair in main}), within, raw, signs)
+    return Ceiling(len(deals[0]), len({pair.row for pair in deals[0]}), within, raw, signs)
 
 
 def _pick(pooled: PooledEstimates) -> tuple[Estimate, Estimate, Estimate]:

@@ -24,7 +24,7 @@ from compclip.runs import run_folder
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
 from compclip.validity import __main__ as validity_command
-from compclip.validity import counterparts, pair_summary
+from compclip.validity import counterparts, pair_summary, trivial_predictors
 from compclip.validity.counterparts import CHOOSING, HELD_OUT, NEW_ROWS
 from tests.conftest import ROOT
 from tests.report.test_page import Reader
@@ -90,6 +90,7 @@ def project_root(tmp_path_factory) -> Path:
 def run(project_root, tmp_path, monkeypatch):
     """A function that runs the command, and gives its JSON."""
     monkeypatch.setattr(pair_summary.summarize_pairs, "__defaults__", (40,))
+    monkeypatch.setattr(trivial_predictors, "DEALS", 4)
     methods = known_methods()  # reading every grid takes a second
     monkeypatch.setattr(published_coverage, "read_grid_methods", lambda **_: methods)
     monkeypatch.setattr(published_numbers, "read_numbers", lambda _: TRANSCRIBED)
