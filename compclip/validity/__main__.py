@@ -1,9 +1,9 @@
 """Whether the scenes predict the papers: `compclip validity [--params GRID] [--held-out] [--new-rows]`.
 
-Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html,
-validity.json and pairs.csv. What is kept aside enters no number: held-out rows and columns, which --held-out shows, and
-rows that came after the split, which --new-rows shows. Do each once, when the world is chosen. validity.json records
-each such look, and with which results.
+Reads experiments/validity.yaml, the papers' tables and the results of a scenes grid; writes validity.html, its table as
+validity.md, validity.json and pairs.csv. What is kept aside enters no number: held-out rows and columns, which
+--held-out shows, and rows that came after the split, which --new-rows shows. Do each once, when the world is chosen.
+validity.json records each such look, and with which results.
 
 `compclip validity profile` prints instead how the scenes' pretrained model stands beside CLIP.
 """
@@ -74,9 +74,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _write(out: Path, results: ValidityResults) -> None:
-    """Write the three files, and print a line for each half."""
+    """Write the four files, and print a line for each half."""
     write_json(out / "validity.json", validity_page.make_json(results))
     write_atomic(out / "pairs.csv", validity_page.format_pairs_csv(results.pairs).encode("utf-8", "replace"))
+    write_atomic(out / "validity.md", validity_page.format_markdown(results).encode("utf-8", "replace"))
     write_atomic(out / "validity.html", validity_page.render_validity(results).encode("utf-8", "replace"))
     if results.wrong_activations:
         messages.note(f"left out: {validity_page.describe_wrong_activations(results.wrong_activations)}")

@@ -1,4 +1,4 @@
-"""The page of validity as one self-contained file, and the same as JSON and CSV."""
+"""The page of validity as one self-contained file, its table as Markdown, and the same as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -177,6 +177,38 @@ def format_share_ends(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+
+
+TABLE_HEAD = (
+    "pairs of", "pairs", "methods", "families, kinds", "ρ within columns", "of the ceiling", "ρ in points",
+    "column's mean, in points", "same sign", "column's mean, same sign", "always up, same sign", "goal",
+)  # fmt: skip
+
+
+def format_markdown(results: ValidityResults) -> str:
+    """Format the page's table in Markdown, with intervals over families, and below it what the ceiling is."""
+    lines = [f"| {' | '.join(TABLE_HEAD)} |", "|---" * len(TABLE_HEAD) + "|"]
+    lines += [f"| {' | '.join(_make_table_line(row))} |" for row in results.rows]
+    most = results.ceiling.within if results.declared.headline == "within_columns" else results.ceiling.raw
+    ceiling = f"Ceiling: {format_estimate(most)} {format_ends(most)}".rstrip()
+    goal = goal_verdict.describe_goal(results.declared.goal, results.ceiling)
+    return "\n".join([*lines, "", f"{ceiling}. Goal: {goal}.", ""])
+
+
+def _make_table_line(row: HeadlineRow) -> list[str]:
+    summary, column_means, always_up = row.summary, row.trivial.column_means, row.trivial.always_up
+    points = [f"{format_estimate(s.raw.rho)} {format_ends(s.by_family.raw.rho)}" for s in (summary, column_means)]
+    signs = [
+        f"{format_share(s.signs)} {format_share_ends(s.by_family.signs)}" for s in (summary, column_means, always_up)
+    ]
+    within = summary.by_family.within.rho
+    cells = [
+        format_name(summary.name), str(summary.pairs), str(summary.methods), f"{summary.families}, {summary.kinds}",
+        f"{format_estimate(within)} {format_ends(within)}",
+        "–" if row.verdict.share is None else goal_verdict.format_percent(row.verdict.share),
+        *points, *signs, "" if row.is_part else goal_verdict.describe_verdict(row.verdict),
+    ]  # fmt: skip
+    return [cell.strip() for cell in cells]
 
 
 def make_json(results: ValidityResults) -> dict[str, Any]:

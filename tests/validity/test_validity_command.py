@@ -205,6 +205,25 @@ def test_the_page_shows_the_same_and_stands_alone(run, tmp_path):
     assert "held out" not in "".join(cell for table in (first, columns, rows) for line in table for cell in line)
 
 
+def test_the_table_as_markdown(run, tmp_path):
+    """A line for each half and its parts, with the numbers of the JSON; parts have no verdict."""
+    document = run("--held-out", "--new-rows")
+    head, _, *lines = (tmp_path / "out" / "validity.md").read_text().partition("\n\n")[0].splitlines()
+    names = [name.strip() for name in head.strip("|").split("|")]
+    table = [dict(zip(names, (c.strip() for c in line.strip("|").split("|")), strict=True)) for line in lines]
+    assert [line["pairs of"] for line in table] == [name.replace("_", " ") for name in document["summaries"]]
+    for line, summary in zip(table, document["summaries"].values(), strict=True):
+        headline, share = summary["headline"], summary["of_ceiling"]
+        assert line["ρ within columns"] == (
+            f"{headline['value']:+.2f} [{headline['low']:+.2f}, {headline['high']:+.2f}]".replace("-", "−")
+        )
+        assert line["of the ceiling"] == f"{100 * share:.0f} %".replace("-", "−")
+        assert line["same sign"].startswith(f"{100 * summary['signs']['value']:.0f} % [")
+        verdict = summary["verdict"]
+        assert line["goal"] == ("" if verdict is None else f"missed: {'; '.join(verdict['reasons'])}")
+    assert [line["goal"] != "" for line in table] == [True, True, False, False, False, True, False, False]
+
+
 def test_nothing_is_dropped_silently(run):
     """Every row and column, ours or published, is in a pair or has a word."""
     document = run()
