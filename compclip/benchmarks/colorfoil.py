@@ -94,9 +94,9 @@ def load(
         for key, name, caption in captions
     ]
     grey = set(GREY_PICTURES) if config.colors == "css" and len(entries) == PICTURES else set()
-    kept = tuple(record for index, record in enumerate(records) if index not in grey)
-    dropped = {"without_color": len(entries) - len(records), "grey_picture": len(records) - len(kept)}
-    return Benchmark(kept, (file,), evaluate, dropped=dropped, kind=COMPOSITION)
+    coloured = tuple(record for index, record in enumerate(records) if index not in grey)
+    dropped = {"without_color": len(entries) - len(records), "grey_picture": len(records) - len(coloured)}
+    return Benchmark(coloured, (file,), evaluate, dropped=dropped, kind=COMPOSITION)
 
 
 def _choose_captions(

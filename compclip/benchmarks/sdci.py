@@ -101,10 +101,10 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
         negative = _choose_negative(test, row, key, _lookup(negatives, key, dict))
         if test == "all_swaps_pick5" and (isinstance(summary, str) or len(summary) < PICK):
             continue
-        chosen = [summary] if isinstance(summary, str) else list(summary)[: PICK if test == "all_swaps_pick5" else 1]
-        if not all(isinstance(text, str) for text in (*chosen, negative)):
+        captions = [summary] if isinstance(summary, str) else list(summary)[: PICK if test == "all_swaps_pick5" else 1]
+        if not all(isinstance(text, str) for text in (*captions, negative)):
             raise IncompletePicture
-        records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), (*chosen, negative)))
+        records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), (*captions, negative)))
     return records
 
 
@@ -192,8 +192,8 @@ def _scores(
 
 def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, place: int) -> float:
     """Return the highest cosine of a part with a right text of another part of its batch; -inf where it is alone."""
-    others = [i for i in np.flatnonzero(batch_N == batch_N[place]).tolist() if i != place]
-    texts = [text for i in others for text in records[i].texts[:-1]]
+    other_rows = [i for i in np.flatnonzero(batch_N == batch_N[place]).tolist() if i != place]
+    texts = [text for i in other_rows for text in records[i].texts[:-1]]
     if not texts:
         return float(-np.inf)
     return float(embeddings.matches([records[place].images[0]] * len(texts), texts).max())

@@ -39,9 +39,9 @@ def _check_choice(params: Params, name: str, where: str) -> None:
     benchmark, _, metric = name.partition("/")
     if benchmark == SUMMARY and metric not in SUMMARIES:
         raise unknown("column", name, [f"{SUMMARY}/{summary}" for summary in SUMMARIES], where)
-    shown = [shown for shown, section in params.benchmarks.items() if section.validation == benchmark]
-    if shown and shown[0] in params.evaluate.benchmarks:
-        raise UserError(f"{where}: {name!r}: is the validation set of {shown[0]}; name {shown[0]}/{metric}")
+    validated = [other for other, section in params.benchmarks.items() if section.validation == benchmark]
+    if validated and validated[0] in params.evaluate.benchmarks:
+        raise UserError(f"{where}: {name!r}: is the validation set of {validated[0]}; name {validated[0]}/{metric}")
     if benchmark != SUMMARY:
         _check_column(params, name, where)
 

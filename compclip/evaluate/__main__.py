@@ -84,8 +84,8 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
         task, snapshots = result_store.task_from_plan(document, root), snapshot_choice.task_from_plan(document)
-    others = functools.partial(_list_other_runs, method, document, root)
-    outcome = result_store.publish_results(grid_cells, task, others, snapshots)
+    list_other_runs = functools.partial(_list_other_runs, method, document, root)
+    outcome = result_store.publish_results(grid_cells, task, list_other_runs, snapshots)
     ahead = f"; {outcome.scored_ahead} of other methods in the same pass" if outcome.scored_ahead else ""
     counts = f"{format_count(len(grid_cells), 'cell')}, {format_count(outcome.scored, 'run')} scored"
     print(f"{method}: {counts}{ahead}", flush=True)

@@ -1,11 +1,13 @@
 """What a model's head makes of pictures and texts: vectors in place of the towers', or scores of pairs.
 
 I pictures, B pictures of a batch, N patches, T texts, L text length, D joint dim. A head that scores pairs needs
-patches, which are too large to keep: pictures are read a second time when a benchmark asks.
+patches: those of the first pictures that a benchmark asks for are kept for the others of a pass, within PATCH_BYTES;
+further pictures are read and encoded again for each benchmark.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel
 
 PICTURES, TEXTS = 32, 256  # that are compared at once, all with all
+PATCH_BYTES = 1 << 30  # of a model's patches, kept in the host's memory
 Compare = Callable[[Sequence[str], np.ndarray], np.ndarray]  # pictures by reference, and texts' vectors -> [I, T]
 
 
@@ -73,6 +76,26 @@ class HeadScores(Embeddings):
         return metrics.ranks_from_table(self.table(refs, texts), owner_T)
 
 
+class PatchStore:
+    """Patches of pictures by reference, as many as there is room for; the first ones stay. Threads may ask at once."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._patches: dict[str, torch.Tensor] = {}
+        self._lock = threading.Lock()
+
+    def get(self, ref: str) -> torch.Tensor | None:
+        """Return the patches [N, D] of a picture; None where they are not kept."""
+        return self._patches.get(ref)
+
+    def add(self, ref: str, patch_ND: torch.Tensor) -> None:
+        """Keep the patches of a picture if there is room."""
+        with self._lock:
+            if ref not in self._patches and patch_ND.nbytes <= self._room:
+                self._room -= patch_ND.nbytes
+                self._patches[ref] = patch_ND.to("cpu", copy=True)
+
+
 def by_head(
     embeddings: Embeddings, models: Sequence[ClipModel], how: Scoring, pictures: embed.PreparedPictures
 ) -> Embeddings:
@@ -83,7 +106,7 @@ def by_head(
     if models[0].head is None or not models[0].head.scores_pairs:
         return embeddings
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
-    compare = partial(_compare, models, how, pictures)
+    compare = partial(_compare, models, how, pictures, PatchStore(PATCH_BYTES))
     return HeadScores(**values, compare=compare, text_numbers=models[0].head.text_numbers)
 
 
@@ -91,13 +114,14 @@ def _compare(
     models: Sequence[ClipModel],
     how: Scoring,
     pictures: embed.PreparedPictures,
+    store: PatchStore,
     refs: Sequence[str],
     text_TD: np.ndarray,
 ) -> np.ndarray:
     replicas = ReplicaPool(models, how.threads)
     batches = [refs[start : start + PICTURES] for start in range(0, len(refs), PICTURES)]
     with embed.evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
-        scores = pool.map(partial(_compare_batch, replicas, how, pictures, text_TD), batches)
+        scores = pool.map(partial(_compare_batch, replicas, how, pictures, store, text_TD), batches)
         return np.concatenate([np.zeros((0, len(text_TD))), *scores])
 
 
@@ -105,15 +129,30 @@ def _compare_batch(
     replicas: ReplicaPool[ClipModel],
     how: Scoring,
     pictures: embed.PreparedPictures,
+    store: PatchStore,
     text_TD: np.ndarray,
     refs: Sequence[str],
 ) -> np.ndarray:
     """Compare pictures that were read before with all texts, as many of these at once as memory holds."""
     with replicas.take() as model, torch.inference_mode(), embed.precision(how):
-        device = embed.device(model)
-        prepared = [pictures.prepare(ref, model, how.upright) for ref in refs]
-        pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])
-        patch_BND = towers.encode_images(model.clip, pixels.to(device), tokens=True)[1]
-        blocks = torch.from_numpy(np.asarray(text_TD, np.float32)).to(device).split(TEXTS)
+        patch_BND = _find_patches(model, how, pictures, store, refs)
+        blocks = torch.from_numpy(np.asarray(text_TD, np.float32)).to(patch_BND.device).split(TEXTS)
         scores = [model.head.score(patch_BND, block_TD) for block_TD in blocks]
         return torch.cat([score_BT.double().cpu() for score_BT in scores], dim=1).numpy()
+
+
+def _find_patches(
+    model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, store: PatchStore, refs: Sequence[str]
+) -> torch.Tensor:
+    """Return the patches of different pictures, on the model's device; those that are not kept are encoded together."""
+    patches = {ref: patch_ND for ref in refs if (patch_ND := store.get(ref)) is not None}
+    missing, device = [ref for ref in refs if ref not in patches], embed.device(model)
+    if missing:
+        prepared = [pictures.prepare(ref, model, how.upright) for ref in missing]
+        pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])
+        patch_BND = towers.encode_images(model.clip, pixels.to(device), tokens=True)[1]
+        assert patch_BND is not None
+        for ref, patch_ND in zip(missing, patch_BND, strict=True):
+            store.add(ref, patch_ND)
+            patches[ref] = patch_ND
+    return torch.stack([patches[ref].to(device) for ref in refs])

@@ -196,9 +196,9 @@ def publish_results(
         if not waits_for:
             _publish(unscored.pop(), task, snapshots, outcome)
     ahead = _find_unscored(list_others(), task) if unscored else []
-    wanted = [folder for waiting in unscored for folder in sorted(waiting.waits_for, key=lambda f: f.path)]
-    for folder, scored in _score_runs(list(dict.fromkeys([*wanted, *ahead])), task):
-        if folder not in wanted:
+    requested = [folder for waiting in unscored for folder in sorted(waiting.waits_for, key=lambda f: f.path)]
+    for folder, scored in _score_runs(list(dict.fromkeys([*requested, *ahead])), task):
+        if folder not in requested:
             outcome.scored_ahead += not isinstance(scored, UserError)
             continue
         outcome.scored += not isinstance(scored, UserError)
@@ -214,11 +214,13 @@ def publish_results(
 
 def _list_parts(cell: Cell, folder: RunFolder, snapshots: SnapshotTask) -> list[RunFolder]:
     """List the folders that a cell's results are made of. Raises UserError for a snapshot that is not there."""
-    parts = [folder.snapshot(share) for share in snapshots.list_shares(cell)]
-    for part in parts:
-        if not part.finished:
-            raise UserError(f"{part.path}: no such snapshot; run `dvc repro -f train@{cell.method}`, which makes it")
-    return parts
+    snapshot_folders = [folder.snapshot(share) for share in snapshots.list_shares(cell)]
+    for snapshot in snapshot_folders:
+        if not snapshot.finished:
+            raise UserError(
+                f"{snapshot.path}: no such snapshot; run `dvc repro -f train@{cell.method}`, which makes it"
+            )
+    return snapshot_folders
 
 
 def _find_unscored(folders: Sequence[RunFolder], task: EvaluationTask) -> list[RunFolder]:
@@ -247,14 +249,16 @@ def _finished_run(cell: Cell, root: Path) -> RunFolder:
 def _publish(waiting: _UnscoredCell, task: EvaluationTask, snapshots: SnapshotTask, outcome: PublishedResults) -> None:
     cell, root = waiting.cell, task.root
     try:
-        parts = {share: waiting.folder.snapshot(share) for share in snapshots.list_shares(cell)}
-        all_results = {share: results for share, part in parts.items() if (results := find_results(task, part))}
-        shown = snapshot_choice.publish_snapshots(cell, waiting.folder, all_results, snapshots, root)
-        publish_link(shown, cell, root)
+        snapshot_folders = {share: waiting.folder.snapshot(share) for share in snapshots.list_shares(cell)}
+        all_results = {
+            share: results for share, snapshot in snapshot_folders.items() if (results := find_results(task, snapshot))
+        }
+        row_results = snapshot_choice.publish_snapshots(cell, waiting.folder, all_results, snapshots, root)
+        publish_link(row_results, cell, root)
     except UserError as error:
         outcome.failed[cell.name] = str(error)
     else:
-        outcome.results[cell.name] = shown
+        outcome.results[cell.name] = row_results
 
 
 def find_checkpoint(cell: Cell, root: Path) -> Path:
@@ -285,8 +289,8 @@ def score_run(folder: RunFolder, task: EvaluationTask, shares: Sequence[float] =
 
     Its snapshots at `shares` are scored in the same pass.
     """
-    parts = [folder, *(folder.snapshot(share) for share in shares)]
-    unscored = [part for part in parts if not find_results(task, part)]
+    folders = [folder, *(folder.snapshot(share) for share in shares)]
+    unscored = [part for part in folders if not find_results(task, part)]
     for _, scored in _score_runs(unscored, task):
         if isinstance(scored, UserError):
             raise scored

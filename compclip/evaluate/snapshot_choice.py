@@ -91,22 +91,22 @@ def publish_snapshots(
             links.protect(scored)
         links.link_or_copy(scored, published.at(share))
     if published.path.is_dir():
-        kept = {published.at(share) for share in results}
+        result_folders = {published.at(share) for share in results}
         for path in published.path.iterdir():
-            if path.is_dir() and path not in kept and path != published.checkpoint:
+            if path.is_dir() and path not in result_folders and path != published.checkpoint:
                 links.remove(path)
     values = choose_values(results, request.column, task.terms) if request.column else {}
-    shown = find_best(values) if values else END
+    best_share = find_best(values) if values else END
     if request.column:
-        links.link_or_copy(folder.snapshot(shown).final.checkpoint, published.checkpoint)
+        links.link_or_copy(folder.snapshot(best_share).final.checkpoint, published.checkpoint)
     else:
         links.remove(published.checkpoint)
     facts = {share: folder.snapshot(share).final.facts() for share in request.shares}
     steps = {str(share): facts[share]["step"] for share in request.shares}
     steps |= {str(END): facts[request.shares[0]]["steps"]}
-    record = {"steps": steps, "column": request.column, "shown": shown}
+    record = {"steps": steps, "column": request.column, "shown": best_share}
     write_json(published.record, record | {"values": {str(share): value for share, value in values.items()}})
-    return results[shown]
+    return results[best_share]
 
 
 def find_best(values: Mapping[float, float]) -> float:

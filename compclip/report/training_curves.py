@@ -40,7 +40,7 @@ class TrainingCurve:
     run: FinishedRun
     line: WiseFtLine
     steps: Mapping[float, int]
-    shown: float
+    row_share: float
     column: str
     values: Mapping[float, float]
 
@@ -83,12 +83,12 @@ def _read_curve(
     try:
         steps = {float(share): int(step) for share, step in raw["steps"].items()}
         values = {float(share): float(value) for share, value in raw["values"].items()}
-        shown, column = float(raw["shown"]), str(raw["column"])
+        row_share, column = float(raw["shown"]), str(raw["column"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fix = f"run `dvc repro -f evaluate@{run.cell.method}`"
         raise UserError(f"{published.record}: not a record of snapshots ({error!r}); {fix}") from error
     mixtures = [Mixture(share, _read_metrics(published.at(share), benchmarks, split)) for share in sorted(steps)]
-    return TrainingCurve(run, WiseFtLine(run.cell, tuple(mixtures)), steps, shown, column, values)
+    return TrainingCurve(run, WiseFtLine(run.cell, tuple(mixtures)), steps, row_share, column, values)
 
 
 def _read_metrics(folder: Path, benchmarks: Sequence[str], split: PictureSplit) -> dict[str, float]:
@@ -120,11 +120,10 @@ def describe_checkpoints(curves: Iterable[TrainingCurve]) -> dict[RowName, str]:
         if curve.column:
             by_row.setdefault((curve.cell.method, curve.cell.backbone, curve.cell.data), []).append(curve)
     texts = {}
-    for row, chosen in by_row.items():
-        shown = ", ".join(f"seed {curve.cell.seed} at {format_share(curve.shown)}" for curve in chosen)
-        texts[row] = (
-            f"shows the best of {len(chosen[0].steps)} checkpoints by {chosen[0].column} on validation items: {shown}"
-        )
+    for row, row_curves in by_row.items():
+        checkpoints = ", ".join(f"seed {curve.cell.seed} at {format_share(curve.row_share)}" for curve in row_curves)
+        count, column = len(row_curves[0].steps), row_curves[0].column
+        texts[row] = f"shows the best of {count} checkpoints by {column} on validation items: {checkpoints}"
     return texts
 
 
@@ -140,8 +139,8 @@ def mark_table(table: ResultTable, checkpoints: Mapping[RowName, str]) -> Result
     texts = {}
     for row in table.rows:
         names = [(row.method, backbone, table.data) for backbone in table.backbones]
-        if chosen := [checkpoints[name] for name in names if name in checkpoints]:
-            texts[row.method] = "; ".join(chosen)
+        if row_checkpoints := [checkpoints[name] for name in names if name in checkpoints]:
+            texts[row.method] = "; ".join(row_checkpoints)
     return replace(table, checkpoints=texts)
 
 
@@ -157,15 +156,15 @@ def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column,
     if not base:
         return []
     starts = {run.cell.backbone: Mixture(0.0, _flatten(run.results)) for run in reversed(base[0].runs)}
-    lines, drawn = [], set[tuple[str, ...]]()
+    lines, drawn_trainings = [], set[tuple[str, ...]]()
     for row in group.rows:
-        of_row = [curve for curve in curves if _is_of(curve, row.method, group)]
-        trained = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in of_row))
-        if of_row and trained not in drawn:
-            drawn.add(trained)
-            lines += [
-                replace(curve.line, mixtures=(starts[curve.cell.backbone], *curve.line.mixtures)) for curve in of_row
-            ]
+        row_curves = [curve for curve in curves if _is_of(curve, row.method, group)]
+        run_keys = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in row_curves))
+        if row_curves and run_keys not in drawn_trainings:
+            drawn_trainings.add(run_keys)
+            for curve in row_curves:
+                mixtures = (starts[curve.cell.backbone], *curve.line.mixtures)
+                lines.append(replace(curve.line, mixtures=mixtures))
     return build_trajectories(group, lines, x, y, format_share)
 
 
@@ -191,10 +190,10 @@ def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCu
             for mixture in curve.line.mixtures:
                 share, columns = mixture.alpha, group.summaries
                 numbers = [column_value(mixture, columns[name]) if name in columns else None for name in names]
-                head = [curve.cell.name, f"{share:g}", curve.steps[share], int(share == curve.shown), curve.column]
+                head = [curve.cell.name, f"{share:g}", curve.steps[share], int(share == curve.row_share), curve.column]
                 value = curve.values.get(share)
-                shown = ["" if number is None else f"{100 * number:.4f}" for number in numbers]
-                rows.append([*head, "" if value is None else f"{value:.6g}", *shown])
+                percents = ["" if number is None else f"{100 * number:.4f}" for number in numbers]
+                rows.append([*head, "" if value is None else f"{value:.6g}", *percents])
     head = ["run", "share", "step", "shown", "chosen_by", "validation_value", *names]
     return format_csv([head, *rows]) if rows else ""
 
@@ -203,12 +202,12 @@ def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list
     """Return a line a method: Comp and General at each share, means over seeds in percent, and what its row shows."""
     lines = []
     for row in group.rows:
-        of_row = [curve for curve in curves if _is_of(curve, row.method, group)]
-        if of_row:
-            shares = sorted(of_row[0].steps)
-            cells = [f"{format_share(share)}: {_describe_means(group, of_row, share)}" for share in shares]
-            shown = group.checkpoints.get(row.method, "shows the end of the training")
-            lines.append({"method": row.method, "values": "; ".join(cells), "shows": shown})
+        row_curves = [curve for curve in curves if _is_of(curve, row.method, group)]
+        if row_curves:
+            shares = sorted(row_curves[0].steps)
+            cells = [f"{format_share(share)}: {_describe_means(group, row_curves, share)}" for share in shares]
+            checkpoint = group.checkpoints.get(row.method, "shows the end of the training")
+            lines.append({"method": row.method, "values": "; ".join(cells), "shows": checkpoint})
     return lines
 
 

@@ -121,6 +121,6 @@ def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine])
         for line in (line for line in lines if group.holds(line.cell)):
             for mixture in line.mixtures:
                 numbers = [column_value(mixture, columns[n]) if n in columns else None for n in names]
-                shown = ["" if v is None else f"{100 * v:.4f}" for v in numbers]
-                rows.append([line.cell.name, f"{mixture.alpha:g}", *shown])
+                percents = ["" if v is None else f"{100 * v:.4f}" for v in numbers]
+                rows.append([line.cell.name, f"{mixture.alpha:g}", *percents])
     return escape.format_csv([["run", "alpha", *names], *rows]) if rows else ""

@@ -61,10 +61,10 @@ def tune_method(method: str, places: Mapping[str, Any], args: argparse.Namespace
     from compclip.launch import profiles
 
     profile = profiles.load_profile(args.profile) if args.profile else profiles.Profile(executor="local")
-    chosen = {}
+    values_by_place = {}
     for place, request in places.items():
-        chosen[place] = {"request": request, **choose_values(place, request, profile, args, root)}
-    update_json(root / tuning.TUNED / f"{SafeName(method, 'method')}.json", chosen)
+        values_by_place[place] = {"request": request, **choose_values(place, request, profile, args, root)}
+    update_json(root / tuning.TUNED / f"{SafeName(method, 'method')}.json", values_by_place)
 
 
 def choose_values(
@@ -117,15 +117,15 @@ def name_study(place: str, request: Mapping[str, Any], params: Path, root: Path)
     return replace(study, name=SafeName(f"{study.name}-{digest}", "study"))
 
 
-def _resolve_values(study: Study, drawn: Mapping[str, Any], params: Path) -> dict[str, Any]:
+def _resolve_values(study: Study, trial_values: Mapping[str, Any], params: Path) -> dict[str, Any]:
     """Return drawn values as the run has them: a whole number for a float is one."""
     from compclip.config import read
     from compclip.sweep import study_declaration
 
-    overrides = study_declaration.trial_overrides(study, drawn, read.load_params(params).methods)
+    overrides = study_declaration.trial_overrides(study, trial_values, read.load_params(params).methods)
     run = study_declaration.trial_run(study, read.load_params(params, overrides))
     settings = {"method": run.plain["method"], "train": run.plain["train"]}
-    return {name: tuning.get_value(settings, name) for name in drawn}
+    return {name: tuning.get_value(settings, name) for name in trial_values}
 
 
 def _count_slots(request: Mapping[str, Any]) -> int:

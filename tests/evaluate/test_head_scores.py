@@ -86,6 +86,28 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
     assert ranks.tolist() == [(expected[i, :3] > expected[i, i]).sum() for i in range(3)]
 
 
+@pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])
+def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained, monkeypatch, room, encoded):
+    """Of three pictures, compared three times: none, one of 16 patches and 16 numbers, or all; the scores are the same."""
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(head_scores, "PATCH_BYTES", room)
+    model = backbone.load(checkpoint(trained, "flair"))
+    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
+    texts = ["a red star", "two hearts"]
+    targets = head_scores.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, embed.PreparedPictures())
+    sizes, encode_images = list[int](), towers.encode_images
+
+    def count_images(clip, pixels, tokens):
+        sizes.append(len(pixels))
+        return encode_images(clip, pixels, tokens=tokens)
+
+    monkeypatch.setattr(towers, "encode_images", count_images)
+    first, again, turned = (targets.table(order, texts) for order in (refs, refs, refs[::-1]))
+    assert sum(sizes) == encoded
+    np.testing.assert_allclose(again, first, rtol=1e-6)
+    np.testing.assert_allclose(turned[::-1], first, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_checkpoint_by_its_path_scores_as_its_cell(trained, name, monkeypatch, capsys):
     monkeypatch.chdir(trained)
