@@ -38,6 +38,7 @@ SMALL = {
     "codebook_clip": {"codes": 8, "code_width": 4},
     "superclip": {"vocabulary": 60},
     "flair": {"texts": 3, "heads": 2},
+    "fineclip": {"regions": 2},
 }
 # Every method with its defaults, smaller heads, and what some have beside them.
 CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
@@ -108,11 +109,27 @@ def batch(views: Views) -> Batch:
     if views.target:
         ids = _texts(g, B)
         made = replace(made, target_BL=ids.masked_fill(ids == 0, -1))
+    if R := views.regions:
+        made = replace(made, **_regions(g, R, views))
     if not (J := views.negative_images):
         return made
     shown = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
     there = torch.rand(B, J, generator=g) < 0.6
     return replace(made, negative_image_BJ3HW=shown, negative_image_mask_BJ=there)
+
+
+def _regions(g: torch.Generator, R: int, views: Views) -> dict[str, Tensor]:
+    """Boxes in the pictures, of which some are not there, with texts, and as pictures."""
+    low, size = torch.rand(B, R, 2, generator=g) / 2, torch.rand(B, R, 2, generator=g) / 4 + 0.2
+    there = torch.rand(B, R, generator=g) < 0.6
+    there[1] = False
+    texts = there[..., None] & (torch.rand(B, R, views.region_texts, generator=g) < 0.8)
+    texts[..., :2] = there[..., None]
+    made = {"region_box_BR4": torch.cat([low, low + size], dim=2), "region_mask_BR": there,
+            "region_text_BRCL": _texts(g, B, R, views.region_texts), "region_text_mask_BRC": texts}  # fmt: skip
+    if views.region_crops:
+        made["region_crop_BR3HW"] = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
+    return made
 
 
 def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tensor:

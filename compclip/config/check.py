@@ -99,6 +99,7 @@ def _check_data(params: Params, data: Data, where: str) -> None:
     captioner_config(data, f"{where}.options")
     released_lists.captions_config(data, f"{where}.captions")
     released_lists.negative_images_config(data, f"{where}.negative_images")
+    released_lists.regions_config(data, f"{where}.regions")
     members = released_lists.tar_members(data)
     if members and not hasattr(source, "MEMBERS"):
         raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {members[0]!r}; give a file")
@@ -148,6 +149,8 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
     views = first_views(method, config)
     if views.negative_images and not data.negative_images:
         raise UserError(f"{where}: shows negative images; data.{name} has none: add data.{name}.negative_images")
+    if views.regions and not data.regions:
+        raise UserError(f"{where}: shows regions; data.{name} has none: add data.{name}.regions")
     further = [rule for rule in (views.bag_rule, views.variations) if rule]
     keys = {required_key(rule) for rule in (*views.negatives, *views.positives, *views.pairs, *further)}
     for key in sorted(filter(None, keys)):

@@ -1,7 +1,8 @@
 """Lists and models that a data set names beside its captions: sections of `data.<name>` in params.yaml.
 
 `captions` and `texts` are lists of texts that others released (or negatives that rules make, balanced),
-`negative_images` lists of pictures, `rewrites` files of hard positives, `masked` a masked language model.
+`negative_images` lists of pictures, `regions` boxes in pictures, `rewrites` files of hard positives, `masked` a masked
+language model.
 """
 
 from __future__ import annotations
@@ -152,6 +153,41 @@ class NegativeImages:
 
 
 @dataclass(frozen=True)
+class Regions:
+    """A list of boxes in pictures, with texts of their own, and how it is joined to samples.
+
+    A row of the list is a picture whose regions are the list `column`, or without `column` a single region.
+    """
+
+    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
+
+    file: RequiredText = ""  # json, jsonl, parquet, or a folder of one of them
+    on: RequiredText = ""  # url, key, image, as of captions
+    key_column: Column = ""  # default: the first usual name that the list has
+    column: str = ""
+    box: Columns = field(default_factory=lambda: ["box"])  # of a region: one field of four numbers, or four fields
+    caption: Columns = field(
+        default_factory=lambda: ["caption"]
+    )  # fields, all of whose texts are captions of the region
+    negatives: Columns = field(default_factory=list)  # fields of false texts, each one differing from the first caption
+    form: Literal["corners", "size"] = "corners"  # left, upper, right, lower; size: left, upper, width, height
+    unit: Literal["shares", "pixels"] = "shares"  # of the picture's width and height; pixels: of the picture as shown
+    least_side: Annotated[float, Field(ge=0)] = (
+        0.0  # pixels: of a region with as large an area as a square of this side
+    )
+    most_side: Annotated[float, Field(ge=0)] = 0.0  # pixels, likewise; 0: any
+    most: Annotated[int, Field(ge=1, le=100)] = 50  # of a picture, the first so many
+
+    def __post_init__(self) -> None:
+        if self.on not in self.JOINS:
+            raise unknown("on", self.on, self.JOINS, "on")
+        if len(self.box) not in (1, 4):
+            raise UserError(f"box={self.box}: must name one field of four numbers, or four fields")
+        if not self.caption:
+            raise UserError("caption=[]: must name a field with a region's text")
+
+
+@dataclass(frozen=True)
 class ReleasedRewrites:
     """Hard positives that others released, line by line for the captions of a COCO file: `data.<name>.rewrites`."""
 
@@ -225,6 +261,11 @@ def _declared_class(raw: Mapping[str, Any], kind: str) -> type[TextSection]:
 def negative_images_config(data: Data, where: str = "negative_images") -> NegativeImages | None:
     """Return the negative images of a data set; None where it names none."""
     return load_section(NegativeImages, data.negative_images, where) if data.negative_images else None
+
+
+def regions_config(data: Data, where: str = "regions") -> Regions | None:
+    """Return the regions of a data set's pictures; None where it names none."""
+    return load_section(Regions, data.regions, where) if data.regions else None
 
 
 def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:

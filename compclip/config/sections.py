@@ -151,12 +151,12 @@ class Data:
     relatives: bool = False  # whether words for CLoVe's replace rule are looked up (`replace: clove` of a method)
     relative_weights: Literal["senses", "paths"] = "senses"  # of these words; paths: as CLoVe's program counts
     replacement_captions: NonNegativeInt = 0  # that must have a word before it replaces another; 0: any of WordNet's
-    # pixels: pictures with a longer shorter side are scaled once, and training reads the copies; 0: as they are
-    short_side: NonNegativeInt = 0
+    short_side: NonNegativeInt = 0  # pixels: larger pictures are scaled once, training reads the copies; 0: as they are
     limit: NonNegativeInt = 0  # 0: all
     min_sentences: NonNegativeInt = 0  # of 4 to 34 words in all captions of a picture; others are left out (CLIC B.1)
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     negative_images: dict[str, Any] = field(default_factory=dict)  # pictures beside each as negatives; none where empty
+    regions: dict[str, Any] = field(default_factory=dict)  # boxes in pictures with texts of their own; none where empty
     members: list[str] = field(default_factory=list)  # endings of further files of a sample's tar whose place is noted
 
 

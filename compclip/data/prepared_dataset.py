@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.data.sample import ImageLocation, Sample
+from compclip.data.sample import ImageLocation, Region, Sample
 from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_rows import AnnotationRows, ListColumn, StringColumn, to_numpy
@@ -30,6 +30,14 @@ SHAPES = ("tall", "wide")  # indexed by the boolean `wide`
 NOUNS_SCHEMA = pa.schema([("noun", pa.string()), *((shape, pa.large_list(pa.uint32())) for shape in SHAPES)])
 NEGATIVE_COLUMN = "negatives"  # in a shard where a data set names negative images
 NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
+
+REGION_COLUMN = "regions"  # in a shard where a data set names regions
+EDGES = ("left", "upper", "right", "lower")
+REGION_TYPE = pa.list_(
+    pa.struct(
+        [(edge, pa.float64()) for edge in EDGES] + [(n, pa.list_(pa.string())) for n in ("captions", "negatives")]
+    )
+)
 
 
 class PreparedDataset:
@@ -69,6 +77,11 @@ class PreparedDataset:
         """Return a sample's negative images; a missing one has an empty path."""
         shard, row = self._locate(index)
         return shard.negatives[row] if shard.negatives else ()
+
+    def regions(self, index: int) -> tuple[Region, ...]:
+        """Return a sample's regions."""
+        shard, row = self._locate(index)
+        return shard.regions[row] if shard.regions else ()
 
     def nouns(self, index: int, which: int) -> list[str]:
         """Return the nouns of the first sentence of one of a sample's captions."""
@@ -128,6 +141,7 @@ class _OpenShard:
         self._numbers = [to_numpy(batch[name]) for name in ("width", "height", "offset", "length")]
         has_negatives = NEGATIVE_COLUMN in batch.schema.names
         self.negatives = NegativeImageColumn(batch[NEGATIVE_COLUMN]) if has_negatives else None
+        self.regions = RegionColumn(batch[REGION_COLUMN]) if REGION_COLUMN in batch.schema.names else None
 
     def sample(self, row: int) -> Sample:
         """Return one sample."""
@@ -148,6 +162,33 @@ class NegativeImageColumn:
         names = self._images.take(np.arange(low, high))
         offsets, lengths = (column[low:high].tolist() for column in self._numbers)
         return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))
+
+
+class RegionColumn:
+    """The regions of a shard's samples, by row."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self._ends = to_numpy(column.offsets)
+        self._edges = [to_numpy(column.values.field(edge)) for edge in EDGES]
+        self._texts = [_TextLists(column.values.field(name)) for name in ("captions", "negatives")]
+
+    def __getitem__(self, row: int) -> tuple[Region, ...]:
+        low, high = self._ends[row : row + 2].tolist()
+        edges = zip(*(column[low:high].tolist() for column in self._edges), strict=True)
+        return tuple(
+            Region(*box, *(texts[number] for texts in self._texts))
+            for number, box in zip(range(low, high), edges, strict=True)
+        )
+
+
+class _TextLists:
+    """A column of lists of texts, each as it is written."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self._ends, self._texts = to_numpy(column.offsets), StringColumn(column.values)
+
+    def __getitem__(self, row: int) -> tuple[str, ...]:
+        return tuple(text.decode() for text in self._texts.take(np.arange(*self._ends[row : row + 2].tolist())))
 
 
 class _NounIndex:

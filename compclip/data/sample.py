@@ -45,6 +45,26 @@ NO_IMAGE = NegativeImage("")  # stands for a missing one, so that the others kee
 
 
 @dataclass(frozen=True)
+class Region:
+    """A box in a picture, in shares of its width and height, and texts that are true and false of what is in it.
+
+    The negatives are of the first caption.
+    """
+
+    left: float
+    upper: float
+    right: float
+    lower: float
+    captions: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, upper, right, lower."""
+        return self.left, self.upper, self.right, self.lower
+
+
+@dataclass(frozen=True)
 class Sample:
     """A picture, its captions, and its size in pixels as shown.
 
@@ -67,6 +87,7 @@ class Sample:
     head: int = 0
     members: tuple[SampleMember, ...] = ()
     negatives: tuple[NegativeImage, ...] = ()
+    regions: tuple[Region, ...] = ()
 
     @property
     def picture(self) -> ImageLocation:

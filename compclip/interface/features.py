@@ -1,6 +1,7 @@
 """What the losses see of a batch: embeddings and tokens in the joint space.
 
-B images, K negatives, P extra positives, J negative images, N patches, T tokens, M concepts, D dim.
+B images, K negatives, P extra positives, J negative images, N patches, T tokens, M concepts, R regions, C texts of a
+region, D dim.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ class Features:
     `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` holds a caption's own tokens
     and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
     exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
-    method's views ask for them, as negative images.
+    method's views ask for them, as negative images and regions.
+
+    `region_BRD` are unit vectors of boxes in the picture, `region_crop_BRD` of the boxes shown as pictures, and
+    `region_text_BRCD` of a region's texts: a caption and, where asked for, its first caption and false texts. Where no
+    region is, all its masks are False.
 
     On several processes rows are those of all, `images_by_rank` of each; patches and tokens are this process's alone
     where the views say `own_tokens`.
@@ -68,6 +73,11 @@ class Features:
     negative_image_BJD: Tensor | None = _field("image", "image", default=None)
     negative_image_mask_BJ: Tensor | None = _field("image", default=None)
     target_BL: Tensor | None = _field("image", default=None)
+    region_BRD: Tensor | None = _field("image", "image", default=None)
+    region_mask_BR: Tensor | None = _field("image", default=None)
+    region_text_BRCD: Tensor | None = _field("image", "text", default=None)
+    region_text_mask_BRC: Tensor | None = _field("image", default=None)
+    region_crop_BRD: Tensor | None = _field("image", "image", default=None)
     images_by_rank: tuple[int, ...] = ()
     heads: Any = None  # the method's own nn.Module
     teacher: Features | None = None

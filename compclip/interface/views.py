@@ -59,13 +59,20 @@ class Views:
     nearest: int = 3  # so many nearest pictures the neighbours are drawn from
     negative_images: int = 0  # pictures stored with the sample, shown as its negatives: the first so many, or
     variations: VariationRule | None = None  # those that this draws, whose texts stand behind all other negatives
+    squash: bool = False  # a whole picture is scaled to the model's square, whatever `train.augment` says
+    regions: int = 0  # boxes in the picture, drawn of those stored with it, each with one of its captions
+    region_negatives: int = 0  # false texts of each region, behind its first caption, of which they are false
+    region_crops: float = 0.0  # each region is shown as a picture too, its sides so many times as long; 0: is not
+    unit_patches: bool = False  # regions are means of unit vectors, not of raw ones
     bag: int = 0  # texts drawn with replacement of the caption and its dense texts (DAC), behind the other positives
     bag_rule: Rule | None = None  # makes a negative of each text of the bag, behind those of rules and pairs
 
     def __post_init__(self) -> None:
-        """Refuse composites without the rule that writes them."""
+        """Refuse composites without the rule that writes them, and regions in one."""
         if self.composite and self.compose is None:
             raise UserError(f"composite={self.composite}: needs a rule; give compose=composite_captions.compose")
+        if self.composite and self.regions:
+            raise UserError(f"composite={self.composite}: has no regions; give regions=0")
 
     @property
     def negative_texts(self) -> int:
@@ -73,6 +80,11 @@ class Views:
         of_bag = self.bag if self.bag_rule else 0
         of_variations = self.negative_images if self.variations else 0
         return len(self.negatives) + len(self.pairs) + of_bag + of_variations + (1 if self.composite else 0)
+
+    @property
+    def region_texts(self) -> int:
+        """How many texts a region has: a caption, and where asked for the first one with its false texts."""
+        return 2 + self.region_negatives if self.region_negatives else 1
 
 
 @dataclass(frozen=True)

@@ -111,11 +111,16 @@ def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
     if token_BNW.ndim != 3 or not hasattr(trunk, "num_prefix_tokens"):
         raise UserError(f"backbone: its image tower ({type(trunk).__name__}) has no patches, which the method looks at")
     pooled_BD = visual.head(trunk.forward_head(token_BNW))
-    patch_BNW = token_BNW[:, trunk.num_prefix_tokens :]
+    return F.normalize(pooled_BD, dim=-1), project_by_timm(visual, token_BNW[:, trunk.num_prefix_tokens :])
+
+
+def project_by_timm(visual: Any, patch_BNW: Tensor) -> Tensor:
+    """Return patches behind the last norm of a tower of timm's in the joint space, raw."""
+    trunk = visual.trunk
     if (pool := getattr(trunk, "attn_pool", None)) is not None:  # what it would give for each patch alone
         value_BNW = pool.proj(pool.kv(patch_BNW).chunk(2, dim=-1)[1])
         patch_BNW = value_BNW + pool.mlp(pool.norm(value_BNW))
-    return F.normalize(pooled_BD, dim=-1), visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
+    return visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
 
 
 def count_positions(clip: ClipModule, text_BL: Tensor) -> int:

@@ -76,7 +76,7 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
             data, rewrites = recaption["params"], rewrite["params"]
             negatives = data["negative_images"]
             paths = [data["path"], data["images"], data["captions"].get("file")]
-            paths += [negatives.get("file"), negatives.get("images")]
+            paths += [negatives.get("file"), negatives.get("images"), data["regions"].get("file")]
             if "captions" in rewrites:
                 paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
             paths.append(rewrite["masked"].get("model"))

@@ -27,7 +27,7 @@ from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
-from compclip.prepare import caption_join, file_listing, negative_images, sample_cleaning, shard_writer
+from compclip.prepare import caption_join, file_listing, negative_images, region_lists, sample_cleaning, shard_writer
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 
@@ -58,7 +58,8 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
     negatives = negative_images.iterate_inputs(released_lists.negative_images_config(cfg))
-    inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives)
+    regions = (file.path for file in file_listing.iterate_files(cfg.regions["file"])) if cfg.regions else ()
+    inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
     decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
     for name in LATER_STAGES:
         decided_by.pop(name)
@@ -128,6 +129,7 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
     source = plugins.load_plugin(plugins.SOURCES, cfg.source)
     caption_list = caption_join.open_list(captions) if captions else None
     join_negatives = negative_images.open_joiner(released_lists.negative_images_config(cfg))
+    join_regions = region_lists.open_joiner(released_lists.regions_config(cfg))
     with plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner).opened(cfg, options) as caption:
 
         def write(task: ShardTask, path: Path) -> ShardResult:
@@ -144,6 +146,7 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
                 metadata = caption_join.pack_row_numbers(rows)
             measured = sample_cleaning.measure_images(samples, counts)
             captioned = join_negatives(_caption(measured, caption, task.name, cfg, counts), counts)
+            captioned = join_regions(captioned, counts)
             shard_writer.save_samples(path, captioned, metadata)
             return ShardResult(len(captioned), sum(len(s.captions) for s in captioned), dict(counts))
 

@@ -32,6 +32,7 @@ from compclip.prepare import (
     caption_join,
     negative_images,
     recaption_shards,
+    region_lists,
     rewrite_shards,
     shard_writer,
     stored_lists,
@@ -74,6 +75,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
         manifest, counts = work.publish(folder / SAMPLES)
         counts.update(caption_join.count_rows(released_lists.captions_config(cfg), map(work.shard_path, work.items)))
         counts.update(negative_images.count_rows(released_lists.negative_images_config(cfg)))
+        counts.update(region_lists.count_rows(released_lists.regions_config(cfg)))
         summary = recaption_shards.summarize_counts(cfg, counts)
         manifest_path, counts_path = folder / SAMPLES / MANIFEST, folder / "counts.json"
     elif work.stage == REWRITE:

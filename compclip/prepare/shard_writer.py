@@ -19,7 +19,7 @@ import pyarrow as pa
 from compclip.base.errors import UserError
 from compclip.base.files import atomic, write_json
 from compclip.data import prepared_dataset
-from compclip.data.sample import NegativeImage, Sample, SampleMember
+from compclip.data.sample import NegativeImage, Region, Sample, SampleMember
 from compclip.data.shard_files import VERSION, Manifest, Shard, read_batch
 from compclip.text.annotation_rows import to_numpy
 
@@ -43,6 +43,7 @@ LOCATION = [("offset", pa.int64()), ("length", pa.int64())]
 OPTIONAL_COLUMNS = {  # a shard has them where one of its samples has a value
     "members": (SampleMember, pa.list_(pa.struct([("name", pa.string()), *LOCATION]))),
     "negatives": (NegativeImage, pa.list_(pa.struct([("image", pa.string()), *LOCATION, ("head", pa.uint64())]))),
+    "regions": (Region, prepared_dataset.REGION_TYPE),
 }
 
 
@@ -117,10 +118,15 @@ def load_samples(path: Path, stage: str = "recaption") -> list[Sample]:
     samples = []
     for row in read_batch(path, stage).to_pylist():
         lists = {
-            name: tuple(kind(**value) for value in row.get(name, ())) for name, (kind, _) in OPTIONAL_COLUMNS.items()
+            name: tuple(kind(**_freeze_lists(value)) for value in row.get(name, ()))
+            for name, (kind, _) in OPTIONAL_COLUMNS.items()
         }
         samples.append(Sample(**{**row, "captions": tuple(row["captions"]), **lists}))
     return samples
+
+
+def _freeze_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Make what methods need beside a picture and its caption, from the exact layouts.
 
 For each picture for fine-tuning two edited pictures with captions (hard negatives), a caption with a negation and a
-picture of which it is true, three paraphrases, and single sentences. The caption is that of the captioner
-`scenes`. A record depends on (seed, split, index) alone.
+picture of which it is true, three paraphrases, single sentences, and a region for each thing with false texts. The
+caption is that of the captioner `scenes`. A record depends on (seed, split, index) alone.
 
 Cost: three PNGs of 2 KiB and 1.3 KB of text a picture; 16,000 pictures take half a minute of two cores, 99 MB of
 pictures (200 MB in blocks of 4 KiB) and 20 MB of text.
@@ -42,12 +42,14 @@ from compclip.scenes.layout import (
     may_train,
     swap_colours,
 )
-from compclip.scenes.render import parallel, write_picture
+from compclip.scenes.render import locate_things, parallel, write_picture
 
 PICTURES = "train_edits"
 EDITS, NEGATIONS, PARAPHRASES, DENSE = range(17, 21)  # splits, beside those of the world
+REGIONS = 22  # likewise; 21 is `generate.JOINED`
 NEGATIVES = 2  # edits of a picture
 OTHERS = 3  # paraphrases of a caption
+FALSE_TEXTS = 4  # of a region
 Words = Mapping[str, str]
 
 
@@ -57,7 +59,7 @@ def write_companions(world: World, out: Path, layouts: Mapping[str, Scene], join
     `joined`: ids of the pictures whose captions begin with a sentence that joins by "and".
     """
     rows = parallel(world, partial(_companion_row, world, out, joined), enumerate(layouts.items()))
-    for kind in ("edits", "negations", "paraphrases", "dense"):
+    for kind in ("edits", "negations", "paraphrases", "dense", "regions"):
         write_atomic(out / f"train_{kind}.jsonl", "".join(json.dumps(row[kind]) + "\n" for row in rows))
     return sum(len(row["edits"]["negative_image"]) + 1 for row in rows)
 
@@ -80,6 +82,10 @@ def _companion_row(
         "negations": {**image, "negated_caption": denial, "distractor": f"{name}_without.png"},
         "paraphrases": {**image, "paraphrase": paraphrases},
         "dense": {**image, "dense": single_sentences(np.random.default_rng((world.seed, DENSE, index)), scene)},
+        "regions": {
+            **image,
+            "regions": list(make_regions(np.random.default_rng((world.seed, REGIONS, index)), name, scene)),
+        },
     }
 
 
@@ -198,6 +204,33 @@ def single_sentences(rng: np.random.Generator, scene: Scene) -> list[str]:
     """Make one sentence about each thing, and one about each two things in a row or column."""
     details = [grammar.detail(rng, scene, thing) for thing in scene.things]
     return details + [grammar.sentence(rng, s) for s in grammar.statements(scene) if s.a.cell < s.b.cell]
+
+
+def make_regions(rng: np.random.Generator, name: str, scene: Scene) -> Iterator[dict[str, Any]]:
+    """Give for each thing its box in pixels, a short and a long text, and false texts: the short one with one word new.
+
+    What is false has another colour, symbol, size or texture, in turns; a colour or symbol is of no thing of the scene.
+    """
+    for thing, box in zip(scene.things, locate_things(f"{name}.png", scene), strict=True):
+        words = [thing.size, thing.texture, thing.colour, thing.symbol]
+        others = [
+            [size for size in SIZES if size != thing.size],
+            [texture for texture in TEXTURES if texture != thing.texture],
+            [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}],
+            [symbol for symbol in SYMBOLS if symbol not in {t.symbol for t in scene.things}],
+        ]
+        edits = [
+            _shuffled(rng, [" ".join([*words[:i], word, *words[i + 1 :]]) for word in new])
+            for i, new in enumerate(others)
+        ]
+        long = f"{grammar.size(rng, thing)} {grammar.texture(rng, thing)} {grammar.colour(rng, thing)}"
+        by_turns = [text for turn in zip_longest(*_shuffled(rng, edits)) for text in turn if text]
+        yield {
+            "box": box,
+            "caption": article(" ".join(words)),
+            "long_caption": f"The {long} {grammar.noun(rng, thing)} in the {grammar.PLACES[thing.cell]} corner.",
+            "negatives": [article(text) for text in by_turns[:FALSE_TEXTS]],
+        }
 
 
 def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from compclip.config.sections import World
-from compclip.scenes.layout import COLUMNS, EVERY_COLOUR, EVERY_SYMBOL, Scene
+from compclip.scenes.layout import COLUMNS, EVERY_COLOUR, EVERY_SYMBOL, Scene, Thing
 
 SIDE = 64  # pixels of a picture's side
 EXTENT = {"small": 22, "large": 28}  # pixels of a symbol's longer side
@@ -52,10 +52,29 @@ def render_named(name: str, scene: Scene) -> np.ndarray:
 def render_scene(rng: np.random.Generator, scene: Scene) -> np.ndarray:
     """Draw the scene somewhere on a random background, uint8 [64, 64, 3]."""
     canvas_HW3 = _ground(rng)
-    side = SIDE if rng.random() < WHOLE else int(rng.integers(SMALLEST, SIDE + 1))
-    top, left_edge = rng.integers(0, SIDE - side + 1, 2)
+    side, top, left_edge = _draw_square(rng)
     paint(canvas_HW3[top : top + side, left_edge : left_edge + side], scene)
     return canvas_HW3.clip(0, 255).astype(np.uint8)
+
+
+def locate_things(name: str, scene: Scene) -> list[tuple[int, int, int, int]]:
+    """Return each thing's box in the picture of this name, in pixels: left, upper, right, lower."""
+    rng = np.random.default_rng((2, zlib.crc32(name.encode())))
+    _ground(rng)
+    side, first_row, first_column = _draw_square(rng)
+    boxes = []
+    for thing in scene.things:
+        mask_HW, top, left_edge = _place(thing, side)
+        left, upper = first_column + left_edge, first_row + top
+        boxes.append((left, upper, left + mask_HW.shape[1], upper + mask_HW.shape[0]))
+    return boxes
+
+
+def _draw_square(rng: np.random.Generator) -> tuple[int, int, int]:
+    """Draw the side of the square that a scene fills, its top and its left edge."""
+    side = SIDE if rng.random() < WHOLE else int(rng.integers(SMALLEST, SIDE + 1))
+    top, left_edge = rng.integers(0, SIDE - side + 1, 2).tolist()
+    return side, top, left_edge
 
 
 def _ground(rng: np.random.Generator) -> np.ndarray:
@@ -76,18 +95,24 @@ def _light(rng: np.random.Generator) -> np.ndarray:
 
 def paint(canvas_HW3: np.ndarray, scene: Scene) -> None:
     """Draw the things of a scene into a square of any side, float32 from 0 to 255; they scale with it."""
-    side = canvas_HW3.shape[0]
-    cell = side / COLUMNS
     for thing in scene.things:
-        mask_HW = _mask(thing.symbol, round(EXTENT[thing.size] * side / SIDE), thing.texture)
+        mask_HW, top, left_edge = _place(thing, canvas_HW3.shape[0])
         height, width = mask_HW.shape
-        row, column = divmod(thing.cell, COLUMNS)
-        room_y, room_x = (cell - height) / 2, (cell - width) / 2
-        top = round(row * cell + room_y * (1 + JITTER * thing.shift[1]))
-        left_edge = round(column * cell + room_x * (1 + JITTER * thing.shift[0]))
         patch = canvas_HW3[top : top + height, left_edge : left_edge + width]
         alpha = mask_HW[..., None]
         patch[...] = patch * (1 - alpha) + np.asarray(EVERY_COLOUR[thing.colour][0], np.float32) * alpha
+
+
+def _place(thing: Thing, side: int) -> tuple[np.ndarray, int, int]:
+    """Return the mask of a thing, its top and its left edge in a square of `side` pixels."""
+    cell = side / COLUMNS
+    mask_HW = _mask(thing.symbol, round(EXTENT[thing.size] * side / SIDE), thing.texture)
+    height, width = mask_HW.shape
+    row, column = divmod(thing.cell, COLUMNS)
+    room_y, room_x = (cell - height) / 2, (cell - width) / 2
+    top = round(row * cell + room_y * (1 + JITTER * thing.shift[1]))
+    left_edge = round(column * cell + room_x * (1 + JITTER * thing.shift[0]))
+    return mask_HW, top, left_edge
 
 
 @cache

@@ -1,6 +1,7 @@
 """Views and batches: one sample as a step sees it, and the one structure that a training step receives.
 
-B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts, R regions, C texts of a
+region.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ PARTNER, FURTHER = "partners", "positives/further"
 
 
 @dataclass(frozen=True)
+class RegionView:
+    """A region as a step sees it: its box in shares of the picture that is shown, its texts, and it alone as a picture.
+
+    Texts that are not there are None.
+    """
+
+    box: tuple[float, float, float, float]
+    texts: tuple[str | None, ...]
+    crop: Image | None = None
+
+
+@dataclass(frozen=True)
 class View:
     """One sample as one step sees it; texts a rule could not make are None.
 
@@ -38,6 +51,8 @@ class View:
     concepts: tuple[tuple[int, int], ...] = ()
     negative_images: tuple[Image | None, ...] = ()
     target: str = ""
+    regions: tuple[RegionView | None, ...] = ()
+    regions_left: int = 0  # that the picture as it is shown has not
     stand_ins: frozenset[str] = frozenset()
 
 
@@ -50,6 +65,7 @@ class Batch:
     `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
     a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
     `statistics_23`: mean and deviation by which pictures of uint8 are normalised; None: they are normalised already.
+    `region_box_BR4`: left, upper, right, lower in shares of the picture; the whole one where there is no region.
     `dropped` counts replaced pictures by reason, `asked` and `had` samples by part (`view_shares`).
     """
 
@@ -77,6 +93,13 @@ class Batch:
     length_BK: np.ndarray | None = None
     length_BP: np.ndarray | None = None
     length_M: np.ndarray | None = None  # of concepts as texts
+    region_box_BR4: Tensor | None = None  # these and the next: None where no method asks for regions
+    region_mask_BR: Tensor | None = None
+    region_text_BRCL: Tensor | None = None
+    region_text_mask_BRC: Tensor | None = None
+    region_crop_BR3HW: Tensor | None = None
+    encoded_BRC: np.ndarray | None = None  # as `encoded_BK`
+    length_BRC: np.ndarray | None = None
     concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
 
     def to(self, device: torch.device | str) -> Batch:

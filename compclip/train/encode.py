@@ -1,25 +1,27 @@
 """A batch through the model: one image pass, one text pass or one of each group, Features out.
 
-B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, L text length,
-D dim, A all texts (or all of a kind).
+B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, R regions,
+C texts of a region, L text length, D dim, A all texts (or all of a kind).
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.interface.features import Features
+from compclip.interface.features import Features, field_kinds
 from compclip.interface.views import Views
-from compclip.model import clip_model, towers
+from compclip.model import clip_model, local_patches, towers
 from compclip.model.clip_model import ClipModule
+from compclip.train import region_pooling
 from compclip.train.batch import Batch
 from compclip.train.text_groups import TextGroups, plan_groups
 
+IMAGE_FIELDS = tuple(name for name, kind in field_kinds().items() if kind.tower == "image")
 MaybeTensor = TypeVar("MaybeTensor", Tensor, "Tensor | None")
 
 
@@ -37,14 +39,10 @@ def encode_features(
     are encoded in at most `text_groups` blocks.
     """
     if first_features and "image" in frozen:
-        image_BD, patch_BND, negative_image_BJD = (
-            first_features.image_BD,
-            first_features.patch_BND,
-            first_features.negative_image_BJD,
-        )
+        of_images = {name: getattr(first_features, name) for name in IMAGE_FIELDS}
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
-            image_BD, patch_BND, negative_image_BJD = _encode_images(clip, batch, views)
+            of_images = _encode_images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
         text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views, text_groups)
     concept_MD, owner_M = text_AD["concept"], batch.owner_M
@@ -54,7 +52,7 @@ def encode_features(
         concept_MD, owner_M = concept_MD[:0], owner_M[:0]
     B, K = batch.mask_BK.shape
     return Features(
-        image_BD=image_BD,
+        **of_images,
         text_BD=text_AD["caption"],
         negative_BKD=_group_by_image(text_AD["negative"], B, K),
         mask_BK=batch.mask_BK,
@@ -64,25 +62,54 @@ def encode_features(
         owner_M=owner_M,
         scale=clip.logit_scale.exp(),
         bias=clip.logit_bias,
-        patch_BND=patch_BND,
         token_BTD=token_ATD["caption"],
         token_mask_BT=mask_AT["caption"],
         negative_token_BKTD=_group_by_image(token_ATD["negative"], B, K),
         negative_token_mask_BKT=_group_by_image(mask_AT["negative"], B, K),
-        negative_image_BJD=negative_image_BJD,
         negative_image_mask_BJ=batch.negative_image_mask_BJ,
         target_BL=batch.target_BL,
+        region_mask_BR=batch.region_mask_BR,
+        region_text_BRCD=_group_regions(text_AD.get("region"), batch.region_text_mask_BRC),
+        region_text_mask_BRC=batch.region_text_mask_BRC,
     )
 
 
-def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Encode images and negative images in one forward pass; return them and patches, None where not asked for."""
-    if batch.negative_image_BJ3HW is None:
-        return *towers.encode_images(clip, _normalise(batch.image_B3HW, batch), views.tokens), None
-    B, J = batch.negative_image_BJ3HW.shape[:2]
-    all_A3HW = torch.cat([batch.image_B3HW, batch.negative_image_BJ3HW.flatten(0, 1)])
-    image_AD, patch_AND = towers.encode_images(clip, _normalise(all_A3HW, batch), views.tokens)
-    return image_AD[:B], patch_AND if patch_AND is None else patch_AND[:B], _group_by_image(image_AD[B:], B, J)
+def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> dict[str, Any]:
+    """Encode images, negative images and regions as pictures in one forward pass; return features by `IMAGE_FIELDS`.
+
+    What is not asked for is None.
+    """
+    further = {
+        "negative_image_BJD": batch.negative_image_BJ3HW,
+        "region_crop_BRD": batch.region_crop_BR3HW,
+    }
+    groups = {name: image_BJ3HW for name, image_BJ3HW in further.items() if image_BJ3HW is not None}
+    all_A3HW = batch.image_B3HW
+    if groups:
+        all_A3HW = torch.cat([all_A3HW, *(image_BJ3HW.flatten(0, 1) for image_BJ3HW in groups.values())])
+    B, all_A3HW, local_AND = len(batch), _normalise(all_A3HW, batch), None
+    if batch.region_box_BR4 is None:
+        image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
+    else:
+        image_AD, patch_AND, local_AND = local_patches.encode_images(clip, all_A3HW, views.tokens)
+    features: dict[str, Any] = dict.fromkeys(IMAGE_FIELDS)
+    features["image_BD"] = image_AD[:B] if groups else image_AD
+    features["patch_BND"] = patch_AND[:B] if groups and patch_AND is not None else patch_AND
+    sizes = [image_BJ3HW.shape[1] for image_BJ3HW in groups.values()]
+    for name, J, flat_AD in zip(groups, sizes, image_AD[B:].split([B * J for J in sizes]), strict=True):
+        features[name] = _group_by_image(flat_AD, B, J)
+    if local_AND is not None:
+        features["region_BRD"] = _pool_regions(local_AND[:B], batch, views)
+    return features
+
+
+def _pool_regions(patch_BND: Tensor, batch: Batch, views: Views) -> Tensor:
+    """Return regions' unit vectors, means of patches in full precision."""
+    assert batch.region_box_BR4 is not None
+    with torch.autocast(patch_BND.device.type, enabled=False):
+        patch_BND = patch_BND.to(torch.promote_types(patch_BND.dtype, torch.float32))
+        patch_BND = F.normalize(patch_BND, dim=-1) if views.unit_patches else patch_BND
+        return F.normalize(region_pooling.pool_regions(patch_BND, batch.region_box_BR4), dim=-1)
 
 
 def _normalise(image_A3HW: Tensor, batch: Batch) -> Tensor:
@@ -105,6 +132,8 @@ def _encode_texts(
         "positive": batch.positive_BPL.flatten(0, 1),
         "concept": batch.concept_ML,
     }
+    if batch.region_text_BRCL is not None:
+        texts["region"] = batch.region_text_BRCL.flatten(0, 2)
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
     all_AL, groups = torch.cat(list(texts.values())), plan_groups(batch, text_groups)
@@ -151,6 +180,10 @@ def _fill_with_zeros(encoded_N: Tensor, index_N: Tensor, size: int) -> Tensor:
 
 def _group_by_image(flat: MaybeTensor, B: int, K: int) -> MaybeTensor:
     return None if flat is None else flat.reshape(B, K, *flat.shape[1:])
+
+
+def _group_regions(flat_AD: Tensor | None, mask_BRC: Tensor | None) -> Tensor | None:
+    return None if flat_AD is None or mask_BRC is None else flat_AD.reshape(*mask_BRC.shape, -1)
 
 
 def pool_concepts(token_BTD: Tensor, span_M2: Tensor, owner_M: Tensor) -> Tensor:

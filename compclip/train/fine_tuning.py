@@ -180,7 +180,9 @@ def build_sampler(
         resize, fit = resize_by_torch, open_torch_fit(model.preprocess_cfg)
     low, high = cfg.augment_scale
     crop = RandomResizedCrop(low, high, resize) if cfg.augment == "random_resized_crop" else None
-    maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours, resize=resize, fit=fit)
+    mode = model.preprocess_cfg["resize_mode"]
+    maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours, resize=resize, fit=fit,
+                      fit_mode=mode)  # fmt: skip
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 

@@ -1,6 +1,7 @@
 """The batches of a run, step by step: which samples a step has, and their views as tensors.
 
-B images, K negatives, P extra positives, J negative images, L text positions, M concepts.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts, R regions, C texts of a
+region.
 
 A batch depends on its step alone: `train.workers` processes that make batches ahead change nothing but the time.
 """
@@ -13,6 +14,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from compclip.interface.views import Views
 from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
 from compclip.train import composite
-from compclip.train.batch import Batch, View
+from compclip.train.batch import Batch, RegionView, View
 from compclip.train.view_maker import ViewMaker
 
 WINDOW = 16  # shards whose samples are mixed at a time
@@ -98,6 +100,8 @@ class EpochSampler:
                     dropped[f"neighbour_{error.reason}"] += 1
         if missing := sum(picture is None for row in rows for picture in row.negative_images):
             dropped["negative_image_missing"] += missing
+        if left := sum(row.regions_left for row in rows):
+            dropped["region_left"] += left
         return rows, dropped
 
     def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
@@ -130,7 +134,8 @@ class _Steps(Dataset[Batch]):
 
 def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
     """Return the size of a batch's pictures, uint8, of one process."""
-    return sampler.share * (1 + views.neighbours + views.negative_images) * 3 * model.image_size**2
+    crops = views.regions if views.region_crops else 0
+    return sampler.share * (1 + views.neighbours + views.negative_images + crops) * 3 * model.image_size**2
 
 
 def batches(
@@ -179,8 +184,10 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
     positive_BPL, positive_mask_BP = _tokenize_texts([row.positives for row in rows], model, length)
     span_M2, concept_ML, owner_M = _locate_concepts(rows, views, model, length)
     negative_image_BJ3HW, negative_image_mask_BJ = _stack_negative_images(rows, views, model)
+    regions = _collate_regions(rows, views, model, length)
     # Cut here: how long the longest text is, only the CPU can tell without a wait.
     lengths = [towers.measure_lengths(model.clip, ids) for ids in (text_BL, negative_BKL, positive_BPL, concept_ML)]
+    lengths += [towers.measure_lengths(model.clip, regions["region_text_BRCL"])] if regions else []
     T = max(int(length.max()) for length in lengths if length.numel())
     return Batch(
         image_B3HW,
@@ -205,7 +212,37 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
         length_BP=lengths[2].numpy(),
         length_M=lengths[3].numpy(),
         concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
+        **_cut_region_texts(regions, lengths[-1], T),
     )
+
+
+def _collate_regions(rows: list[View], views: Views, model: ClipModel, length: int) -> dict[str, Tensor]:
+    """Return the batch's fields of regions; nothing where no method asks for them."""
+    if not views.regions:
+        return {}
+    absent = RegionView((0.0, 0.0, 1.0, 1.0), (None,) * views.region_texts)
+    regions = [region or absent for row in rows for region in row.regions]
+    text_NCL, mask_NC = _tokenize_texts([region.texts for region in regions], model, length)
+    shape = (len(rows), views.regions)
+    fields = {
+        "region_box_BR4": torch.tensor([region.box for region in regions], dtype=torch.float32).reshape(*shape, 4),
+        "region_mask_BR": torch.tensor([[region is not None for region in row.regions] for row in rows]),
+        "region_text_BRCL": text_NCL.unflatten(0, shape),
+        "region_text_mask_BRC": mask_NC.unflatten(0, shape),
+    }
+    if views.region_crops:
+        blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
+        crops_N3HW = model.stack_pictures([region.crop or blank for region in regions])
+        fields["region_crop_BR3HW"] = crops_N3HW.unflatten(0, shape)
+    return fields
+
+
+def _cut_region_texts(fields: dict[str, Tensor], length_BRC: Tensor, T: int) -> dict[str, Any]:
+    """Return the fields of regions with texts of T positions, and what the host knows of these."""
+    if not fields:
+        return {}
+    known = {"encoded_BRC": fields["region_text_mask_BRC"].numpy().copy(), "length_BRC": length_BRC.numpy()}
+    return fields | known | {"region_text_BRCL": fields["region_text_BRCL"][..., :T].contiguous()}
 
 
 def _tokenize_targets(rows: list[View], views: Views, model: ClipModel) -> Tensor | None:

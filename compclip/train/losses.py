@@ -104,6 +104,12 @@ def clip(image_BD: Tensor, text_BD: Tensor, scale: Tensor) -> Tensor:
 
 
 @_in_full_precision
+def clip_of(a_ND: Tensor, b_ND: Tensor, scale: Tensor, valid_N: Tensor) -> Tensor:
+    """`clip` of the pairs whose `valid_N` is True alone; 0 with a gradient of 0 where none is."""
+    return (matching_of(a_ND, b_ND, scale, valid_N, valid_N) + matching_of(b_ND, a_ND, scale, valid_N, valid_N)) / 2
+
+
+@_in_full_precision
 def negclip(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Tensor, scale: Tensor) -> Tensor:
     """CLIP where an image is told from all texts and all valid negatives of the batch (NegCLIP; CLIC Eq. 2); a scalar.
 

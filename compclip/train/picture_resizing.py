@@ -58,6 +58,18 @@ def open_torch_fit(preprocess: Mapping[str, Any]) -> Fit:
     return fit
 
 
+def find_shown_part(size: Size, mode: str) -> tuple[float, float, float, float]:
+    """Return which part of a picture its evaluation transform shows, as left, upper, right, lower in shares of it.
+
+    `mode` is the transform's, in open_clip's format; what "longest" adds around the picture lies beyond 0 and 1.
+    """
+    if mode == "squash":
+        return 0.0, 0.0, 1.0, 1.0
+    extent = min(size) if mode == "shortest" else max(size)
+    across, down = (extent / side / 2 for side in size)
+    return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down
+
+
 def scale_shorter_side(size: Size, side: int) -> Size:
     """Return a size whose shorter side is `side`, the longer one rounded down, as torchvision does."""
     width, height = size

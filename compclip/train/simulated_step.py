@@ -2,7 +2,8 @@
 
 Of the latter it gives memory, arithmetic, launches and waits.
 
-B images, K negatives, P extra positives, J negative images, L text positions, M concepts, H height, W width.
+B images, K negatives, P extra positives, J negative images, L text positions, M concepts, R regions, C texts of a
+region, H height, W width.
 
 The step is the project's own: the method's views and loss, towers, gradient caching, the optimiser. The batch alone
 is made up: every text has all positions, every rule gave a text, a caption has CONCEPTS concepts. So memory is that of
@@ -127,6 +128,7 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     K = views.negative_texts
     P = len(views.positives) + len(views.pairs) + views.alternatives + views.bag + max(0, views.composite - 1)
     J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
+    R, C = views.regions, views.region_texts
     spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()
     return Batch(
         image_B3HW=torch.zeros(B, 3, side, side, dtype=torch.uint8),
@@ -143,4 +145,9 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
         statistics_23=torch.ones(2, 3),
         concept_counts=(CONCEPTS,) * B if M else (0,) * B,
         target_BL=torch.zeros(B, L, dtype=torch.long) if views.target else None,
+        region_box_BR4=torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(B, R, 4).contiguous() if R else None,
+        region_mask_BR=torch.ones(B, R, dtype=torch.bool) if R else None,
+        region_text_BRCL=torch.zeros(B, R, C, L, dtype=torch.long) if R else None,
+        region_text_mask_BRC=torch.ones(B, R, C, dtype=torch.bool) if R else None,
+        region_crop_BR3HW=torch.zeros(B, R, 3, side, side, dtype=torch.uint8) if R and views.region_crops else None,
     )

@@ -23,11 +23,12 @@ from compclip.interface.views import Views
 from compclip.text import dense_texts, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
-from compclip.train.batch import FURTHER, PARTNER, View
-from compclip.train.picture_resizing import Box, Fit, Resize, resize_by_pillow
+from compclip.train.batch import FURTHER, PARTNER, RegionView, View
+from compclip.train.picture_resizing import Box, Fit, Resize, find_shown_part, resize_by_pillow
+from compclip.train.region_views import WHOLE, Part, cut_region, draw_regions
 
 # streams of a sample's randomness beside that of its texts
-CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED = 1, 2, 3, 4, 5, 6
+CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED, REGIONS = 1, 2, 3, 4, 5, 6, 7
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
@@ -48,7 +49,11 @@ class RandomResizedCrop:
 
     def __call__(self, picture: Image.Image, side: int, rng: np.random.Generator) -> Image.Image:
         """Return a square of `side` pixels, scaled by cubic interpolation as open_clip's training transform does."""
-        return self.resize(picture.crop(self.draw_box(*picture.size, rng)), (side, side))
+        return self.cut(picture, self.draw_box(*picture.size, rng), side)
+
+    def cut(self, picture: Image.Image, box: Box, side: int) -> Image.Image:
+        """Return a box of the picture as a square of `side` pixels."""
+        return self.resize(picture.crop(box), (side, side))
 
     def draw_box(self, width: int, height: int, rng: np.random.Generator) -> Box:
         """Draw the box that is cropped."""
@@ -83,7 +88,8 @@ class ViewMaker:
     """Makes views of a training set.
 
     `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite,
-    whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch.
+    whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch;
+    either as `fit_mode` says ("shortest", …).
     `near` has the numbers of each sample's nearest ones, nearest first.
     """
 
@@ -97,9 +103,10 @@ class ViewMaker:
         nearest: Sequence[Sequence[int]] | np.ndarray = (),
         resize: Resize = resize_by_pillow,
         fit: Fit | None = None,
+        fit_mode: str = "shortest",
     ) -> None:
         self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
-        self.resize, self.fit = resize, fit
+        self.resize, self.fit, self.fit_mode = resize, fit, fit_mode
         self.partners = composite.Partners(data, seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
@@ -172,15 +179,52 @@ class ViewMaker:
             target = _in_case(text, views)
         elif views.target:
             target = self._wording(index, int(reading.integers(self.data.captions(index))), views)
+        shown_picture, part = self._show(picture, views, cropping)
+        regions, regions_left = self._regions(index, picture, part, views, generator)
         return View(
-            self._crop_picture(picture, cropping),
+            shown_picture,
             _in_case(text, views),
             negatives,
             positives,
             concepts=_concept_spans(caption, views),
             negative_images=tuple(self._negative_images(index, shown, views.negative_images, cropping)),
             target=target,
+            regions=regions,
+            regions_left=regions_left,
         )
+
+    def _show(self, picture: Image.Image, views: Views, rng: np.random.Generator) -> tuple[Image.Image, Part]:
+        """Return the picture as it is shown, and which part of it that is."""
+        if views.squash:
+            return self.resize(picture, (self.side, self.side)), WHOLE
+        if not self.crop:
+            return self._crop_picture(picture, rng), find_shown_part(picture.size, self.fit_mode)
+        width, height = picture.size
+        box = self.crop.draw_box(width, height, rng)
+        left, upper, right, lower = box
+        return self.crop.cut(picture, box, self.side), (left / width, upper / height, right / width, lower / height)
+
+    def _regions(
+        self,
+        index: int,
+        picture: Image.Image,
+        part: Part,
+        views: Views,
+        generator: Callable[[int], np.random.Generator],
+    ) -> tuple[tuple[RegionView | None, ...], int]:
+        """Return `views.regions` regions that the part of the picture shows, and how many it does not show."""
+        if not views.regions:
+            return (), 0
+        drawn, left = draw_regions(self.data.regions(index), part, views, generator(REGIONS))
+        regions = [
+            RegionView(
+                box,
+                _apply_case(texts, views),
+                cut_region(picture, stored_box, views.region_crops, self.side, self.resize),
+            )
+            for box, texts, stored_box in drawn
+        ]
+        return (*regions, *[None] * (views.regions - len(regions))), left
 
     def _wording(self, index: int, which: int, views: Views) -> str:
         """Return one of a picture's captions as the views want it: cut and in their case."""

@@ -59,6 +59,10 @@ def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
     if views.target:
         yield "targets", bool(row.target)
     yield from (("negative_images", picture is not None) for picture in row.negative_images)
+    yield from (("regions", region is not None) for region in row.regions)
+    if views.region_negatives:
+        texts = [text for region in row.regions if region for text in region.texts[2:]]
+        yield from (("negatives/regions", text is not None) for text in texts)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from compclip.interface.features import Features
 from compclip.interface.method import load_method
-from compclip.interface.views import Widths
+from compclip.interface.views import Views, Widths
 
 D = 8
 
@@ -27,12 +27,13 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     K = views.negative_texts
     P = len(views.positives) + len(views.pairs) + views.bag + views.alternatives or max(views.composite - 1, 0)
     asked = {"K": K or 1, "P": P, "J": views.negative_images}
-    f = make(B=B, M=M, fill=fill, seed=seed, **asked)
+    f = with_regions(make(B=B, M=M, fill=fill, seed=seed, **asked), views, fill, seed)
     g = torch.Generator().manual_seed(seed)
     start = {k: torch.rand(v.shape, generator=g, dtype=torch.float64) for k, v in method.memory(cfg).items()}
     f = replace(f, memory=start)
     if method.teacher(cfg):
-        f = replace(f, teacher=detached(make(B=B, M=M, fill=fill, seed=seed + 100, **asked)))
+        of_teacher = make(B=B, M=M, fill=fill, seed=seed + 100, **asked)
+        f = replace(f, teacher=detached(with_regions(of_teacher, views, fill, seed + 100)))
     if views.target:
         lengths = torch.randint(2, 7, (B, 1), generator=g)
         ids = torch.randint(0, 30, (B, 6), generator=g)
@@ -40,6 +41,26 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30)):
         f = replace(f, heads=heads.double())
     return f
+
+
+def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
+    """The same with regions, their texts and crops where views ask for them."""
+    if not (R := min(views.regions, 3)):
+        return f
+    B, C, g = len(f.image_BD), views.region_texts, torch.Generator().manual_seed(seed + 7)
+
+    def unit(*shape: int) -> Tensor:
+        drawn = torch.randn(*shape, D, generator=g, dtype=torch.float64)
+        return F.normalize(drawn, dim=-1).requires_grad_()
+
+    there = {"all": torch.ones(B, R), "none": torch.zeros(B, R)}.get(fill, torch.rand(B, R, generator=g)) > 0.4
+    false_texts = there[..., None] & (torch.rand(B, R, C, generator=g) > 0.3)
+    texts = there[..., None] if C == 1 else torch.cat([there[..., None].expand(B, R, 2), false_texts[..., 2:]], dim=2)
+    crops = unit(B, R) if views.region_crops else None
+    return replace(
+        f, region_BRD=unit(B, R), region_mask_BR=there, region_text_BRCD=unit(B, R, C), region_text_mask_BRC=texts,
+        region_crop_BRD=crops,
+    )  # fmt: skip
 
 
 def detached(f: Features) -> Features:

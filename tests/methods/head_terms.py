@@ -173,8 +173,34 @@ def codebook_clip_terms(f, cfg, step):
     return {"clip": reference.clip(torch.stack(images), torch.stack(texts), f.scale)}
 
 
+def pairs_of(a: list[Tensor], b: list[Tensor], scale: Tensor) -> Tensor:
+    """CLIP's contrast of these pairs alone; 0 where there is none."""
+    rows = [-log_share([scale * dot(x, y) for y in b], i) for i, x in enumerate(a)]
+    columns = [-log_share([scale * dot(y, x) for x in a], i) for i, y in enumerate(b)]
+    return (mean(rows) + mean(columns)) / 2
+
+
+def regions_there(f) -> list[tuple[int, int]]:
+    return [(i, r) for i, row in enumerate(f.region_mask_BR) for r, there in enumerate(row) if there]
+
+
+def fineclip_terms(f, cfg, step):
+    """Pictures and captions, regions and their captions, regions and their crops."""
+    places = regions_there(f)
+    terms = {"clip": pairs_of(list(f.image_BD), list(f.text_BD), f.scale)}
+    if cfg.lambda_regions:
+        regions, texts = [f.region_BRD[p] for p in places], [f.region_text_BRCD[(*p, 0)] for p in places]
+        terms["regions"] = cfg.lambda_regions * (pairs_of(regions, texts, f.scale) if places else nothing(f))
+    if cfg.lambda_distill:
+        crops = f.region_crop_BRD.detach() if cfg.detach_crops else f.region_crop_BRD
+        apart = [1 - dot(f.region_BRD[p], crops[p]) for p in places]
+        terms["distill"] = cfg.lambda_distill * (mean(apart) if places else nothing(f))
+    return terms
+
+
 TERMS = {
-    "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms, "flair": flair_terms,
+    "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
+    "fineclip": fineclip_terms, "flair": flair_terms,
     "labclip": labclip_terms, "superclip": superclip_terms,
 }  # fmt: skip
 SMALL = {"codes": 6, "code_width": 4}
@@ -183,6 +209,7 @@ MORE = [
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
     ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
-    ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
+    ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
+    ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
 ]  # fmt: skip

@@ -69,6 +69,7 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     more = len(views.pairs) + views.bag
     texts = 1 if views.composite else len(views.negatives) + more
     texts = max(texts, views.composite, len(views.positives) + views.alternatives + more, views.negative_images, 1)
+    texts = max(texts, views.regions * views.region_texts)
     if views.tokens and not views.own_tokens:
         assert name in ("codebook_clip", "flair", "superclip")
         return

@@ -1,0 +1,74 @@
+"""FineCLIP: self-distilled region-based CLIP (Jing et al., NeurIPS 2024), Sec. 3; program Timsty1/FineCLIP.
+
+B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture; it
+is told from the batch's regions by its caption, and should be what the model makes of the region shown as a picture.
+Departures: pictures without regions, and regions that are missing, leave both terms (released: padding up to the whole
+batch stays in the contrast with logit 0, and a quarter of the picture stands in); the contrast of regions is over the
+whole batch on every process alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import Views
+from compclip.methods import _check
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_regions: float = part(1.0, off=0.0)  # region and its caption; training/train.py sums all terms
+    lambda_distill: float = part(1.0, off=0.0)  # region and its crop
+    regions: int = 20  # R; scripts/train_vitb16.sh: --max-boxes 20 (5 for L/14)
+    crop_times: float = 1.5  # a crop's sides beside its region's; training/data.py:135
+    detach_crops: bool = False  # whether crops only teach; training/clipself.py: they learn as well
+    squash: bool = True  # whole pictures, scaled to a square; open_clip/transform.py: det_image_transform
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_regions", "lambda_distill")
+        _check.at_least(self, 1, "regions", "crop_times")
+        _check.one_of(self, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The caption, regions with a caption each, and their crops where they teach."""
+    return Views(
+        caption=cfg.caption,
+        squash=cfg.squash,
+        regions=cfg.regions if cfg.lambda_regions or cfg.lambda_distill else 0,
+        region_crops=cfg.crop_times if cfg.lambda_distill else 0.0,
+        unit_patches=True,  # open_clip/eva_clip/eva_vit_model.py:620
+    )
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The three terms, scalars, weights applied; a term of weight 0 is left out."""
+    terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
+    if cfg.lambda_regions:
+        terms["regions"] = cfg.lambda_regions * contrast_regions(f)
+    if cfg.lambda_distill:
+        terms["distill"] = cfg.lambda_distill * distill_crops(f, cfg.detach_crops)
+    return terms
+
+
+def contrast_regions(f: Features) -> Tensor:
+    """CLIP's contrast of the batch's regions and their captions."""
+    return losses.clip_of(f.region_BRD.flatten(0, 1), f.region_text_BRCD[:, :, 0].flatten(0, 1), f.scale,
+                          f.region_mask_BR.flatten())  # fmt: skip
+
+
+def distill_crops(f: Features, detached: bool) -> Tensor:
+    """1 − cosine of regions' vectors and their crops', mean over regions."""
+    crop_BRD = f.region_crop_BRD.detach() if detached else f.region_crop_BRD
+    return losses.masked_mean(1 - losses.cosines(f.region_BRD, crop_BRD), f.region_mask_BR)

@@ -1,0 +1,213 @@
+"""Join regions to samples: boxes in pictures with texts of their own, from a list that others released.
+
+A list is json, jsonl or parquet. Visual Genome's regions, FG-CLIP's FineHARD and COCO's boxes with captions have this
+form (`config.released_lists.Regions`). Boxes become shares of the picture's width and height, so that they stay right
+whatever size a picture is read at. What cannot be used is counted and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import check_regular, read_text
+from compclip.base.json_text import parse_json, replace_lone
+from compclip.config.released_lists import Regions
+from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
+from compclip.data.sample import Region, Sample
+from compclip.prepare import caption_join, caption_lists
+
+JoinRegions = Callable[[Sequence[Sample], Counter], list[Sample]]
+Record = Mapping[str, Any]
+LARGEST = 1e9  # number of a box
+WrittenRegion = tuple[list[float], list[str], list[str]]  # box as the list has it, captions, negatives
+
+
+def open_joiner(cfg: Regions | None) -> JoinRegions:
+    """Return the function that adds regions to samples; it adds none without `cfg`.
+
+    Counted: samples with and without regions, regions outside of their picture, and too small or large ones. Raises
+    UserError for a list that is missing or unusable.
+    """
+    if cfg is None:
+        return lambda samples, counts: list(samples)
+    index, section = _open_index(cfg), cfg
+
+    def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
+        keys = [caption_lists.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
+        written = index.find(keys).texts
+        joined = [
+            replace(s, regions=_place_regions(section, s, texts, counts))
+            for s, texts in zip(samples, written, strict=True)
+        ]
+        matched = sum(bool(sample.regions) for sample in joined)
+        counts.update(regions_samples=matched, regions_without=len(joined) - matched)
+        return joined
+
+    return join
+
+
+def count_rows(cfg: Regions | None) -> Counter:
+    """Return the number of a list's rows and regions, and of the unusable ones; nothing without a list."""
+    return Counter(_open_index(cfg).counts) if cfg else Counter()
+
+
+def build_column(samples: Sequence[Sample]) -> dict[str, pa.Array]:
+    """Return the column of the samples' regions; none where no sample has one."""
+    if not any(sample.regions for sample in samples):
+        return {}
+    return {REGION_COLUMN: pa.array([[vars(region) for region in s.regions] for s in samples], REGION_TYPE)}
+
+
+def _open_index(cfg: Regions) -> caption_join.TextIndex:
+    """Return the list's regions by key, indexed when it is new or has changed."""
+    folder = caption_join.index_folder([cfg.file], [asdict(cfg), "regions"])
+    index = caption_join.open_index(folder, lambda counts: read_rows(cfg, counts))
+    if not index.rows:
+        reasons = ", ".join(f"{n} {name}" for name, n in sorted(index.counts.items()) if n) or "it is empty"
+        raise UserError(f"{cfg.file}: no row holds a key and a region ({reasons}); correct its fields")
+    return index
+
+
+def _place_regions(cfg: Regions, sample: Sample, texts: Iterable[str], counts: Counter) -> tuple[Region, ...]:
+    """Return the first `cfg.most` usable regions of a sample in shares of its picture."""
+    regions = []
+    for text in texts:
+        region = place_region(cfg, sample, json.loads(text))
+        if isinstance(region, str):
+            counts[f"regions_{region}"] += 1
+        else:
+            regions.append(region)
+    counts["regions_beyond"] += max(0, len(regions) - cfg.most)
+    return tuple(regions[: cfg.most])
+
+
+def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region | str:
+    """Return a region in shares of the picture, cut at its edges; or the reason why it is left out."""
+    (left, upper, right, lower), captions, negatives = written
+    if cfg.form == "size":
+        right, lower = left + right, upper + lower
+    width, height = (sample.width, sample.height) if cfg.unit == "pixels" else (1, 1)
+    left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
+    upper, lower = (min(max(y / height, 0.0), 1.0) for y in (upper, lower))
+    if left >= right or upper >= lower:
+        return "outside"
+    side = math.sqrt((right - left) * sample.width * (lower - upper) * sample.height)
+    if side < cfg.least_side or side > (cfg.most_side or math.inf):
+        return "of_other_size"
+    return Region(left, upper, right, lower, tuple(captions), tuple(negatives))
+
+
+# --- rows of the list -----------------------------------------------------------------------------------------
+
+
+def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+    """Give the key of every usable row and its regions, each as the JSON of a `WrittenRegion`.
+
+    Counted: `regions_rows`, `regions_listed`, and of those left out `regions_damaged` and `regions_without_key`.
+    Raises UserError for a list that is missing, of an unknown format, or has no such field.
+    """
+    key_name = cfg.key_column
+    for record in _read_records(cfg.file):
+        counts["regions_rows"] += 1
+        if not isinstance(record, dict):
+            counts["regions_damaged"] += 1
+            continue
+        key_name = key_name or _find_key(record, cfg)
+        key = record.get(key_name)
+        if not isinstance(key, (str, int)) or not (name := caption_lists.join_key(replace_lone(str(key)), cfg.on)):
+            counts["regions_without_key"] += 1
+            continue
+        values = (record.get(cfg.column) or []) if cfg.column else [record]
+        regions = [parse_region(value, cfg) for value in values] if isinstance(values, list) else [None]
+        counts["regions_listed"] += len(regions)
+        counts["regions_damaged"] += regions.count(None)
+        if usable := [json.dumps(region) for region in regions if region]:
+            yield name, usable
+
+
+def _find_key(record: Record, cfg: Regions) -> str:
+    key = next((name for name in cfg.JOINS[cfg.on] if name in record), "")
+    if not key:
+        names = ", ".join(map(repr, list(record)[:20]))
+        raise UserError(f"{cfg.file}: which field holds the {cfg.on}? set regions.key_column to one of {names}")
+    if cfg.column and cfg.column not in record:
+        raise unknown("field", cfg.column, record, f"{cfg.file}: regions.column")
+    return key
+
+
+def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
+    """Return box, captions and negatives of a region; None for what has no box of numbers, or no caption."""
+    if not isinstance(value, dict):
+        return None
+    box = value.get(cfg.box[0]) if len(cfg.box) == 1 else [value.get(name) for name in cfg.box]
+    if not isinstance(box, list) or len(box) < 4 or not all(_is_number(edge) for edge in box[:4]):
+        return None
+    captions, negatives = (_list_texts(value, names) for names in (cfg.caption, cfg.negatives))
+    return (box[:4], captions, [n for n in negatives if n not in captions]) if captions else None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < LARGEST
+
+
+def _list_texts(record: Record, names: Iterable[str]) -> list[str]:
+    """Return the different texts of some fields, which hold one, a list, or an object of them."""
+    texts: list[Any] = []
+    for name in names:
+        value = record.get(name)
+        texts += value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+    written = [one_line(replace_lone(text)) for text in texts if isinstance(text, str)]
+    return list(dict.fromkeys(filter(None, written)))
+
+
+def _read_records(name: str) -> Iterator[Any]:
+    """Give the rows of all files of a list."""
+    path = Path(name)
+    files = sorted(p for p in path.iterdir() if p.suffix in READERS) if path.is_dir() else [path]
+    if not files or not path.exists() or any(file.suffix not in READERS for file in files):
+        raise UserError(f"{name}: no list of regions: a file of {', '.join(READERS)}, or a folder of them; correct it")
+    for file in files:
+        yield from READERS[file.suffix](Path(check_regular(file)))
+
+
+def _read_json(path: Path) -> Iterator[Any]:
+    """Give the items of a file that is one list."""
+    content = parse_json(read_text(path), str(path))
+    if not isinstance(content, list):
+        raise UserError(f"{path}: holds no list of rows; write one, or a line of JSON for each row as .jsonl")
+    yield from content
+
+
+def _read_json_lines(path: Path) -> Iterator[Any]:
+    with open(path, "rb") as file:
+        for line in filter(bytes.strip, caption_lists.iterate_lines(file)):
+            try:
+                yield parse_json(line.decode("utf-8"), str(path))
+            except (UserError, UnicodeDecodeError):
+                yield None
+
+
+def _read_parquet(path: Path) -> Iterator[Any]:
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for batch in file.iter_batches(caption_lists.PARQUET_ROWS):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as parquet ({one_line(str(error))[:200]}); fetch it again") from error
+
+
+READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
+    ".json": _read_json,
+    ".jsonl": _read_json_lines,
+    ".parquet": _read_parquet,
+}

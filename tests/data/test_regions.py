@@ -1,0 +1,323 @@
+"""Regions: read from lists in others' forms, joined, placed in shares of the picture, counted, and shown by training."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.safe_names import SafeName
+from compclip.config import read, released_lists
+from compclip.config.released_lists import Regions
+from compclip.config.sections import Data, World
+from compclip.data import shard_files
+from compclip.data.prepared_dataset import PreparedDataset, RegionColumn
+from compclip.data.sample import Region, Sample
+from compclip.interface.views import Views
+from compclip.methods import finetune
+from compclip.prepare import region_lists, shard_stages, shard_writer
+from compclip.scenes import companion_texts, generate, layout, render
+from compclip.train import region_views
+from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
+from tests.conftest import ROOT
+
+NAME = SafeName("x", "data")
+WIDTH, HEIGHT = 80, 40
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch) -> Path:
+    """Three captioned pictures of 80 x 40 pixels as the current folder; a quarter of each is red."""
+    monkeypatch.chdir(tmp_path)
+    sentences = ["A red dog runs.", "A cat sits.", "A bird sings."]
+    records = [
+        {"filename": f"{n}.png", "split": "train", "sentences": [{"raw": text}]} for n, text in enumerate(sentences)
+    ]
+    Path("all.json").write_text(json.dumps({"images": records}))
+    Path("own").mkdir()
+    picture_HW3 = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    picture_HW3[20:, 40:60] = (255, 0, 0)
+    for n in range(3):
+        Image.fromarray(picture_HW3).save(f"own/{n}.png")
+    return tmp_path
+
+
+def section(**options) -> Data:
+    return Data("karpathy", "all.json", "own", captioner="none", regions=options)
+
+
+def recaptioned(data: Data) -> tuple[list[Sample], dict]:
+    counts = shard_stages.run_stage("recaption", NAME, data)
+    samples = [s for p in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_writer.load_samples(p)]
+    return samples, {name.removeprefix("regions_"): n for name, n in counts.items() if name.startswith("regions_")}
+
+
+RED = Region(0.5, 0.5, 0.75, 1.0, ("a red square", "the red square below"), ("a blue square",))
+OTHER = Region(0.0, 0.0, 0.25, 0.5, ("nothing",))
+
+
+def finehard(path: Path) -> dict:
+    """FG-CLIP's form: one list, a row a picture, boxes in shares, false texts by number."""
+    info = [
+        {"bbox": [0.5, 0.5, 0.75, 1.0, 0.9], "short_expr": "a red square", "long_expr": "the red square below",
+         "flag_short_neg": 1, "short_expr_negs": {"0": "a blue square"}},
+        {"bbox": [0.0, 0.0, 0.25, 0.5], "short_expr": "nothing", "long_expr": "nothing", "flag_short_neg": 0},
+    ]  # fmt: skip
+    rows = [{"f_path": "some/0.png", "caption": "…", "bbox_info": info}, {"f_path": "1.png", "bbox_info": []}]
+    path.with_suffix(".json").write_text(json.dumps(rows))
+    return {"file": "list.json", "on": "image", "key_column": "f_path", "column": "bbox_info", "box": "bbox",
+            "caption": ["short_expr", "long_expr"], "negatives": "short_expr_negs"}  # fmt: skip
+
+
+def visual_genome(path: Path) -> dict:
+    """Visual Genome's form: a row a picture, boxes in pixels by four names."""
+    rows = [{"image": "0.png", "regions": [
+        {"x": 40, "y": 20, "width": 20, "height": 20, "phrase": "a red square", "more": "the red square below",
+         "false": "a blue square"},
+        {"x": 0, "y": 0, "width": 20, "height": 20, "phrase": " nothing "},
+    ]}]  # fmt: skip
+    path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"file": "list.jsonl", "on": "image", "column": "regions", "box": ["x", "y", "width", "height"],
+            "form": "size", "unit": "pixels", "caption": ["phrase", "more"], "negatives": "false"}  # fmt: skip
+
+
+def row_each(path: Path) -> dict:
+    """A row a region, as parquet."""
+    rows = [
+        {"key": "0", "box": [40, 20, 60, 40], "caption": ["a red square", "the red square below"],
+         "negatives": ["a blue square"]},
+        {"key": "0", "box": [0, 0, 20, 20], "caption": ["nothing"], "negatives": []},
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet"))
+    return {"file": "list.parquet", "on": "key", "unit": "pixels", "negatives": "negatives"}
+
+
+@pytest.mark.parametrize("write", [finehard, visual_genome, row_each])
+def test_lists_in_others_forms_are_joined(photos, write):
+    samples, counts = recaptioned(section(**write(Path("list.txt"))))
+    assert [s.regions for s in samples] == [(RED, OTHER), (), ()]
+    assert {name: counts[name] for name in ("listed", "samples", "without")} == {
+        "listed": 2, "samples": 1, "without": 2
+    }  # fmt: skip
+
+
+def test_what_cannot_be_used_is_counted(photos):
+    """No box, no text, no key; outside of the picture, too small, and more than may be."""
+    boxes = [
+        [0.9, 0.5, 2.0, 1.0],
+        [1.0, 0.0, 1.2, 1.0],
+        [0.5, 0.5, 0.5, 1.0],
+        [0.0, 0.0, 0.01, 0.02],
+        [0, 0, 1, 1],
+        [0, 0, 1, 0.5],
+    ]
+    regions = [{"box": box, "caption": str(n)} for n, box in enumerate(boxes)]
+    damaged = [{"box": [0, 0, 1], "caption": "a"}, {"box": [0, 0, "1", 1], "caption": "a"}, {"box": [0, 0, 1, 1]},
+               {"box": [0, 0, float("nan"), 1], "caption": "a"}, 7]  # fmt: skip
+    rows = [
+        {"image": "0.png", "regions": regions + damaged},
+        {"image": "", "regions": regions},
+        [1],
+        {"image": "1.png", "regions": "x"},
+    ]
+    Path("list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
+    samples, counts = recaptioned(section(file="list.jsonl", on="image", column="regions", least_side=5, most=2))
+    cut, whole = samples[0].regions
+    assert cut.box == (0.9, 0.5, 1.0, 1.0) and whole.box == (0.0, 0.0, 1.0, 1.0)
+    assert counts == {"rows": 5, "listed": 12, "damaged": 8, "without_key": 1, "outside": 2, "of_other_size": 1,
+                      "beyond": 1, "samples": 1, "without": 2}  # fmt: skip
+
+
+@pytest.mark.parametrize("options,says", [
+    ({"file": "no.jsonl"}, "no.jsonl: no list of regions"),
+    ({"file": "all.txt"}, "all.txt: no list of regions"),
+    ({"file": "object.json"}, "object.json: holds no list of rows"),
+    ({"file": "other.jsonl"}, "which field holds the image"),
+    ({"file": "list.jsonl", "column": "regoins"}, "unknown field 'regoins'; did you mean 'regions'"),
+    ({"file": "list.jsonl", "column": "", "caption": ["x"]}, "no row holds a key and a region"),
+])  # fmt: skip
+def test_a_list_that_cannot_be(photos, options, says):
+    Path("all.txt").write_text("x")
+    Path("object.json").write_text("{}")
+    Path("other.jsonl").write_text('{"a": 1}\n')
+    Path("list.jsonl").write_text('{"image": "0.png", "regions": [], "box": [0, 0, 1, 1], "caption": "a"}\n')
+    with pytest.raises(UserError, match=says):
+        recaptioned(section(on="image", **options))
+
+
+@pytest.mark.parametrize("options,says", [
+    ({"on": "imgae"}, "unknown on 'imgae'"),
+    ({"on": "image", "box": ["x", "y"]}, "must name one field of four numbers, or four fields"),
+    ({"on": "image", "caption": []}, "must name a field with a region's text"),
+    ({"on": "image", "unit": "inches"}, "unit"),
+    ({"on": "image", "most": 0}, "most"),
+])  # fmt: skip
+def test_what_a_section_may_say(options, says):
+    with pytest.raises(UserError, match=says):
+        released_lists.regions_config(section(file="x.jsonl", **options))
+
+
+def test_the_whole_way_to_a_view(photos):
+    """Recaption, annotate, and a view; a data set without a section has none, and the bytes that it had."""
+    data = section(**finehard(Path("list.txt")))
+    for stage in ("recaption", "annotate"):
+        shard_stages.run_stage(stage, NAME, data)
+    data_set = PreparedDataset(Path("data/x"))
+    assert [data_set.regions(n) for n in range(3)] == [(RED, OTHER), (), ()]
+    views = Views(regions=3, region_negatives=2, region_crops=1.0, squash=True, caption="full")
+    view = ViewMaker(data_set, 0, 8).view(0, 0, views)
+    drawn = {region.box: region for region in view.regions if region}
+    assert view.image.size == (8, 8) and set(drawn) == {RED.box, OTHER.box} and view.regions[2] is None
+    caption, *further = drawn[RED.box].texts
+    assert caption in RED.captions and further == ["a red square", "a blue square", None]
+    assert (np.asarray(drawn[RED.box].crop) == (255, 0, 0)).all() and not np.asarray(drawn[OTHER.box].crop).any()
+    plain = Views(caption="full")
+    without = ViewMaker(data_set, 0, 8).view(0, 0, plain)
+    shard_stages.run_stage("recaption", NAME, section())
+    shard_stages.run_stage("annotate", NAME, section())
+    data_set = PreparedDataset(Path("data/x"))
+    assert (
+        data_set.regions(0) == ()
+        and "regions" not in shard_files.read_batch(Path("data/x/shards/00000.arrow"), "x").schema.names
+    )
+    again = ViewMaker(data_set, 0, 8).view(0, 0, plain)
+    assert (again.caption, again.regions) == (without.caption, ()) and again.image.tobytes() == without.image.tobytes()
+
+
+def test_boxes_are_where_their_things_are_in_what_is_shown(photos):
+    """Red fills its box, and no red is beside it: of a random part, and of the middle that a shorter side leaves."""
+    for stage in ("recaption", "annotate"):
+        shard_stages.run_stage(stage, NAME, section(**finehard(Path("list.txt"))))
+    data_set = PreparedDataset(Path("data/x"))
+    for crop in (RandomResizedCrop(0.3, 0.6), None):
+        maker = ViewMaker(data_set, 0, 64, crop=crop)
+        for epoch in range(6 if crop else 1):
+            view = maker.view(0, epoch, Views(regions=2))
+            picture = view.image if crop else view.image.crop((20, 0, 60, 40)).resize((64, 64))  # the middle of 80 x 40
+            red_HW = np.asarray(picture)[..., 0] > 128
+            boxes = [region.box for region in view.regions if region]
+            shown = [box for box in boxes if red_HW[tuple(_slices(box))].mean() > 0.9]
+            assert len(boxes) + view.regions_left == 2
+            assert len(shown) == (red_HW.sum() >= 0.5 * _area_in_pixels(maker, epoch))
+            for box in shown:
+                beside_HW = red_HW.copy()
+                beside_HW[tuple(_slices(box, margin=2))] = False
+                assert not beside_HW.any()
+
+
+def _area_in_pixels(maker: ViewMaker, epoch: int) -> float:
+    """The pixels that all of the red would have at the scale of what is shown."""
+    if not maker.crop:
+        return 20 * 20 * (64 / 40) ** 2
+    rng = sample_generator(0, epoch, maker.data.sample(0).id, CROPS)
+    left, upper, right, lower = maker.crop.draw_box(WIDTH, HEIGHT, rng)
+    return 20 * 20 * (64 / (right - left)) * (64 / (lower - upper))
+
+
+def _slices(box, margin: int = -1) -> list[slice]:
+    """Rows and columns of a box in 64 x 64 pixels, wider by a margin."""
+    left, upper, right, lower = (64 * edge for edge in box)
+    return [slice(max(0, round(low) - margin), round(high) + margin) for low, high in ((upper, lower), (left, right))]
+
+
+@pytest.mark.parametrize("box,part,expected", [
+    ((0.5, 0.5, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.5, 1.0, 1.0)),
+    ((0.5, 0.25, 0.75, 0.75), (0.5, 0.0, 1.0, 1.0), (0.0, 0.25, 0.5, 0.75)),
+    ((0.25, 0.0, 0.75, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.5, 1.0)),  # half of it is seen
+    ((0.0, 0.0, 0.75, 1.0), (0.5, 0.0, 1.0, 1.0), None),  # a third
+    ((0.0, 0.0, 0.25, 1.0), (0.5, 0.0, 1.0, 1.0), None),
+    ((0.0, 0.0, 1.0, 1.0), (0.0, -0.5, 1.0, 1.5), (0.0, 0.25, 1.0, 0.75)),  # a margin is added
+])  # fmt: skip
+def test_a_box_in_a_part_of_the_picture(box, part, expected):
+    assert region_views.place_box(box, part) == expected
+
+
+def test_regions_are_drawn_evenly_and_by_their_own_stream():
+    regions = [replace(OTHER, captions=(str(n),)) for n in range(4)]
+    views, seen = Views(regions=2), Counter()
+    for seed in range(400):
+        drawn, left = region_views.draw_regions(regions, region_views.WHOLE, views, np.random.default_rng(seed))
+        assert len(drawn) == 2 and left == 0
+        seen.update(texts[0] for _, texts, _ in drawn)
+    assert min(seen.values()) > 160 and sum(seen.values()) == 800
+
+
+def test_a_region_as_a_picture_is_wider_than_its_box():
+    """Half as much again on each axis, cut at the picture's edge."""
+    picture_HW3 = np.zeros((40, 40, 3), np.uint8)
+    picture_HW3[10:20, 30:40, 0] = 255
+    cut = region_views.cut_region(Image.fromarray(picture_HW3), (0.75, 0.25, 1.0, 0.5), 2.0, 20, lambda p, _: p)
+    assert cut.size == (15, 20)
+    assert (np.asarray(cut)[..., 0] == 255).sum() == 100
+    assert region_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
+
+
+EDGE = st.floats(0, 1)
+REGIONS = st.lists(st.builds(Region, EDGE, EDGE, EDGE, EDGE, st.lists(st.text(st.characters(codec="utf-8")), min_size=1).map(tuple),
+                             st.lists(st.text(st.characters(codec="utf-8"))).map(tuple)), max_size=3)  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(REGIONS, max_size=4))
+def test_regions_come_back_as_they_were(tmp_path_factory, regions):
+    """From a shard of samples, and from the column that training reads."""
+    samples = [Sample(str(n), "a.jpg", ("A dog.",), regions=tuple(some)) for n, some in enumerate(regions)]
+    path = tmp_path_factory.getbasetemp() / "regions.arrow"
+    shard_writer.save_samples(path, samples)
+    assert shard_writer.load_samples(path) == samples
+    for column in region_lists.build_column(samples).values():
+        assert [RegionColumn(column)[row] for row in range(len(samples))] == [s.regions for s in samples]
+
+
+def test_the_scenes_know_where_their_things_are(tmp_path):
+    """All that differs from the picture's ground lies in a box; the long text is true, and false texts differ by a word."""
+    rng = np.random.default_rng(4)
+    for number in range(6):
+        scene = layout.sample(rng, 1 + number % 4, test=False)
+        name = f"{number:06d}"
+        shown_HW = (
+            np.abs(
+                render.render_named(f"{name}.png", scene).astype(int)
+                - render.render_named(f"{name}.png", replace(scene, things=()))
+            ).sum(-1)
+            > 30
+        )
+        for thing, row in zip(scene.things, companion_texts.make_regions(rng, name, scene), strict=True):
+            left, upper, right, lower = row["box"]
+            assert shown_HW[upper:lower, left:right].mean() > 0.1
+            shown_HW[upper:lower, left:right] = False
+            words = row["caption"].split()
+            assert words[1:] == [thing.size, thing.texture, thing.colour, thing.symbol]
+            changed = [[a != b for a, b in zip(words[1:], text.split()[1:], strict=True)] for text in row["negatives"]]
+            assert len(row["negatives"]) == 4 and all(sum(places) == 1 for places in changed)
+            assert len({tuple(places) for places in changed}) == 4
+        assert not shown_HW.any()
+    world = World(seed=0, train=4, retrieval=2, records=2, per_class=1, processes=1, beside=True)
+    generate.generate(world, tmp_path / "world")
+    rows = [json.loads(line) for line in (tmp_path / "world/train_regions.jsonl").read_text().splitlines()]
+    assert [row["image"] for row in rows] == [f"{n:06d}.png" for n in range(4)]
+
+
+def test_a_method_that_asks_for_them_needs_data_that_has_them(monkeypatch):
+    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(regions=2))
+    with pytest.raises(
+        UserError, match=r"methods.finetune: shows regions; data.scenes has none: add data.scenes.regions"
+    ):
+        read.load_params(ROOT / "params.yaml")
+
+
+def test_numbers_of_a_box_are_bounded():
+    cfg = Regions(file="x", on="image")
+    assert region_lists.parse_region({"box": [0, 0, 10**4000, 1], "caption": "a"}, cfg) is None
+    assert region_lists.parse_region({"box": [True, 0, 1, 1], "caption": "a"}, cfg) is None
+    assert region_lists.parse_region({"box": [0, 0, 1, 1], "caption": ["a", "a", ""]}, cfg) == ([0, 0, 1, 1], ["a"], [])

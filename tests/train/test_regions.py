@@ -1,0 +1,192 @@
+"""Vectors of regions: pooled as torchvision pools them, of patches that see only themselves; nothing changes without them.
+
+B images, R regions, N patches, S side of the grid, D dim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from dataclasses import replace
+
+import open_clip
+import pytest
+import timm
+import torch
+import torchvision
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError
+from compclip.interface.method import load_method
+from compclip.interface.views import Views
+from compclip.model import local_patches, towers
+from compclip.train import accumulate, encode, region_pooling
+from tests import distributed_check
+from tests.reference import dot
+
+S, D = 5, 3
+
+
+def patches(B: int = 2) -> torch.Tensor:
+    return torch.randn(B, S * S, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def boxes() -> torch.Tensor:
+    """Of each picture a random one, a thin one, one smaller than a patch, one at a corner, and the whole picture."""
+    rows = [[[0.13, 0.21, 0.77, 0.64], [0.4, 0.0, 0.43, 1.0], [0.51, 0.52, 0.55, 0.61], [0.86, 0.9, 1.0, 1.0], [0, 0, 1, 1]],
+            [[0.0, 0.3, 0.31, 0.99], [0.1, 0.5, 0.9, 0.52], [0.01, 0.01, 0.02, 0.02], [0.0, 0.0, 0.11, 0.07], [0.33, 0, 0.61, 1]]]  # fmt: skip
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_pooling_equals_torchvision():
+    pooled = region_pooling.pool_regions(patches(), boxes())
+    grid_BDHW = patches().reshape(2, S, S, D).permute(0, 3, 1, 2)
+    theirs = torchvision.ops.roi_align(grid_BDHW, list(boxes() * S), (1, 1), 1.0, -1, True)[..., 0, 0]
+    torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
+
+
+def test_pooling_equals_loops_over_points():
+    """Points of a grid, each bilinear between the four patches around it."""
+    grid = patches().reshape(2, S, S, D)
+    pooled = region_pooling.pool_regions(patches(), boxes())
+    for i in range(2):
+        for r, (left, upper, right, lower) in enumerate((boxes()[i] * S).tolist()):
+            across, down = math.ceil(right - left), math.ceil(lower - upper)
+            total = torch.zeros(D, dtype=torch.float64)
+            for a in range(down):
+                for b in range(across):
+                    y = upper - 0.5 + (a + 0.5) * (lower - upper) / down
+                    x = left - 0.5 + (b + 0.5) * (right - left) / across
+                    total += bilinear(grid[i], min(max(y, 0), S - 1), min(max(x, 0), S - 1))
+            torch.testing.assert_close(pooled[i, r], total / (across * down), rtol=0, atol=1e-12)
+
+
+def bilinear(grid, y: float, x: float):
+    above, before = int(y), int(x)
+    below, behind = min(above + 1, S - 1), min(before + 1, S - 1)
+    down, across = y - above, x - before
+    top = (1 - across) * grid[above, before] + across * grid[above, behind]
+    return (1 - down) * top + down * ((1 - across) * grid[below, before] + across * grid[below, behind])
+
+
+def test_a_box_of_one_patch_is_that_patch():
+    one = torch.tensor([[[2 / S, 1 / S, 3 / S, 2 / S]]], dtype=torch.float64)
+    torch.testing.assert_close(region_pooling.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
+
+
+# --- patches that see only themselves ------------------------------------------------------------------------------
+
+
+def test_local_patches_are_the_last_blocks_values():
+    """By the weights of the block: norm, values, output projection, MLP; and the picture's own vector is the usual one."""
+    clip = distributed_check.model(bias=False)
+    picture = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    image, patch, local = local_patches.encode_images(clip, picture, tokens=True)
+    expected_image, expected_patch = towers.encode_images(clip, picture, tokens=True)
+    assert torch.equal(image, expected_image) and torch.equal(patch, expected_patch)
+    visual = clip.visual
+    block = visual.transformer.resblocks[-1]  # the only one of this model
+    tokens = visual.ln_pre(visual._embeds(picture)) if not hasattr(visual, "_embeds") else visual._embeds(picture)
+    for i in range(2):
+        for n in range(4):
+            x, W = tokens[i, n + 1], block.attn.embed_dim
+            value = block.attn.in_proj_weight[2 * W :] @ block.ln_1(x) + block.attn.in_proj_bias[2 * W :]
+            x = x + block.attn.out_proj(value)
+            x = visual.ln_post(x + block.mlp(block.ln_2(x))) @ visual.proj
+            torch.testing.assert_close(local[i, n], x, rtol=0, atol=1e-12)
+    assert not block._forward_pre_hooks
+
+
+@pytest.mark.parametrize("name,changes", [
+    ("eva02_tiny_patch14_224", {"img_size": 28, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 0}),
+    ("vit_tiny_patch16_224", {"img_size": 32, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 0, "class_token": False, "global_pool": "map"}),
+])  # fmt: skip
+def test_local_patches_of_timm(name, changes):
+    """A patch's vector does not change with the other patches that go into the last block; the usual one does."""
+    visual = open_clip.timm_model.TimmModel.__new__(open_clip.timm_model.TimmModel)
+    torch.nn.Module.__init__(visual)
+    torch.manual_seed(0)
+    visual.trunk, visual.head = timm.create_model(name, **changes).eval(), torch.nn.Linear(24, D)
+    visual.forward = lambda x: visual.head(visual.trunk(x))
+    block = visual.trunk.blocks[-1]
+    x = torch.randn(1, 4 + visual.trunk.num_prefix_tokens, 24)
+    other = x.clone()
+    other[:, -1] = torch.randn(24)
+    local, changed = (local_patches._project_alone(visual, block, tokens) for tokens in (x, other))
+    assert local.shape == (1, 4, D)
+    torch.testing.assert_close(local[:, :3], changed[:, :3])
+    assert not torch.allclose(local[:, 3], changed[:, 3])
+    assert not torch.allclose(block(x)[:, :-1], block(other)[:, :-1])
+
+
+def test_a_tower_without_patches_is_refused():
+    clip = distributed_check.model(bias=False)
+    clip.visual = torch.nn.Conv2d(3, 3, 1)
+    with pytest.raises(UserError, match="its image tower .Conv2d. has no patches, of which regions are pooled"):
+        local_patches.encode_images(clip, torch.zeros(1, 3, 32, 32), tokens=False)
+
+
+# --- features ------------------------------------------------------------------------------------------------------
+
+
+def encoded(views: Views):
+    clip = distributed_check.model(bias=False)
+    batch = distributed_check.batch(views)
+    return clip, batch, encode.encode_features(clip, batch, views)
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_features_of_regions(unit):
+    """Each region's vector is its box's mean of patches, its crop's that of a picture, its text's that of a caption."""
+    views = Views(regions=2, region_negatives=1, region_crops=1.5, unit_patches=unit)
+    clip, batch, f = encoded(views)
+    local = local_patches.encode_images(clip, batch.image_B3HW, tokens=False)[2]
+    local = F.normalize(local, dim=-1) if unit else local
+    pooled = F.normalize(region_pooling.pool_regions(local, batch.region_box_BR4), dim=-1)
+    torch.testing.assert_close(f.region_BRD, pooled)
+    crop = clip.encode_image(batch.region_crop_BR3HW[3, 1][None], normalize=True)[0]
+    torch.testing.assert_close(f.region_crop_BRD[3, 1], crop)
+    text = clip.encode_text(batch.region_text_BRCL[3, 1, 2][None], normalize=True)[0]
+    torch.testing.assert_close(f.region_text_BRCD[3, 1, 2], text)
+    assert f.region_text_BRCD.shape == (6, 2, 3, 16) and f.patch_BND is None
+    assert abs(dot(f.region_BRD[0, 0], f.region_BRD[0, 0]).item() - 1) < 1e-12
+
+
+def test_other_features_have_the_same_bits_with_regions_beside():
+    """Those of the picture and its caption."""
+    clip, batch, f = encoded(Views(regions=2, unit_patches=True))
+    without = replace(batch, region_box_BR4=None, region_mask_BR=None, region_text_BRCL=None, region_text_mask_BRC=None)
+    plain = encode.encode_features(clip, without, Views())
+    assert torch.equal(plain.image_BD, f.image_BD)
+    torch.testing.assert_close(plain.text_BD, f.text_BD, rtol=0, atol=1e-14)
+    assert plain.region_BRD is None and plain.region_text_BRCD is None
+
+
+def test_texts_that_are_not_there_are_zeros_and_never_encoded():
+    clip, batch, _ = encoded(views := Views(regions=2, region_negatives=2))
+    mask = batch.region_text_mask_BRC
+    counted = replace(batch, encoded_BRC=mask.numpy())
+    sizes = []
+    hook = clip.transformer.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    f = encode.encode_features(clip, counted, views)
+    hook.remove()
+    assert sizes == [6 + batch.mask_BK.numel() + int(mask.sum())]
+    assert not f.region_text_BRCD[~mask].any() and f.region_text_BRCD[mask].any(-1).all()
+
+
+@pytest.mark.parametrize("name", ["fineclip"])
+def test_a_frozen_image_tower_is_encoded_once(name):
+    """Its regions and crops are taken from the first pass: the same terms, and texts have gradients."""
+    method = load_method(name)
+    cfg = method.Config(regions=2)
+    views = method.views(cfg, 0)
+    terms = []
+    for micro in (0, 2):
+        clip = distributed_check.model(bias=False)
+        distributed_check.freeze(clip, frozenset({"image"}))
+        computer = accumulate.GradientComputer(clip, frozenset({"image"}), contextlib.nullcontext, micro)
+        loss = functools.partial(method.loss, cfg=cfg, step=0)
+        terms.append(computer.compute_gradients(distributed_check.batch(views), views, loss))
+        assert clip.visual.proj.grad is None and clip.text_projection.grad is not None
+    torch.testing.assert_close(terms[0], terms[1])
