@@ -32,6 +32,7 @@ TRAINING = START | {
     "compclip.data.prepared_dataset",
     "compclip.data.sample",
     "compclip.data.shard_files",
+    "compclip.model.local_patches",
     "compclip.model.lora",
     "compclip.model.t5",
     "compclip.model.towers",
@@ -58,6 +59,8 @@ TRAINING = START | {
     "compclip.train.optimiser",
     "compclip.train.text_groups",
     "compclip.train.picture_resizing",
+    "compclip.train.region_pooling",
+    "compclip.train.region_views",
     "compclip.train.view_maker",
 }
 AGREEMENT = {"compclip.text.agreement", "compclip.text.inflect"}
