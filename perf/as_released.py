@@ -14,11 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
-NEWER_PAGE, NEWER = PAGE.with_name("as_released_2025.md"), ("ahnpl", "cs_clip", "fineclip", "labclip")  # of 2025 and 2026
+NEWER_PAGE, NEWER = (
+    PAGE.with_name("as_released_2025.md"),
+    ("ahnpl", "cs_clip", "fineclip", "labclip"),
+)  # of 2025 and 2026
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
-    "rate": ("lr", "lr_start", "lr_end", "warmup_steps", "schedule"),
+    "rate": ("lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "schedule"),
     "optimiser": ("optimiser", "beta1", "beta2", "eps", "weight_decay", "decayed", "grad_clip_norm"),
     "trained": ("trainable", "lora", "train_logit_scale", "max_logit_scale", "average_alpha"),
     "numbers, pictures": (
@@ -90,7 +93,8 @@ def group_of(value: ReleasedValue) -> str:
     """Return the row of the page's table that a value belongs to."""
     if value.section not in ("grid", "train"):
         return "method" if value.section == "methods" else "model, data"
-    return next(name for name, keys in GROUPS.items() if value.key in keys)
+    (name,) = (name for name, keys in GROUPS.items() if value.key in keys)
+    return name
 
 
 def write_page(newer: bool = False) -> str:

@@ -1,6 +1,6 @@
 """Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
 
-METHOD is cs_clip, ahnpl, superclip, flair, labclip or codebook_clip; FOLDER a clone of the program that
+METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip or fineclip; FOLDER a clone of the program that
 experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative difference of the
 value and the largest difference of a slope over some drawn batches in which all texts are there.
 
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from compclip.interface.method import load_method
 from tests.methods.conftest import D, drawn
 
 SEEDS, B = range(5), 6
-UNITS = ("image_BD", "text_BD", "positive_BPD")
+UNITS = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "region_crop_BRD")
 Names = tuple[str, ...]
 Compared = tuple[Tensor, Tensor, Features, Names]  # our value, theirs, the batch, and what slopes are compared of
 
@@ -106,7 +106,7 @@ def compare_flair(folder: Path, seed: int) -> Compared:
     theirs.downsample_text_features = choose
     loss = theirs.FlairLoss(num_cap_per_img=K, added_mps_loss=True)
     value = loss(f.image_BD, text_BKD.flatten(0, 1), f.scale, f.bias, f.patch_BND, pool)
-    return total("flair", f, cfg), value, f, (*UNITS, "patch_BND", "scale", "bias")
+    return total("flair", f, cfg), value, f, (*UNITS[:3], "patch_BND", "scale", "bias")
 
 
 def compare_labclip(folder: Path, seed: int) -> Compared:
@@ -150,6 +150,38 @@ def compare_codebook_clip(folder: Path, seed: int) -> Compared:
     own_B = torch.arange(B)
     value = (F.cross_entropy(logits_BB, own_B) + F.cross_entropy(logits_BB.T, own_B)) / 2
     return total("codebook_clip", f, cfg), value, f, ("patch_BND", "token_BTD", "scale")
+
+
+def compare_fineclip(folder: Path, seed: int) -> Compared:
+    """All terms, with as many regions of each picture as there can be: theirs pads up to that."""
+    R, cfg = 3, load_method("fineclip").Config(regions=3)
+    f = drawn("fineclip", cfg, fill="all", seed=seed, B=B)
+    contrast = load_module(folder / "open_clip/eva_clip/loss.py").ClipLoss()
+    give = {
+        "encode_image": f.region_crop_BRD,
+        "encode_pseudo_boxes": f.region_BRD,
+        "encode_text": f.region_text_BRCD[:, :, 0],
+    }
+
+    class Model:
+        """Gives the drawn features, whatever it is shown."""
+
+        logit_scale = SimpleNamespace(exp=lambda: f.scale)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: give[name].flatten(0, 1)
+
+        def __call__(self, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return f.image_BD, f.text_BD, f.scale
+
+    args = SimpleNamespace(
+        multiscale=False, extract_type="v2", loss_type="distill,global_itc,region_itc", batch_size=B, max_boxes=R
+    )
+    batch = (torch.zeros(B, 1), torch.ones(B, R, 5), torch.zeros(B, R, 1), torch.zeros(B, 1, 1), torch.zeros(B, R, 1))
+    theirs = load_module(folder / "training/clipself.py").CLIPSelf()
+    terms, *_ = theirs(batch, Model(), None, contrast, "cpu", torch.float64, False, args)
+    names = ("image_BD", "text_BD", "region_BRD", "region_text_BRCD", "region_crop_BRD", "scale")
+    return total("fineclip", f, cfg), sum(terms.values()), f, names
 
 
 COMPARE = {name.removeprefix("compare_"): f for name, f in list(globals().items()) if name.startswith("compare_")}

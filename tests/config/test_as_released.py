@@ -22,6 +22,7 @@ def number(text: str) -> float | None:
 def test_the_page_is_written_from_the_grids():
     for page, newer in ((PAGE, False), (as_released.NEWER_PAGE, True)):
         assert page.read_text() == as_released.write_page(newer), "run python -m perf.as_released"
+        assert page.read_text().count("\n## ") == len(as_released.list_grids(newer))
     assert sorted(as_released.list_grids() + as_released.list_grids(newer=True)) == RELEASED
 
 
