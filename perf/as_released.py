@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
 NEWER_PAGE, NEWER = (
     PAGE.with_name("as_released_2025.md"),
-    ("ahnpl", "cs_clip", "fineclip", "labclip"),
+    ("ahnpl", "cs_clip", "fg_clip", "fineclip", "labclip"),
 )  # of 2025 and 2026
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {

@@ -1,8 +1,8 @@
 """Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
 
-METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip or fineclip; FOLDER a clone of the program that
-experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative difference of the
-value and the largest difference of a slope over some drawn batches in which all texts are there.
+METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, fineclip, fg_clip or fg_clip_2; FOLDER a clone of the
+program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative
+difference of the value and the largest difference of a slope over some drawn batches in which all texts are there.
 
 B images, K negatives, D dim.
 """
@@ -10,6 +10,7 @@ B images, K negatives, D dim.
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -182,6 +183,84 @@ def compare_fineclip(folder: Path, seed: int) -> Compared:
     terms, *_ = theirs(batch, Model(), None, contrast, "cpu", torch.float64, False, args)
     names = ("image_BD", "text_BD", "region_BRD", "region_text_BRCD", "region_crop_BRD", "scale")
     return total("fineclip", f, cfg), sum(terms.values()), f, names
+
+
+FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "hard_choice": 3.0, "hard_contrast": 0.6, "hard_rank": 0.4,
+             "lambda_texts": 0.1, "map_regions": True}  # fmt: skip
+
+
+def open_fg_clip(path: Path, f: Features, own: Sequence[str]) -> tuple[Any, dict[str, float]]:
+    """Return an object with the losses of their model, in this process alone, and the weights in its forward pass.
+
+    `own`: names of classes and of the first loss, behind which the file is taken.
+    """
+    head = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+    source = path.read_text()
+
+    def cut(text: str) -> str:
+        classes = "".join(
+            text[text.index(name) : text.index("\n\n\n", text.index(name))] + "\n\n\n" for name in own[:-1]
+        )
+        return (head + classes + "class Losses:\n" + text[text.index(own[-1]) :]).replace(
+            "torch.float)", "torch.float64)"
+        )
+
+    module = load_module(path, cut)
+    module.nn_dist = SimpleNamespace(all_gather=lambda x: [x])
+    losses = module.Losses()
+    losses.logit_scale = SimpleNamespace(exp=lambda: f.scale)
+    return losses, {name: float(value) for name, value in re.findall(r"(\w+_weight) = ([\d.]+)", source)}
+
+
+def compare_fg_clip(folder: Path, seed: int) -> Compared:
+    """All terms of the second stage; FOLDER is the branch v1.0."""
+    cfg = load_method("fg_clip").Config(init_scale=5.0)
+    f = drawn("fg_clip", cfg, fill="all", seed=seed, B=B)
+    theirs, weight = open_fg_clip(folder / "fgclip/model/clip_strc/fgclip.py", f, ["    def clip_loss"])
+    long, region, texts, heads = map_long(f), f.region_BRD.flatten(0, 1), f.region_text_BRCD.flatten(0, 1), f.heads
+    to_long, to_short = theirs.clip_loss(f.image_BD, long, f.positive_BPD[:, 0], 0, f.image_BD)
+    regions = theirs.pairwise_contrastive_loss(region, texts[:, 0], "cpu", heads.log_scale_regions)
+    hard = theirs.hard_contrastive_loss(region, texts[:, 1:].flatten(0, 1), "cpu", heads.log_scale_hard)
+    value = to_long + to_short + weight["box_loss_weight"] * regions + weight["hard_box_loss_weight"] * hard
+    names = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "scale")
+    return (
+        total("fg_clip", f, cfg),
+        value,
+        f,
+        (*names, *(f"heads.{n}" for n in ("log_scale_regions", "log_scale_hard", "long.weight"))),
+    )
+
+
+def compare_fg_clip_2(folder: Path, seed: int) -> Compared:
+    """All terms of FG-CLIP 2; FOLDER is the branch main. Raises AssertionError where the next margin differs."""
+    method = load_method("fg_clip")
+    cfg = method.Config(init_scale=5.0, **FG_CLIP_2)
+    f = drawn("fg_clip", cfg, fill="all", seed=seed, B=B)
+    path = folder / "fgclip2/model/strcs/fgclip2.py"
+    theirs, weight = open_fg_clip(path, f, ["class PNTextLoss", "    def pairwise_contrastive_loss"])
+    region, heads = f.region_BRD.flatten(0, 1), f.heads
+    texts = F.normalize(heads.region(f.region_text_BRCD.flatten(0, 1)), dim=-1)
+    value = sum(theirs._loss(f.image_BD, t, f.scale, f.bias) for t in (map_long(f), f.positive_BPD[:, 0]))
+    regions = theirs.pairwise_contrastive_loss(region, texts[:, 0], "cpu", heads.log_scale_regions)
+    like = theirs.hard_category_contrastive_loss(texts[:, 0])
+    hard, margin = theirs.hard_contrastive_total_loss(
+        region, texts[:, 1:].flatten(0, 1), "cpu", f.memory["margin"], heads.log_scale_hard
+    )
+    torch.testing.assert_close(method.remember(f, cfg)["margin"], margin.clamp(0, 10), rtol=0, atol=1e-14)
+    value = (
+        value
+        + weight["box_loss_weight"] * regions
+        + weight["region_cc_loss_weight"] * like
+        + weight["hard_box_loss_weight"] * hard
+    )
+    names = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "scale", "bias")
+    of_heads = ("log_scale_regions", "log_scale_hard", "long.weight", "region.weight")
+    return total("fg_clip", f, cfg), value, f, (*names, *(f"heads.{n}" for n in of_heads))
+
+
+def map_long(f: Features) -> Tensor:
+    """Return the long captions as the head maps them."""
+    return F.normalize(f.heads.long(f.text_BD), dim=-1)
 
 
 COMPARE = {name.removeprefix("compare_"): f for name, f in list(globals().items()) if name.startswith("compare_")}

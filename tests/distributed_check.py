@@ -39,6 +39,16 @@ SMALL = {
     "superclip": {"vocabulary": 60},
     "flair": {"texts": 3, "heads": 2},
     "fineclip": {"regions": 2},
+    "fg_clip": {
+        "contrast": "sigmoid",
+        "regions": 2,
+        "region_negatives": 2,
+        "hard_contrast": 0.6,
+        "hard_rank": 0.4,
+        "lambda_texts": 0.1,
+        "map_regions": True,
+        "init_scale": 5.0,
+    },
 }
 # Every method with its defaults, smaller heads, and what some have beside them.
 CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),

@@ -6,9 +6,13 @@ The released splitter cuts at every full stop and so damages decimals and abbrev
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import capitalize_first, word_set
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MIN_WORDS, MAX_WORDS = 4, 34
 UNCHANGED_ENDS, CLIC_ENDS = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
@@ -146,6 +150,11 @@ def first(annotation: Annotation) -> Annotation:
     texts = (annotation.text[begin:end] for begin, end in annotation.sentences)
     fitting = (i for i, text in enumerate(texts) if has_training_length(text))
     return annotation.sentence(next(fitting, 0)) if count else annotation
+
+
+def first_of_several(annotation: Annotation, _rng: np.random.Generator) -> str | None:
+    """Return the first sentence of a caption of several, as a rule; None for a caption of one."""
+    return first(annotation).text if len(annotation.sentences) > 1 else None
 
 
 def select(annotation: Annotation) -> tuple[Annotation, ...]:

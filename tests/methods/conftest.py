@@ -54,7 +54,7 @@ def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
         return F.normalize(drawn, dim=-1).requires_grad_()
 
     there = {"all": torch.ones(B, R), "none": torch.zeros(B, R)}.get(fill, torch.rand(B, R, generator=g)) > 0.4
-    false_texts = there[..., None] & (torch.rand(B, R, C, generator=g) > 0.3)
+    false_texts = there[..., None] & ((torch.rand(B, R, C, generator=g) > 0.3) | (fill == "all"))
     texts = there[..., None] if C == 1 else torch.cat([there[..., None].expand(B, R, 2), false_texts[..., 2:]], dim=2)
     crops = unit(B, R) if views.region_crops else None
     return replace(

@@ -198,17 +198,92 @@ def fineclip_terms(f, cfg, step):
     return terms
 
 
+def captions_and_pictures(f, texts: list[Tensor], cfg) -> Tensor:
+    if cfg.contrast == "softmax":
+        return pairs_of(list(f.image_BD), texts, f.scale)
+    B = len(texts)
+    pairs = [
+        reference.sigmoid_pair(f.scale * dot(f.image_BD[i], texts[j]) + f.bias, i == j)
+        for i in range(B)
+        for j in range(B)
+    ]
+    return sum(pairs) / B
+
+
+def mapped_by(linear, text: Tensor) -> Tensor:
+    return unit(torch.stack([dot(row, text) for row in linear.weight]))
+
+
+def hard_regions(f, cfg) -> list[tuple[Tensor, Tensor, list[Tensor]]]:
+    """Vector, first caption and false texts of each region that has false texts."""
+    found = []
+    for i, r in regions_there(f):
+        texts = [mapped_by(f.heads.region, t) if cfg.map_regions else t for t in f.region_text_BRCD[i, r]]
+        false_texts = [t for t, there in zip(texts[2:], f.region_text_mask_BRC[i, r, 2:], strict=True) if there]
+        if false_texts:
+            found.append((f.region_BRD[i, r], texts[1], false_texts))
+    return found
+
+
+def fg_clip_terms(f, cfg, step):
+    """Pictures with short and long captions; regions with captions and false texts; captions of regions."""
+    short = [
+        next((p for p, m in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if m), t)
+        for i, t in enumerate(f.text_BD)
+    ]
+    terms = {"short": captions_and_pictures(f, short, cfg)}
+    if cfg.lambda_long:
+        long = [mapped_by(f.heads.long, t) for t in f.text_BD]
+        terms["long"] = cfg.lambda_long * captions_and_pictures(f, long, cfg)
+    places = regions_there(f)
+    captions = [f.region_text_BRCD[(*p, 0)] for p in places]
+    captions = [mapped_by(f.heads.region, t) for t in captions] if cfg.map_regions else captions
+    if cfg.lambda_regions:
+        term = (
+            pairs_of([f.region_BRD[p] for p in places], captions, f.heads.log_scale_regions.exp())
+            if places
+            else nothing(f)
+        )
+        terms["regions"] = cfg.lambda_regions * term
+    if cfg.lambda_texts:
+        rows = []
+        for i, t in enumerate(captions):
+            cosines = [dot(t, u) for u in captions]
+            others = [0 * c if i == j or c > cfg.like else c for j, c in enumerate(cosines)]
+            rows.append(lse(sorted(others, key=lambda x: x.item(), reverse=True)[: cfg.nearest]))
+        terms["texts"] = cfg.lambda_texts * (mean(rows) if rows else nothing(f))
+    return terms | (fg_clip_hard_terms(f, cfg) if cfg.lambda_hard else {})
+
+
+def fg_clip_hard_terms(f, cfg):
+    s, hard = f.heads.log_scale_hard.exp(), hard_regions(f, cfg)
+    choice, contrast, rank = [], [], []
+    every_own, every_false = [own for _, own, _ in hard], [t for *_, false_texts in hard for t in false_texts]
+    for n, (region, own, false_texts) in enumerate(hard):
+        choice.append(-log_share([s * dot(region, t) for t in [own, *false_texts]], 0))
+        to_text = -log_share([s * dot(region, t) for t in [*every_own, *every_false]], n)
+        contrast.append((to_text - log_share([s * dot(own, v) for v, _, _ in hard], n)) / 2)
+        rank += [(f.memory["margin"] + s * dot(region, t) - s * dot(region, own)).clamp_min(0) for t in false_texts]
+    values = {"choice": choice, "contrast": contrast, "rank": rank}
+    return {name: cfg.lambda_hard * getattr(cfg, f"hard_{name}") * (mean(v) if v else nothing(f))
+            for name, v in values.items() if getattr(cfg, f"hard_{name}")}  # fmt: skip
+
+
 TERMS = {
     "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
-    "fineclip": fineclip_terms, "flair": flair_terms,
+    "fg_clip": fg_clip_terms, "fineclip": fineclip_terms, "flair": flair_terms,
     "labclip": labclip_terms, "superclip": superclip_terms,
 }  # fmt: skip
 SMALL = {"codes": 6, "code_width": 4}
+FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "hard_choice": 3.0, "hard_contrast": 0.6, "hard_rank": 0.4,
+             "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0, "region_negatives": 3}  # fmt: skip
 MORE = [
     ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
     ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
+    ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
+    ("fg_clip", FG_CLIP_2 | {"hard_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_hard": 0.0, "lambda_long": 0.0}),
     ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
     ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),

@@ -30,6 +30,7 @@ METHODS = (
     "cs_clip",
     "dac",
     "degla",
+    "fg_clip",
     "fineclip",
     "gnm_clip",
     "labclip",
@@ -60,7 +61,7 @@ data:
       paraphrase: {{file: world/train_paraphrases.jsonl, on: image, column: paraphrase}}
       dense: {{file: world/train_dense.jsonl, on: image, column: dense}}
       variation: {{file: variations.jsonl, on: image, column: variation}}
-    regions: {{file: world/train_regions.jsonl, on: image, column: regions, unit: pixels}}
+    regions: {{file: world/train_regions.jsonl, on: image, column: regions, unit: pixels, negatives: negatives}}
     negative_images: {{file: {EDITS}, on: image, column: negative_image, images: world/train_edits}}
 """
 

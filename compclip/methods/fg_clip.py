@@ -1,0 +1,194 @@
+"""FG-CLIP: fine-grained visual and textual alignment (Xie et al., ICML 2025, arXiv:2505.05071), stage two; FG-CLIP 2.
+
+B images, R regions of each, M = BR of all, K false texts of a region, D dim. A picture has a long and a short caption.
+Regions are pooled from its patches; each is told from the batch's by a caption, and its first caption from false texts
+of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of experiments/grids/field.yaml): sigmoid
+losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones. Programs:
+360CVGroup/FG-CLIP, branches v1.0 and main. Departures: the short caption is the long one's first sentence, without "a
+photo of"; long texts keep the backbone's positions; regions are drawn anew (released: the first four); their contrasts
+are of the whole batch (released: of each process); regions with fewer than K false texts stay. FG-CLIP 2's patches are
+FG-CLIP's here (released: a pool of attention makes them), and its terms of regions are trained (released: an attribute
+that is nowhere set ends them in silence).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import Views, Widths
+from compclip.methods import _check
+from compclip.text import sentences
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+LARGEST_MARGIN = 10.0  # FG-CLIP 2: model/strcs/fgclip2.py:529
+
+
+@dataclass(frozen=True)
+class Config:
+    contrast: str = "softmax"  # of pictures and captions; FG-CLIP 2: "sigmoid"
+    lambda_long: float = part(1.0, off=0.0)  # fgclip.py:374
+    lambda_regions: float = part(0.1, off=0.0)  # fgclip.py:440; FG-CLIP 2: 0.2
+    lambda_hard: float = part(0.5, off=0.0)  # fgclip.py:456, as a whole
+    hard_choice: float = part(1.0, off=0.0)  # a region's first caption among its false texts; FG-CLIP 2: 3.0
+    hard_contrast: float = part(0.0, off=0.0)  # regions among first captions and false texts of all; FG-CLIP 2: 0.6
+    hard_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.4
+    lambda_texts: float = part(0.0, off=0.0)  # captions of regions among themselves; FG-CLIP 2: 0.1
+    like: float = 0.95  # captions with a larger cosine say the same; fgclip2.py:572
+    nearest: int = 10  # captions that a caption is told from; fgclip2.py:573
+    map_regions: bool = False  # whether regions' texts have a linear map of their own, as long ones; FG-CLIP 2: true
+    regions: int = 4  # train_fgclip.py:184
+    region_negatives: int = 10  # K; fgclip.py:536
+    init_scale: float = 100.0  # of regions, and of false texts; the backbone's own in train_fgclip.py:386
+    init_bias: float = -10.0  # of the sigmoid
+    squash: bool = True  # train_fgclip.py:211
+
+    def __post_init__(self) -> None:
+        _check.one_of(self, contrast=("softmax", "sigmoid"))
+        _check.at_least(self, 0, "lambda_long", "lambda_regions", "lambda_hard", "lambda_texts")
+        _check.at_least(self, 0, "hard_choice", "hard_contrast", "hard_rank")
+        _check.at_least(self, 1, "regions", "region_negatives", "nearest", "init_scale")
+        _check.finite(self, "like", "init_bias")
+
+
+def needs_bias(cfg: Config) -> bool:
+    """The sigmoid has one."""
+    return cfg.contrast == "sigmoid"
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The whole caption and its first sentence, regions with a caption, and false texts of the first one."""
+    needs_regions = cfg.lambda_regions or cfg.lambda_hard or cfg.lambda_texts
+    return Views(
+        caption="full",
+        positives=(sentences.first_of_several,),
+        squash=cfg.squash,
+        regions=cfg.regions if needs_regions else 0,
+        region_negatives=cfg.region_negatives if cfg.lambda_hard else 0,
+    )
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """Linear maps of long and of regions' texts, which begin as the identity, and scales of regions and false texts."""
+    import torch
+    from torch import nn
+
+    module = nn.Module()
+    for name in ["long"] * bool(cfg.lambda_long) + ["region"] * cfg.map_regions:
+        module.register_module(name, linear := nn.Linear(widths.joint, widths.joint, bias=False))
+        nn.init.eye_(linear.weight)
+    start = torch.tensor(cfg.init_scale).log()
+    module.log_scale_regions, module.log_scale_hard = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    return module
+
+
+def memory(cfg: Config) -> dict[str, Tensor]:
+    """The margin of false texts."""
+    import torch
+
+    return {"margin": torch.zeros((), dtype=torch.float64)}
+
+
+def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """How far first captions are above false texts in this batch; the margin before where there is no false text."""
+    if not cfg.lambda_hard * cfg.hard_rank:
+        return dict(f.memory)
+    own_M, false_MK, there_MK = hard_logits(f, cfg)
+    there_M = there_MK.any(dim=1)
+    margin = losses.masked_mean(own_M, there_M) - losses.masked_mean(false_MK, there_MK)
+    return {"margin": margin.clamp(0, LARGEST_MARGIN).to(f.memory["margin"]).where(there_M.any(), f.memory["margin"])}
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """The terms, scalars, weights applied; a term of weight 0 is left out."""
+    short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
+    terms = {"short": contrast(f, short_BD, cfg)}
+    if cfg.lambda_long:
+        terms["long"] = cfg.lambda_long * contrast(f, map_texts(f.heads.long, f.text_BD), cfg)
+    if cfg.lambda_regions:
+        terms["regions"] = cfg.lambda_regions * contrast_regions(f, cfg)
+    if cfg.lambda_hard:
+        terms |= {name: cfg.lambda_hard * term for name, term in hard_terms(f, cfg).items()}
+    if cfg.lambda_texts:
+        terms["texts"] = cfg.lambda_texts * tell_texts(region_texts(f, cfg)[:, 0], f.region_mask_BR.flatten(), cfg)
+    return terms
+
+
+def contrast(f: Features, text_BD: Tensor, cfg: Config) -> Tensor:
+    """Pictures and captions of the batch, by softmax or sigmoid."""
+    import torch
+
+    if cfg.contrast == "softmax":
+        return losses.clip(f.image_BD, text_BD, f.scale)
+    return losses.sigmoid(f.image_BD, text_BD, torch.arange(len(text_BD), device=text_BD.device), f.scale, f.bias)
+
+
+def contrast_regions(f: Features, cfg: Config) -> Tensor:
+    """CLIP's contrast of the batch's regions and their captions, by a scale of its own."""
+    scale = f.heads.log_scale_regions.exp()
+    return losses.clip_of(f.region_BRD.flatten(0, 1), region_texts(f, cfg)[:, 0], scale, f.region_mask_BR.flatten())
+
+
+def map_texts(linear: nn.Module, text_D: Tensor) -> Tensor:
+    """Return unit vectors, mapped."""
+    from torch.nn import functional as F
+
+    return F.normalize(linear(text_D.to(linear.weight.dtype)), dim=-1)
+
+
+def region_texts(f: Features, cfg: Config) -> Tensor:
+    """Return [M, C, D] texts of all regions: a caption and, where asked for, the first one with false texts."""
+    text_MCD = f.region_text_BRCD.flatten(0, 1)
+    return map_texts(f.heads.region, text_MCD) if cfg.map_regions else text_MCD
+
+
+def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits of each region with its first caption [M] and with its false texts, and which are there [M, K]."""
+    text_MCD, region_MD = region_texts(f, cfg), f.region_BRD.flatten(0, 1)
+    logits_MC = losses.candidate_scores(region_MD, text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp())
+    return logits_MC[:, 0], logits_MC[:, 1:], f.region_text_mask_BRC.flatten(0, 1)[:, 2:]
+
+
+def hard_terms(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """What tells regions' first captions from false texts, where a region has any."""
+    text_MCD, region_MD = region_texts(f, cfg), f.region_BRD.flatten(0, 1)
+    own_MD, false_MKD, scale = text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp()
+    own_M, false_MK, there_MK = hard_logits(f, cfg)
+    terms = {}
+    if cfg.hard_choice:
+        terms["choice"] = cfg.hard_choice * losses.s_neg(region_MD, own_MD, false_MKD, there_MK, scale)
+    if cfg.hard_contrast:
+        terms["contrast"] = cfg.hard_contrast * contrast_hard(region_MD, own_MD, false_MKD, there_MK, scale)
+    if cfg.hard_rank:
+        below_MK = (f.memory["margin"].to(own_M) + false_MK - own_M[:, None]).relu()
+        terms["rank"] = cfg.hard_rank * losses.masked_mean(below_MK, there_MK)
+    return terms
+
+
+def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK: Tensor, scale: Tensor) -> Tensor:
+    """Regions find their first caption among those of all and all false texts, and captions their region."""
+    import torch
+
+    there_M = there_MK.any(dim=1)
+    key_ND, valid_N = torch.cat([own_MD, false_MKD.flatten(0, 1)]), torch.cat([there_M, there_MK.flatten()])
+    to_text = losses.matching_of(region_MD, key_ND, scale, there_M, valid_N)
+    return (to_text + losses.matching_of(own_MD, region_MD, scale, there_M, there_M)) / 2
+
+
+def tell_texts(text_MD: Tensor, there_M: Tensor, cfg: Config) -> Tensor:
+    """log Σ exp of a caption's largest cosines with other regions' captions that do not say the same, the mean."""
+    import torch
+
+    cosine_MM = losses.similarities(text_MD, text_MD, text_MD.new_ones(()))
+    same_MM = torch.eye(len(text_MD), dtype=torch.bool, device=text_MD.device) | (cosine_MM > cfg.like)
+    cosine_MM = cosine_MM.masked_fill(same_MM, 0.0).masked_fill(~there_M, -torch.inf)
+    cosine_MM = torch.where(there_M[:, None], cosine_MM, torch.zeros_like(cosine_MM))
+    nearest_MN = cosine_MM.topk(min(cfg.nearest, len(text_MD)), dim=1).values
+    return losses.masked_mean(nearest_MN.logsumexp(dim=1), there_M)
