@@ -1,7 +1,7 @@
 """Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
 
-METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, fineclip, fg_clip or fg_clip_2; FOLDER a clone of the
-program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative
+METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, fineclip, fg_clip or fg_clip_2; FOLDER a clone of
+the program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative
 difference of the value and the largest difference of a slope over some drawn batches in which all texts are there.
 
 B images, K negatives, D dim.

@@ -3,12 +3,12 @@
 B images, R regions of each, M = BR of all, K false texts of a region, D dim. A picture has a long and a short caption.
 Regions are pooled from its patches; each is told from the batch's by a caption, and its first caption from false texts
 of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of experiments/grids/field.yaml): sigmoid
-losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones. Programs:
-360CVGroup/FG-CLIP, branches v1.0 and main. Departures: the short caption is the long one's first sentence, without "a
-photo of"; long texts keep the backbone's positions; regions are drawn anew (released: the first four); their contrasts
-are of the whole batch (released: of each process); regions with fewer than K false texts stay. FG-CLIP 2's patches are
-FG-CLIP's here (released: a pool of attention makes them), and its terms of regions are trained (released: an attribute
-that is nowhere set ends them in silence).
+losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones.
+Programs: 360CVGroup/FG-CLIP, branches v1.0 and main. Departures: the short caption is the long one's first sentence,
+without "a photo of"; long texts keep the backbone's positions; regions are drawn anew (released: the first four); their
+contrasts are of the whole batch (released: of each process); regions with fewer than K false texts stay. FG-CLIP 2's
+patches are FG-CLIP's here (released: a pool of attention makes them), and its terms of regions are trained (released:
+an attribute that is nowhere set ends them in silence).
 """
 
 from __future__ import annotations
