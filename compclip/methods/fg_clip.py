@@ -36,7 +36,7 @@ class Config:
     contrast: str = "softmax"  # of pictures and captions; FG-CLIP 2: "sigmoid"
     lambda_long: float = part(1.0, off=0.0)  # fgclip.py:374
     lambda_regions: float = part(0.1, off=0.0)  # fgclip.py:440; FG-CLIP 2: 0.2
-    lambda_hard: float = part(0.5, off=0.0)  # fgclip.py:456, as a whole
+    lambda_hard: float = 0.5  # of the next three; fgclip.py:456
     hard_choice: float = part(1.0, off=0.0)  # a region's first caption among its false texts; FG-CLIP 2: 3.0
     hard_contrast: float = part(0.0, off=0.0)  # regions among first captions and false texts of all; FG-CLIP 2: 0.6
     hard_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.4
@@ -136,7 +136,7 @@ def contrast_regions(f: Features, cfg: Config) -> Tensor:
     return losses.clip_of(f.region_BRD.flatten(0, 1), region_texts(f, cfg)[:, 0], scale, f.region_mask_BR.flatten())
 
 
-def map_texts(linear: nn.Module, text_D: Tensor) -> Tensor:
+def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
     """Return unit vectors, mapped."""
     from torch.nn import functional as F
 
