@@ -185,7 +185,7 @@ def compare_fineclip(folder: Path, seed: int) -> Compared:
     return total("fineclip", f, cfg), sum(terms.values()), f, names
 
 
-FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "hard_choice": 3.0, "hard_contrast": 0.6, "hard_rank": 0.4,
+FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5, "lambda_hard": 0.3, "lambda_rank": 0.2,
              "lambda_texts": 0.1, "map_regions": True}  # fmt: skip
 
 

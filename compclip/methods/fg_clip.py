@@ -36,10 +36,11 @@ class Config:
     contrast: str = "softmax"  # of pictures and captions; FG-CLIP 2: "sigmoid"
     lambda_long: float = part(1.0, off=0.0)  # fgclip.py:374
     lambda_regions: float = part(0.1, off=0.0)  # fgclip.py:440; FG-CLIP 2: 0.2
-    lambda_hard: float = 0.5  # of the next three; fgclip.py:456
-    hard_choice: float = part(1.0, off=0.0)  # a region's first caption among its false texts; FG-CLIP 2: 3.0
-    hard_contrast: float = part(0.0, off=0.0)  # regions among first captions and false texts of all; FG-CLIP 2: 0.6
-    hard_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.4
+    lambda_choice: float = part(
+        0.5, off=0.0
+    )  # a region's first caption, its false texts; fgclip.py:456; FG-CLIP 2: 1.5
+    lambda_hard: float = part(0.0, off=0.0)  # regions, first captions and false texts of all; FG-CLIP 2: 0.5 * 0.6
+    lambda_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.5 * 0.4
     lambda_texts: float = part(0.0, off=0.0)  # captions of regions among themselves; FG-CLIP 2: 0.1
     like: float = 0.95  # captions with a larger cosine say the same; fgclip2.py:572
     nearest: int = 10  # captions that a caption is told from; fgclip2.py:573
@@ -52,8 +53,9 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.one_of(self, contrast=("softmax", "sigmoid"))
-        _check.at_least(self, 0, "lambda_long", "lambda_regions", "lambda_hard", "lambda_texts")
-        _check.at_least(self, 0, "hard_choice", "hard_contrast", "hard_rank")
+        _check.at_least(
+            self, 0, "lambda_long", "lambda_regions", "lambda_choice", "lambda_hard", "lambda_rank", "lambda_texts"
+        )
         _check.at_least(self, 1, "regions", "region_negatives", "nearest", "init_scale")
         _check.finite(self, "like", "init_bias")
 
@@ -65,13 +67,13 @@ def needs_bias(cfg: Config) -> bool:
 
 def views(cfg: Config, step: int) -> Views:
     """The whole caption and its first sentence, regions with a caption, and false texts of the first one."""
-    needs_regions = cfg.lambda_regions or cfg.lambda_hard or cfg.lambda_texts
+    needs_false_texts = cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank
     return Views(
         caption="full",
         positives=(sentences.first_of_several,),
         squash=cfg.squash,
-        regions=cfg.regions if needs_regions else 0,
-        region_negatives=cfg.region_negatives if cfg.lambda_hard else 0,
+        regions=cfg.regions if needs_false_texts or cfg.lambda_regions or cfg.lambda_texts else 0,
+        region_negatives=cfg.region_negatives if needs_false_texts else 0,
     )
 
 
@@ -98,7 +100,7 @@ def memory(cfg: Config) -> dict[str, Tensor]:
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
     """How far first captions are above false texts in this batch; the margin before where there is no false text."""
-    if not cfg.lambda_hard * cfg.hard_rank:
+    if not cfg.lambda_rank:
         return dict(f.memory)
     own_M, false_MK, there_MK = hard_logits(f, cfg)
     there_M = there_MK.any(dim=1)
@@ -114,8 +116,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
         terms["long"] = cfg.lambda_long * contrast(f, map_texts(f.heads.long, f.text_BD), cfg)
     if cfg.lambda_regions:
         terms["regions"] = cfg.lambda_regions * contrast_regions(f, cfg)
-    if cfg.lambda_hard:
-        terms |= {name: cfg.lambda_hard * term for name, term in hard_terms(f, cfg).items()}
+    if cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank:
+        terms |= tell_false_texts(f, cfg)
     if cfg.lambda_texts:
         terms["texts"] = cfg.lambda_texts * tell_texts(region_texts(f, cfg)[:, 0], f.region_mask_BR.flatten(), cfg)
     return terms
@@ -156,19 +158,19 @@ def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     return logits_MC[:, 0], logits_MC[:, 1:], f.region_text_mask_BRC.flatten(0, 1)[:, 2:]
 
 
-def hard_terms(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """What tells regions' first captions from false texts, where a region has any."""
+def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
+    """What tells regions' first captions from false texts, where a region has any, weights applied."""
     text_MCD, region_MD = region_texts(f, cfg), f.region_BRD.flatten(0, 1)
     own_MD, false_MKD, scale = text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp()
     own_M, false_MK, there_MK = hard_logits(f, cfg)
     terms = {}
-    if cfg.hard_choice:
-        terms["choice"] = cfg.hard_choice * losses.s_neg(region_MD, own_MD, false_MKD, there_MK, scale)
-    if cfg.hard_contrast:
-        terms["contrast"] = cfg.hard_contrast * contrast_hard(region_MD, own_MD, false_MKD, there_MK, scale)
-    if cfg.hard_rank:
+    if cfg.lambda_choice:
+        terms["choice"] = cfg.lambda_choice * losses.s_neg(region_MD, own_MD, false_MKD, there_MK, scale)
+    if cfg.lambda_hard:
+        terms["hard"] = cfg.lambda_hard * contrast_hard(region_MD, own_MD, false_MKD, there_MK, scale)
+    if cfg.lambda_rank:
         below_MK = (f.memory["margin"].to(own_M) + false_MK - own_M[:, None]).relu()
-        terms["rank"] = cfg.hard_rank * losses.masked_mean(below_MK, there_MK)
+        terms["rank"] = cfg.lambda_rank * losses.masked_mean(below_MK, there_MK)
     return terms
 
 

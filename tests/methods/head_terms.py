@@ -252,10 +252,12 @@ def fg_clip_terms(f, cfg, step):
             others = [0 * c if i == j or c > cfg.like else c for j, c in enumerate(cosines)]
             rows.append(lse(sorted(others, key=lambda x: x.item(), reverse=True)[: cfg.nearest]))
         terms["texts"] = cfg.lambda_texts * (mean(rows) if rows else nothing(f))
-    return terms | (fg_clip_hard_terms(f, cfg) if cfg.lambda_hard else {})
+    return terms | fg_clip_false_texts(f, cfg)
 
 
-def fg_clip_hard_terms(f, cfg):
+def fg_clip_false_texts(f, cfg):
+    if not (cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank):
+        return {}
     s, hard = f.heads.log_scale_hard.exp(), hard_regions(f, cfg)
     choice, contrast, rank = [], [], []
     every_own, every_false = [own for _, own, _ in hard], [t for *_, false_texts in hard for t in false_texts]
@@ -264,9 +266,9 @@ def fg_clip_hard_terms(f, cfg):
         to_text = -log_share([s * dot(region, t) for t in [*every_own, *every_false]], n)
         contrast.append((to_text - log_share([s * dot(own, v) for v, _, _ in hard], n)) / 2)
         rank += [(f.memory["margin"] + s * dot(region, t) - s * dot(region, own)).clamp_min(0) for t in false_texts]
-    values = {"choice": choice, "contrast": contrast, "rank": rank}
-    return {name: cfg.lambda_hard * getattr(cfg, f"hard_{name}") * (mean(v) if v else nothing(f))
-            for name, v in values.items() if getattr(cfg, f"hard_{name}")}  # fmt: skip
+    values = {"choice": choice, "hard": contrast, "rank": rank}
+    return {name: getattr(cfg, f"lambda_{name}") * (mean(v) if v else nothing(f))
+            for name, v in values.items() if getattr(cfg, f"lambda_{name}")}  # fmt: skip
 
 
 TERMS = {
@@ -275,7 +277,7 @@ TERMS = {
     "labclip": labclip_terms, "superclip": superclip_terms,
 }  # fmt: skip
 SMALL = {"codes": 6, "code_width": 4}
-FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "hard_choice": 3.0, "hard_contrast": 0.6, "hard_rank": 0.4,
+FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5, "lambda_hard": 0.3, "lambda_rank": 0.2,
              "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0, "region_negatives": 3}  # fmt: skip
 MORE = [
     ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
@@ -283,7 +285,7 @@ MORE = [
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
     ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
     ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
-    ("fg_clip", FG_CLIP_2 | {"hard_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_hard": 0.0, "lambda_long": 0.0}),
+    ("fg_clip", FG_CLIP_2 | {"lambda_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_choice": 0.0, "lambda_long": 0.0}),
     ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
     ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),

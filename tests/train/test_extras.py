@@ -175,7 +175,7 @@ OPTIONS = {
     "read_clip": "{lambda_align: 0}",
     "ahnpl": "{words: wordnet}",
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
-    "fg_clip": "{lambda_regions: 0, lambda_hard: 0}",
+    "fg_clip": "{lambda_regions: 0, lambda_choice: 0}",
     "flair": "{texts: 2, heads: 4}",
 }  # pictures have one caption
 
