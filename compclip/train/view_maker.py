@@ -198,7 +198,8 @@ class ViewMaker:
         if views.squash:
             return self.resize(picture, (self.side, self.side)), WHOLE
         if not self.crop:
-            return self._crop_picture(picture, rng), find_shown_part(picture.size, self.fit_mode)
+            part = find_shown_part(picture.size, self.fit_mode) if views.regions else WHOLE
+            return self._crop_picture(picture, rng), part
         width, height = picture.size
         box = self.crop.draw_box(width, height, rng)
         left, upper, right, lower = box
