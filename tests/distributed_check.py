@@ -3,7 +3,7 @@
 B = 6 images, three a process, K negatives and P positives by the method's own views, L = 12 positions. Concepts are
 spread unevenly, the first process has a single valid negative, the second one's texts are longer.
 Gradients travel in messages of 4 KiB. Prints one JSON line a case; `bfloat16` as an argument: of float32 weights
-under autocast, plain and without frozen towers.
+under autocast, plain and without frozen towers, and two steps whose loss is scaled.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compclip.base import plugins
-from compclip.config.sections import Lora
+from compclip.config.sections import Lora, Train
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras, gradient_sums, process_group
+from compclip.train import accumulate, distributed, extras, fine_tuning, gradient_sums, optimiser, process_group
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
+from compclip.train.loss_scale import LossScale
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -276,6 +277,30 @@ def _compare_bfloat16() -> None:
         for i, one in enumerate(expected):
             found = difference(one, run_bfloat16(CASES[i], (3 * here.rank, 3 * here.rank + 3)))
             print(json.dumps({"case": i, **found}), flush=True)
+        print(json.dumps({"case": "overflow", "steps": _step_past_overflow(here.rank)}), flush=True)
+
+
+def _step_past_overflow(rank: int) -> list[dict[str, float]]:
+    """Two steps with a scaled loss: in the first, one slope of the second process alone is infinite."""
+    method, clip = load_method("finetune"), model(False, torch.float32)
+    cfg = method.Config()
+    views, parts = method.views(cfg, 0), Extras(loss_scale=LossScale(torch.device("cpu")))
+    rows = batch(views).rows(3 * rank, 3 * rank + 3)
+    rows = rows._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, parts)
+    adamw, found = optimiser.adamw(clip, Train()), []
+    for factor in (torch.inf if rank else 1.0, 1.0):
+        before = {name: p.detach().clone() for name, p in clip.named_parameters()}
+        hook = clip.visual.proj.register_hook(lambda slope, factor=factor: slope * factor)
+        computer.compute_gradients(rows, views, functools.partial(method.loss, cfg=cfg, step=0))
+        hook.remove()
+        norm = fine_tuning.update(SimpleNamespace(clip=clip), adamw, 1e-3, Train(), parts)
+        moved = sum(int(not torch.equal(p, before[name])) for name, p in clip.named_parameters())
+        adamw.zero_grad()
+        found.append(
+            {"norm": norm.item(), "moved": moved, **{name: x.item() for name, x in parts.loss_scale.state().items()}}
+        )
+    return found
 
 
 if __name__ == "__main__":

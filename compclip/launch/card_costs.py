@@ -54,6 +54,7 @@ class Card:
     tf32: float
     float32: float
     bandwidth: float
+    float16: float = 0.0  # 0: bfloat16's
 
     @property
     def usable_bytes(self) -> int:
@@ -61,9 +62,10 @@ class Card:
         return count_usable_bytes(int(self.memory_gib * GIB))
 
     def matrix_rate(self, train: Train) -> float:
-        """Return floating point operations a second of a schedule's products; without units for bfloat16 float32's."""
+        """Return floating point operations a second of a schedule's products; without units for its type float32's."""
         float32 = self.tf32 if train.matmul == "high" and self.tf32 else self.float32
-        return 1e12 * (float32 if train.precision == "float32" or not self.bf16 else self.bf16)
+        half = self.float16 or self.bf16 if train.precision in ("fp16", "fp16_weights") else self.bf16
+        return 1e12 * (float32 if train.precision == "float32" or not half else half)
 
 
 @functools.cache

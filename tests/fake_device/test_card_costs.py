@@ -82,6 +82,7 @@ def test_rates_are_those_of_the_precision():
     assert h100.matrix_rate(Train(precision="bf16_weights")) == 989e12
     assert h100.matrix_rate(Train()) == 67e12 and h100.matrix_rate(Train(matmul="high")) == 494e12
     assert v100.matrix_rate(Train(precision="bf16")) == 15.7e12  # it has no units for bfloat16
+    assert [card.matrix_rate(Train(precision="fp16")) for card in (v100, h100)] == [125e12, 989e12]
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -108,6 +109,14 @@ def test_two_processes_equal_one_in_bfloat16(compared_in_bfloat16, case):
     assert found["case"] == case and found["one_sided"] == []
     assert found["relative_terms"] < 2**-8
     assert 0 < found["relative_gradients"] < 2**-5
+
+
+def test_a_gradient_that_overflows_on_one_process_is_left_out_on_both(compared_in_bfloat16):
+    """The first process, whose own slopes are finite, skips the step and halves the factor; the next one is taken."""
+    first, second = compared_in_bfloat16[-1]["steps"]
+    assert math.isinf(first.pop("norm")) and 0 < second.pop("norm") < 100
+    assert first == {"moved": 0, "factor": 32768.0, "steps_in_turn": 0, "skipped_steps": 1}
+    assert second.pop("moved") > 20 and second == {"factor": 32768.0, "steps_in_turn": 1, "skipped_steps": 1}
 
 
 def test_sums_that_start_in_the_backward_pass_have_the_bits_of_later_ones(compared):
