@@ -104,7 +104,7 @@ def test_a_file_for_each_data_set(folder, tmp_path):
 def test_where_the_plan_has_the_files(tmp_path):
     """Annotations and pictures, a list of captions, released rewrites, what stands beside; a damaged plan is one line."""
     section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
-    section["negative_images"] = {}
+    section |= {"negative_images": {}, "regions": {}}
     write_json(tmp_path / "recaption" / "d.json", {"params": section})
     write_json(
         tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}, "masked": {"model": "m"}}
@@ -116,9 +116,13 @@ def test_where_the_plan_has_the_files(tmp_path):
     write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {}}})
     write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
     assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
-    with_negatives = {"captions": {}, "negative_images": {"file": "n.csv", "images": "n/"}}
+    with_negatives = {
+        "captions": {},
+        "negative_images": {"file": "n.csv", "images": "n/"},
+        "regions": {"file": "r.jsonl"},
+    }
     write_json(tmp_path / "recaption" / "d.json", {"params": section | with_negatives})
-    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n"]}
+    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n", "r.jsonl"]}
     write_json(tmp_path / "recaption" / "d.json", {})
     with pytest.raises(UserError, match="recaption/d.json: damaged"):
         file_listing.planned_folders(tmp_path)
