@@ -36,6 +36,15 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def autograd_without_devices() -> None:
+    """The first backward pass starts a thread for each device that torch knows, and a process that has one cannot fork
+    and train. Fake tensors bring a GPU that is not there: so the first pass is before them.
+    """
+    if "FAKE_DEVICE_TESTS" not in os.environ:
+        torch.ones(1, requires_grad=True).sum().backward()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def own_store() -> None:
     """A team's store is no place for what tests train."""
     os.environ.pop(run_store.VARIABLE, None)

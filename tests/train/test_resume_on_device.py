@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -123,3 +124,18 @@ def refusal(devices: dict[str, str]) -> str:
             lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
     return str(error.value)
+
+
+def test_processes_forked_behind_fake_tensors_train(fake_gpu):
+    """They bring a GPU for whose thread torch would refuse a fork to train; tests/conftest.py came before."""
+    with unset_fake_temporarily():
+        compute_slope()
+        child = multiprocessing.get_context("fork").Process(target=compute_slope)
+        child.start()
+        child.join()
+    assert child.exitcode == 0
+
+
+def compute_slope() -> None:
+    """Run one backward pass."""
+    torch.ones(1, requires_grad=True).sum().backward()
