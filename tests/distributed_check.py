@@ -50,6 +50,8 @@ SMALL = {
         "map_regions": True,
         "init_scale": 5.0,
     },
+    "il_clip": {"codes": 8, "code_width": 4},
+    "llip": {"tokens": 3, "heads": 2},
 }
 # Every method with its defaults, smaller heads, and what some have beside them.
 CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
@@ -68,6 +70,13 @@ def model(bias: bool, dtype: torch.dtype = torch.float64) -> nn.Module:
     clip = open_clip.CLIP(**SHAPE).to(dtype)
     if bias:
         clip.logit_bias = nn.Parameter(torch.tensor(-5.0, dtype=dtype))
+    return clip
+
+
+def prepare(method, cfg, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """A tiny model with what a method needs of it."""
+    clip = model(method.needs_bias(cfg), dtype)
+    method.adapt(cfg, SimpleNamespace(clip=clip, model_cfg=dict(SHAPE)), 0)
     return clip
 
 
@@ -155,7 +164,7 @@ def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]
     name, changes, number = case
     method = load_method(name)
     cfg = method.Config(**changes)
-    views, clip = method.views(cfg, number), model(method.needs_bias(cfg), torch.float32)
+    views, clip = method.views(cfg, number), prepare(method, cfg, torch.float32)
     beside = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
     full_batch = batch(views)
     full_batch = full_batch._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
@@ -172,7 +181,7 @@ def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, full_batch = model(bias=method.needs_bias(cfg)), batch(views)
+    clip, full_batch = prepare(method, cfg), batch(views)
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
     step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)

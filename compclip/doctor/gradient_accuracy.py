@@ -80,8 +80,7 @@ def compute_step(
     """
     cfg, dtype = method.Config(), torch.float64 if precision == "float64" else torch.float32
     copied = replace(model, clip=copy.deepcopy(model.clip), model_cfg=copy.deepcopy(model.model_cfg))
-    if method.needs_bias(cfg):
-        copied.add_bias(cfg.init_bias)
+    extras.prepare_model(method, cfg, copied, SEED)
     copied.clip.to(device=device, dtype=dtype)
     extra_parts = _create_extras(method, copied, dtype)
     autocast: Callable[[], AbstractContextManager] = contextlib.nullcontext

@@ -20,7 +20,7 @@ from compclip.doctor import drawn_samples
 from compclip.doctor.check_rows import FAILED, CheckRow, TimeBudget, catch_errors, judge
 from compclip.interface.method import load_method
 from compclip.model.clip_model import ClipModel
-from compclip.train import fine_tuning, recorder
+from compclip.train import extras, fine_tuning, recorder
 from compclip.train.loader import EpochSampler
 
 BATCH, STEPS, STOP = 8, 6, 3
@@ -78,8 +78,7 @@ def train_drawn(
     model = drawn_samples.build_model(model_cfg)
     model.clip.to(device)
     method, sampler = load_method(run.method_name), drawn_samples.DrawnSampler(BATCH, model.image_size)
-    if method.needs_bias(run.method):
-        model.add_bias(run.method.init_bias)
+    extras.prepare_model(method, run.method, model, run.cell.seed)
 
     steps: list[int] = []
 

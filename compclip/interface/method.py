@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.interface.views import PLAIN
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from compclip.interface.features import Features
-    from compclip.interface.views import Teacher, Views, Widths
+    from compclip.interface.views import Phase, Teacher, Views, Widths
 
 Json = dict[str, Any]
 
@@ -48,6 +49,10 @@ class Method:
         """Return the named terms of the loss, each one number with its weight applied; they are summed."""
         raise NotImplementedError
 
+    def phase(self, cfg: Any, step: int) -> Phase:
+        """Return what step `step` does beside its loss: parts that start anew or stand still (iterated learning)."""
+        return PLAIN
+
     # What it needs of data and model
 
     def needs(self, cfg: Any) -> Mapping[str, object]:
@@ -57,6 +62,9 @@ class Method:
     def needs_bias(self, cfg: Any) -> bool:
         """Return whether a backbone without a bias is given a learnt one, which starts at `cfg.init_bias`."""
         return False
+
+    def adapt(self, cfg: Any, model: Any, seed: int) -> None:
+        """Change the backbone in place before it is trained, as by further tokens, whose weights `seed` draws."""
 
     # What training keeps beside the model: in every checkpoint, and not in the finished run but where it says so
 

@@ -99,11 +99,36 @@ class Teacher:
 
 @dataclass(frozen=True)
 class Widths:
-    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are."""
+    """What heads are built for: the joint space's D, how many positions a text has, and how many words there are.
+
+    `image_token`: numbers of an image token before its projection; 0 where the tower is not open_clip's own ViT.
+    """
 
     joint: int
     context: int
     vocabulary: int
+    image_token: int = 0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What a step does beside its loss: parts that start anew before it, parts that it leaves as they are.
+
+    A part is "text", the tower, or the beginning of heads' names, as "heads.text_query".
+    """
+
+    restarted: tuple[str, ...] = ()
+    start: str = "drawn"  # how they start: "drawn", as layers are before any training; "first", as this run began
+    frozen: tuple[str, ...] = ()  # parts of the heads
+    rate: float = 1.0  # factor of the learning rate
+
+    def __post_init__(self) -> None:
+        """Refuse a tower that stands still: that is `train.trainable`."""
+        if not all(part.startswith("heads.") for part in self.frozen):
+            raise UserError(f"frozen={self.frozen}: only parts of heads stand still; towers by train.trainable")
+
+
+PLAIN = Phase()
 
 
 class Step(int):

@@ -5,7 +5,7 @@ negatives, N patches, L positions of a text, C codes, D dim. Each patch and toke
 sparsemax of its best answer over a picture or text, and the sum of the weighted codes takes the vector's place, also in
 the finished model (`model.heads`). Departures: patches and tokens are those of the joint space (released: before the
 projections); padding does not answer (released: with 0); a pretrained backbone with a new codebook (released: from
-scratch). IL-CLIP itself, which starts the text tower anew several times, is not built.
+scratch). `il_clip` starts the text tower anew several times.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.interface.views import Views, Widths
-from compclip.methods import _check
-from compclip.train import losses
+from compclip.methods import _check, _codebook
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,11 +44,7 @@ def views(cfg: Config, step: int) -> Views:
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The codebook and the networks that ask it."""
-    from compclip.model.heads import Codebook
-
-    codebook = Codebook(widths.joint, cfg.codes, cfg.code_width)
-    codebook.temperature.fill_(cfg.temperature)
-    return codebook
+    return _codebook.create_codebook(widths.joint, cfg.codes, cfg.code_width, cfg.temperature)
 
 
 def keeps_heads(cfg: Config) -> bool:
@@ -59,6 +54,4 @@ def keeps_heads(cfg: Config) -> bool:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP's contrast of sums of codes, a scalar."""
-    image_BD = f.heads.map_images(f.image_BD, f.patch_BND)
-    text_BD = f.heads.map_texts(f.text_BD, f.token_BTD, f.token_mask_BT)
-    return {"clip": losses.clip(image_BD, text_BD, f.scale)}
+    return {"clip": _codebook.contrast(f)}

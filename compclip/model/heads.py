@@ -4,7 +4,8 @@ A checkpoint with a head is a folder in open_clip's format with two more files; 
 A head of one kind maps vectors, which are compared by their cosine as ever; one of the other kind scores pairs, since
 what it makes of a picture depends on the text.
 
-B pictures or texts, T texts, N patches, L positions of a text, C codes, D joint dim, H attention heads.
+B pictures or texts, T texts, N patches, K class tokens, L positions of a text, C codes, D joint dim, H attention heads,
+W width of an image token.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from safetensors.torch import save
@@ -22,6 +23,9 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.model import weight_files
+
+if TYPE_CHECKING:
+    from compclip.model.clip_model import ClipModule
 
 CONFIG, WEIGHTS = "compclip_head.json", "compclip_head.safetensors"
 ADVICE = f"fetch the folder again, or remove {CONFIG} to have the towers alone"
@@ -67,6 +71,9 @@ class Head(nn.Module):
     def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
         """Return what takes the place of the cosines of pictures and texts, [B, T]."""
         raise NotImplementedError
+
+    def start_from(self, clip: ClipModule) -> None:
+        """Take over what of the towers the head begins as, before it is trained; most take nothing."""
 
     def start_state(self) -> dict[str, Tensor] | None:
         """Return weights by which the head compares as the towers alone do; None where there are none."""
@@ -139,6 +146,70 @@ class TextPooling(Head):
         return (self.pool(patch_BND, text_BTD) * text_BTD).sum(dim=-1)
 
 
+class TokenMixture(Head):
+    """A picture's class tokens mixed by attention with the text as its query, and the cosine with the text (Llip).
+
+    Each token has a key map and a value map of its own (`model.class_tokens`). The query is a map of the text's unit
+    vector times the square root of D, which is about its length behind a layer norm.
+    """
+
+    kind = "token_mixture"
+    scores_pairs = True
+
+    def __init__(self, width: int, tokens: int, token_width: int, heads: int, temperature: int) -> None:
+        super().__init__(width=width, tokens=tokens, token_width=token_width, heads=heads, temperature=temperature)
+        if width % heads:
+            raise ValueError(f"heads={heads}: must divide the {width} numbers of a vector")
+        self.key, self.value = (drawn_map(tokens, token_width, width) for _ in range(2))
+        self.query, self.out = (drawn_map(width, width) for _ in range(2))
+
+    def start_from(self, clip: ClipModule) -> None:
+        """Begin with the tower's projection as each token's value, so that a mixture is near the tower's vector."""
+        with torch.no_grad():
+            self.value.copy_(clip.visual.first_proj)
+            self.out.copy_(torch.eye(len(self.out)))
+
+    @in_float32
+    def mix(self, patch_BKW: Tensor, text_TD: Tensor) -> Tensor:
+        """Return unit vectors [B, T, D]: each picture as each text mixes its tokens, which stand for patches."""
+        query_TD = text_TD * text_TD.shape[-1] ** 0.5 @ self.query
+        return mix_tokens(patch_BKW, query_TD, self.key, self.value, self.out, **self.attention)
+
+    @property
+    def attention(self) -> dict[str, int]:
+        """The number of attention heads, and the temperature."""
+        return {name: self.options[name] for name in ("heads", "temperature")}
+
+    @in_float32
+    def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
+        """Return the cosines of pictures, as texts mix their tokens, with these texts."""
+        return torch.einsum("btd,td->bt", self.mix(patch_BND, text_TD), text_TD)
+
+
+def drawn_map(*shape: int) -> nn.Parameter:
+    """Return a map of the last but one dimension to the last, drawn so that lengths stay about as they are."""
+    return nn.Parameter(torch.randn(shape) * shape[-2] ** -0.5)
+
+
+def mix_tokens(
+    patch_BKW: Tensor,
+    query_TD: Tensor,
+    key_KWD: Tensor,
+    value_KWD: Tensor,
+    out_DD: Tensor,
+    heads: int,
+    temperature: int,
+) -> Tensor:
+    """Return unit vectors [B, T, D]: tokens mixed by softmax of key and query over the temperature, head by head."""
+    query_THd = query_TD.unflatten(1, (heads, -1))
+    key_BKHd, value_BKHd = (
+        torch.einsum("bkw,kwd->bkd", patch_BKW, map_KWD).unflatten(2, (heads, -1)) for map_KWD in (key_KWD, value_KWD)
+    )
+    fit_BTHK = torch.einsum("bkhd,thd->bthk", key_BKHd, query_THd) / temperature
+    mixed_BTHd = torch.einsum("bthk,bkhd->bthd", fit_BTHK.softmax(dim=-1), value_BKHd)
+    return F.normalize(mixed_BTHd.flatten(2) @ out_DD, dim=-1)
+
+
 class Codebook(Head):
     """Pictures and texts as sparse sums of shared codes (Codebook-CLIP; the finite discrete tokens of FDT).
 
@@ -193,7 +264,7 @@ def sparsemax(x_BC: Tensor) -> Tensor:
     return (x_BC - threshold_B1).clamp_min(0)
 
 
-KINDS: dict[str, Callable[..., Head]] = {head.kind: head for head in (TextMap, TextPooling, Codebook)}
+KINDS: dict[str, Callable[..., Head]] = {head.kind: head for head in (TextMap, TextPooling, TokenMixture, Codebook)}
 
 
 def has_head(folder: Path) -> bool:

@@ -97,14 +97,11 @@ class MixedTokens(Head):
     @in_float32
     def score(self, patch_BKW: Tensor, text_TE: Tensor) -> Tensor:
         """Return the cosines of pictures, as texts mix their tokens, with these texts; the tokens stand for patches."""
-        D, H = self.options["width"], self.options["heads"]
-        text_TD, query_THd = text_TE[:, :D], (text_TE[:, D : 2 * D] / text_TE[:, 2 * D :]).unflatten(1, (H, -1))
-        key_BKHd, value_BKHd = (
-            torch.einsum("bkw,kwd->bkd", patch_BKW, weight).unflatten(2, (H, -1)) for weight in (self.key, self.value)
-        )
-        fit_BTHK = torch.einsum("bkhd,thd->bthk", key_BKHd, query_THd) / self.options["temperature"]
-        mixed_BTD = torch.einsum("bthk,bkhd->bthd", fit_BTHK.softmax(dim=-1), value_BKHd).flatten(2) @ self.out
-        return torch.einsum("btd,td->bt", F.normalize(mixed_BTD, dim=-1), F.normalize(text_TD, dim=-1))
+        D = self.options["width"]
+        text_TD, query_TD = text_TE[:, :D], text_TE[:, D : 2 * D] / text_TE[:, 2 * D :]
+        attention = {name: self.options[name] for name in ("heads", "temperature")}
+        mixed_BTD = heads.mix_tokens(patch_BKW, query_TD, self.key, self.value, self.out, **attention)
+        return torch.einsum("btd,td->bt", mixed_BTD, F.normalize(text_TD, dim=-1))
 
 
 KINDS: dict[str, Callable[..., Head]] = heads.KINDS | {head.kind: head for head in (FiniteTokens, MixedTokens)}

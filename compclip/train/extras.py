@@ -94,6 +94,8 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_
     with torch.random.fork_rng(devices=[]):  # heads are made on the CPU
         torch.manual_seed(seed)
         heads = method.heads(cfg, widths(model))
+    if heads is not None and hasattr(heads, "start_from"):
+        heads.start_from(model.clip)  # type: ignore[operator]
     teacher = method.teacher(cfg)
     memory = {name: value.to(device) for name, value in method.memory(cfg).items()}
     return Extras(
@@ -108,5 +110,17 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_
 
 def widths(model: ClipModel) -> Widths:
     """Return the sizes that a model's heads are built for."""
-    text = model.model_cfg["text_cfg"]
-    return Widths(model.model_cfg["embed_dim"], text.get("context_length", 77), text.get("vocab_size", 49408))
+    text, class_embedding = model.model_cfg["text_cfg"], getattr(model.clip.visual, "class_embedding", None)
+    return Widths(
+        model.model_cfg["embed_dim"],
+        text.get("context_length", 77),
+        text.get("vocab_size", 49408),
+        0 if class_embedding is None else class_embedding.shape[-1],
+    )
+
+
+def prepare_model(method: Method, cfg: Any, model: ClipModel, seed: int) -> None:
+    """Give a backbone what its method needs of it, in place: the bias of a sigmoid loss, and what `adapt` does."""
+    if method.needs_bias(cfg):
+        model.add_bias(cfg.init_bias)
+    method.adapt(cfg, model, seed)

@@ -23,11 +23,11 @@ from torch import Tensor
 from compclip.base.files import read_json
 from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
 from compclip.interface.method import Method, load_method
-from compclip.interface.views import Step, Views
+from compclip.interface.views import Phase, Step, Views
 from compclip.model import clip_model, lora, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
-from compclip.train import accumulate, distributed, extras, loader, optimiser
+from compclip.train import accumulate, distributed, extras, loader, optimiser, phases
 from compclip.train.batch import Batch, View
 from compclip.train.distributed import Process
 from compclip.train.extras import Extras
@@ -167,9 +167,8 @@ def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
 def build_sampler(
     run: Run, method: Method, model: ClipModel, inputs: Inputs, process: Process = SINGLE_PROCESS
 ) -> EpochSampler:
-    """Return the samples that a process trains on; a softmax model gets the bias that its method's losses need."""
-    if method.needs_bias(run.method):
-        model.add_bias(run.method.init_bias)
+    """Return the samples that a process trains on; the model gets what its method needs of it."""
+    extras.prepare_model(method, run.method, model, run.cell.seed)
     data, cfg, views = PreparedDataset(inputs.data), run.train, method.views(run.method, 0)
     neighbours: Sequence[Sequence[int]] | np.ndarray = ()
     if views.neighbours:
@@ -208,6 +207,11 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     if cfg.compile:
         for clip in filter(None, (model.clip, extra_parts.teacher)):
             towers.compile_blocks(clip)
+
+    def phase_at(step: int) -> Phase:
+        return method.phase(run.method, Step(step, sampler.per_epoch))
+
+    keeper = phases.PhaseKeeper(model.clip, extra_parts, map(phase_at, range(steps)))
     first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
     device = next(model.clip.parameters()).device
 
@@ -226,10 +230,13 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     model.clip.train()
     for step in range(first_step, steps):
         observer.before_batch(step)
-        batch, views = next(batches), views_at(step)
+        batch, views, phase = next(batches), views_at(step), phase_at(step)
         observer.before_step(batch)
-        lr = optimiser.learning_rate(step, steps, cfg)
+        lr = optimiser.learning_rate(step, steps, cfg) * phase.rate
         adamw.zero_grad(set_to_none=True)
+        if phase.restarted:
+            seed_dropout(seed, step, 0)  # the same on every process
+            keeper.restart(phase)
         seed_dropout(seed, step, rank)
         loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
         terms = gradient_computer.compute_gradients(batch, views, loss)
@@ -237,6 +244,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         reads = observer.reads_step(step)
         if device.type == "cpu":
             losses.check()
+        keeper.hold_still(phase)
         norm = update(model, adamw, lr, cfg, extra_parts)
         numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp(), extra_parts) if reads else None
         observer.after_step(step, batch, views, numbers, lr)
@@ -329,7 +337,9 @@ def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> Non
     lora.save_and_merge(model.clip, adapter)
     alpha = run.train.average_alpha
     if alpha < 1:
-        start = _load_backbone(Inputs(root, run.cell).backbone, run.train).clip.state_dict()
+        backbone = _load_backbone(Inputs(root, run.cell).backbone, run.train)
+        load_method(run.method_name).adapt(run.method, backbone, run.cell.seed)
+        start = backbone.clip.state_dict()
         trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}
         model.clip.load_state_dict(clip_model.interpolate(start, trained, alpha))
         if model.head is not None:

@@ -115,8 +115,7 @@ def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: 
         clip = clip_model.build_module(cfg)
     clip.layout = TokenLayout()
     model = ClipModel(clip, None, None, cfg, {}, "")
-    if method.needs_bias(run.method):
-        model.add_bias(run.method.init_bias)
+    extras.prepare_model(method, run.method, model, run.cell.seed)
     if run.train.precision in towers.WEIGHT_TYPES:
         towers.cast_weights(clip, run.train.precision)
     return model

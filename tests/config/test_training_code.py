@@ -57,6 +57,7 @@ TRAINING = START | {
     "compclip.train.loss_scale",
     "compclip.train.losses",
     "compclip.train.optimiser",
+    "compclip.train.phases",
     "compclip.train.text_groups",
     "compclip.train.picture_resizing",
     "compclip.train.region_pooling",
@@ -90,6 +91,7 @@ MASKED = {
     "compclip.text.replace",
     "compclip.train.own_rows",
 }
+CODEBOOK = {"compclip.methods._codebook", "compclip.model.heads"}
 DENIALS = {"compclip.text.caption_words", "compclip.text.inflect", "compclip.text.negate", "compclip.text.scene_graph"}
 MORE = {  # beside the method's own file
     "pretrained": {"compclip.model.hub_cache"},
@@ -113,7 +115,7 @@ MORE = {  # beside the method's own file
         "compclip.text.scene_graph",
         "compclip.text.replace",
     },
-    "codebook_clip": {"compclip.model.heads"},
+    "codebook_clip": CODEBOOK,
     "con_clip": DENIALS | {"compclip.text.stored_texts"},
     "crepe": SWAPS | {"compclip.text.negate", "compclip.text.replace"},
     "cs_clip": SWAPS | {"compclip.text.replace", "compclip.text.units"},
@@ -147,6 +149,8 @@ MORE = {  # beside the method's own file
         "compclip.text.stored_texts",
         "compclip.text.wordlists",
     },
+    "il_clip": CODEBOOK,
+    "llip": {"compclip.model.class_tokens", "compclip.model.heads"},
     "labclip": SWAPS | {"compclip.model.heads", "compclip.text.shuffle"},
     "negclip": SWAPS,
     "read_clip": SWAPS | {"compclip.train.decoders"},

@@ -26,6 +26,7 @@ METHODS = {
     "labclip": "{caption: first, train: {trainable: none, lr: 0.1}}",
     "flair": "{texts: 2, heads: 4}",
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
+    "llip": "{tokens: 3, heads: 4}",
 }
 
 
@@ -59,6 +60,8 @@ def by_pair(model, path, text) -> float:
             return float((image_1D * F.normalize(text_1D @ model.head.weight.T, dim=1)).sum())
         if model.head.kind == "text_pooling":
             return float((model.head.pool(patch_1ND, text_1D[None])[0] * text_1D).sum())
+        if model.head.kind == "token_mixture":
+            return float((model.head.mix(patch_1ND, text_1D)[0] * text_1D).sum())
         own = token_1TD[:, 1 : int(ids[0].argmax()) + 1]
         return float((model.head.map_images(image_1D, patch_1ND) * model.head.map_texts(text_1D, own)).sum())
 
@@ -163,6 +166,12 @@ def test_a_head_without_such_a_start_stays_and_a_line_says_so(trained, monkeypat
     assert "its head (text_pooling) has no pretrained weights" in capsys.readouterr().err
     with pytest.raises(UserError, match="has a head; give the pretrained model"):
         next(score.models_on_line(backbone.load(checkpoint(trained, "flair")), tuned, [0.0]))
+
+
+def test_a_tower_with_more_class_tokens_is_on_no_line_with_its_backbone(trained):
+    start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "llip")))
+    with pytest.raises(UserError, match="two architectures"):
+        next(score.models_on_line(start, tuned, [0.5]))
 
 
 def test_a_published_model_keeps_its_head_and_says_what_cannot_express_it(trained, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """A drawn batch of features, as a model would give it; every tensor is a leaf with a gradient.
 
-B images, K negatives, P positives, J negative images, N patches, T tokens, M concepts, D dim.
+B images, K negatives, P positives, J negative images, N patches, T tokens, M concepts, D dim, W width of
+an image token.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from compclip.interface.features import Features
 from compclip.interface.method import load_method
 from compclip.interface.views import Views, Widths
 
-D = 8
+D, W = 8, 12
 
 
 def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "some", seed: int = 0) -> Features:
@@ -38,8 +39,11 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
         lengths = torch.randint(2, 7, (B, 1), generator=g)
         ids = torch.randint(0, 30, (B, 6), generator=g)
         f = replace(f, target_BL=ids.masked_fill(torch.arange(6) >= lengths, -1))
-    if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30)):
+    if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30, image_token=W)):
         f = replace(f, heads=heads.double())
+        if tokens := getattr(heads, "options", {}).get("tokens"):  # class tokens in the place of patches
+            patch_BKW = torch.randn(B, tokens, W, generator=g, dtype=torch.float64)
+            f = replace(f, patch_BND=patch_BKW.requires_grad_())
     return f
 
 

@@ -72,6 +72,28 @@ def flair_terms(f, cfg, step):
     return terms
 
 
+def mixture(head, tokens: Tensor, text: Tensor) -> Tensor:
+    """One picture's tokens as one text mixes them, number by number and head by head."""
+    D, H, K = len(text), head.options["heads"], len(tokens)
+    query = torch.stack([dot(text * D**0.5, head.query[:, d]) for d in range(D)])
+    keys = [torch.stack([dot(tokens[k], head.key[k, :, d]) for d in range(D)]) for k in range(K)]
+    values = [torch.stack([dot(tokens[k], head.value[k, :, d]) for d in range(D)]) for k in range(K)]
+    out = []
+    for h in range(H):
+        own = slice(h * D // H, (h + 1) * D // H)
+        weights = [(dot(query[own], key[own]) / head.options["temperature"]).exp() for key in keys]
+        out.append(sum(w * v[own] for w, v in zip(weights, values, strict=True)) / sum(weights))
+    mixed = torch.cat(out)
+    return unit(torch.stack([dot(mixed, head.out[:, d]) for d in range(D)]))
+
+
+def llip_terms(f, cfg, step):
+    """Each picture, as each text of the batch mixes it, with this text; a sum over texts, the mean over pictures."""
+    pairs = [reference.sigmoid_pair(f.scale * dot(mixture(f.heads, tokens, text), text) + f.bias, i == j)
+             for i, tokens in enumerate(f.patch_BND) for j, text in enumerate(f.text_BD)]  # fmt: skip
+    return {"sigmoid": sum(pairs) / len(f.text_BD)}
+
+
 def cs_clip_terms(f, cfg, step):
     """The caption by NegCLIP's contrast; each unit among the batch's at its place and its own foil."""
     first, B, s = int(cfg.negatives), len(f.image_BD), f.scale
@@ -273,8 +295,8 @@ def fg_clip_false_texts(f, cfg):
 
 TERMS = {
     "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
-    "fg_clip": fg_clip_terms, "fineclip": fineclip_terms, "flair": flair_terms,
-    "labclip": labclip_terms, "superclip": superclip_terms,
+    "fg_clip": fg_clip_terms, "fineclip": fineclip_terms, "flair": flair_terms, "il_clip": codebook_clip_terms,
+    "labclip": labclip_terms, "llip": llip_terms, "superclip": superclip_terms,
 }  # fmt: skip
 SMALL = {"codes": 6, "code_width": 4}
 FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5, "lambda_hard": 0.3, "lambda_rank": 0.2,
@@ -284,9 +306,8 @@ MORE = [
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
     ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
-    ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
-    ("fg_clip", FG_CLIP_2 | {"lambda_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_choice": 0.0, "lambda_long": 0.0}),
-    ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
-    ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
+    "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
+    "fg_clip": fg_clip_terms, "fineclip": fineclip_terms, "flair": flair_terms, "il_clip": codebook_clip_terms,
+    "labclip": labclip_terms, "llip": llip_terms, "superclip": superclip_terms,
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
 ]  # fmt: skip

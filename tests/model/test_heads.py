@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -12,13 +13,18 @@ from compclip.base.errors import UserError
 from compclip.model import heads
 
 WIDTH = 8
+OPTIONS = {
+    "text_map": {},
+    "text_pooling": {"heads": 2},
+    "token_mixture": {"tokens": 2, "token_width": 3, "heads": 2, "temperature": 5},
+    "codebook": {"codes": 5, "code_width": 4},
+}
 
 
 def made(kind: str) -> heads.Head:
     """A head of each kind, away from where it starts."""
     torch.manual_seed(0)
-    options = {"text_map": {}, "text_pooling": {"heads": 2}, "codebook": {"codes": 5, "code_width": 4}}[kind]
-    head = heads.KINDS[kind](width=WIDTH, **options)
+    head = heads.KINDS[kind](width=WIDTH, **OPTIONS[kind])
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))
@@ -86,6 +92,23 @@ def test_a_picture_of_equal_patches_is_the_same_for_every_text_but_for_how_much_
     torch.testing.assert_close(head.score(patch_BND, text_TD), (pooled * text_TD).sum(1)[None])
 
 
+def test_a_mixture_by_hand():
+    """Two tokens, two attention heads of one number: each takes the tokens in shares that the text decides."""
+    head = heads.TokenMixture(width=2, tokens=2, token_width=1, heads=2, temperature=1)
+    with torch.no_grad():
+        head.key.copy_(torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]]]))
+        head.value.copy_(torch.tensor([[[4.0, 0.0]], [[0.0, 3.0]]]))
+        head.query.copy_(torch.eye(2) / 2**0.5)
+        head.out.copy_(torch.eye(2))
+    tokens, text = torch.tensor([[[math.log(3)], [1.0]]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    # the first head fits the tokens by log 3 and 0 for the first text, alike for the second; the second head always alike
+    first, second = math.log(3) * 4, 3.0
+    expected = torch.tensor([[3 / 4 * first, second / 2], [first / 2, second / 2]])
+    expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(head.mix(tokens, text)[0], expected)
+    torch.testing.assert_close(head.score(tokens, text), expected.diagonal()[None])
+
+
 def test_sparsemax_by_hand():
     rows = torch.tensor([[2.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1.0, 0.5, -3.0], [0.0, 0.0, 0.0]])
     expected = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.75, 0.25, 0.0], [1 / 3, 1 / 3, 1 / 3]])
@@ -111,6 +134,13 @@ def test_padding_asks_for_no_code():
         ({"kind": "text_map", "options": [8]}, "must be whole numbers by name"),
         ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
         ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
+        (
+            {
+                "kind": "token_mixture",
+                "options": {"width": WIDTH, "heads": 3, "tokens": 1, "token_width": 1, "temperature": 1},
+            },
+            "must divide",
+        ),
         ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
         ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
     ],

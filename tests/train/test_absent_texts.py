@@ -31,7 +31,7 @@ def compute(case: tuple, encodes_all: bool, micro: int) -> tuple[dict, dict]:
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, batch = distributed_check.model(method.needs_bias(cfg)), distributed_check.batch(views)
+    clip, batch = distributed_check.prepare(method, cfg), distributed_check.batch(views)
     parts = distributed_check.kept_beside(method, cfg, clip)
     computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, parts)
     loss = functools.partial(method.loss, cfg=cfg, step=number)

@@ -72,7 +72,7 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     texts = max(texts, views.composite, len(views.positives) + views.alternatives + more, views.negative_images, 1)
     texts = max(texts, views.regions * views.region_texts)
     if views.tokens and not views.own_tokens:
-        assert name in ("codebook_clip", "flair", "superclip")
+        assert name in ("codebook_clip", "flair", "il_clip", "llip", "superclip")
         return
     for found in compared:
         assert max(f["largest_row"] for f in found if f["case"] == case) <= 16 * texts

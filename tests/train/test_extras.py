@@ -177,6 +177,8 @@ OPTIONS = {
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
     "fg_clip": "{lambda_regions: 0, lambda_choice: 0}",
     "flair": "{texts: 2, heads: 4}",
+    "llip": "{tokens: 3, heads: 4}",
+    "il_clip": "{codes: 8, code_width: 4, temperature: 0.5, agents: 2, first_agent_step: 1, cycle_steps: 1, still_steps: 1}",
 }  # pictures have one caption
 
 

@@ -37,7 +37,7 @@ def compute(case: tuple, groups: int, micro: int, frozen: frozenset = frozenset(
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, batch = distributed_check.model(method.needs_bias(cfg)), with_lengths(distributed_check.batch(views))
+    clip, batch = distributed_check.prepare(method, cfg), with_lengths(distributed_check.batch(views))
     extra_parts = distributed_check.kept_beside(method, cfg, clip)
     distributed_check.adapt(clip) if LORA in frozen else distributed_check.freeze(clip, frozen)
     computer = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, extra_parts, groups)

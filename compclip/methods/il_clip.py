@@ -1,0 +1,86 @@
+"""IL-CLIP: iterated learning with a shared codebook (Zheng et al., CVPR 2024, arXiv:2404.02145), Sec. 3.
+
+Pictures and texts are sums of shared codes, as in `codebook_clip`, with its loss and its departures. Training goes in
+generations: the language agent (the text tower, and the network by which it asks the codes) starts anew; the codes
+stand still for a while, so that the new agent learns the language that is there; then all are trained up to the next
+agent. As released, a new agent's linear maps are drawn and its norms reset, embeddings and attention's inputs stay,
+the rate rises again after it, and the optimiser's moments stay. The release (hellomuffin/iterated-learning-for-vlm,
+a46a2c5) stops before its first new agent: it puts codes back that it never stored, and starts the tower anew without
+the seed that this needs. What it calls for is built. Departures: codes that stand still keep their moments (released:
+these go on); the rate rises after a new agent alone (released: after all multiples of the cycle).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import PLAIN, Phase, Views, Widths
+from compclip.methods import _check, _codebook
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+AGENT = ("text", "heads.text_query")
+STARTS = {"drawn": "drawn", "pretrained": "first"}
+
+
+@dataclass(frozen=True)
+class Config:
+    agents: int = part(10, off=0)  # new ones; train_solver.py:545 has those of the steps 12,000 to 66,000
+    first_agent_step: int = 12000  # reset_steps: 6000, twice
+    cycle_steps: int = 6000  # reset_steps
+    still_steps: int = part(1500, off=0)  # smooth_steps, in which the codes stand still
+    rising_steps: int = 500  # warmup_steps, in which the rate rises again
+    rising_from: float = 0.1  # base_lr over warmup_lr
+    agent: str = "drawn"  # as released; "pretrained": with the weights that this run began with
+    codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
+    code_width: int = 512  # sd_dim
+    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "agents", "first_agent_step", "still_steps", "rising_steps")
+        _check.at_least(self, 1, "cycle_steps", "codes", "code_width")
+        _check.fraction(self, "rising_from")
+        _check.at_least(self, 1e-3, "temperature")
+        _check.one_of(self, agent=STARTS, caption=("full", "first"))
+
+
+def phase(cfg: Config, step: int) -> Phase:
+    """A new agent, then codes that stand still and a rate that rises, then plain training."""
+    generation = min((step - cfg.first_agent_step) // cfg.cycle_steps, cfg.agents - 1)
+    if generation < 0:
+        return PLAIN
+    age = step - cfg.first_agent_step - generation * cfg.cycle_steps
+    rising = cfg.rising_from + (1 - cfg.rising_from) * age / max(1, cfg.rising_steps - 1)
+    return Phase(
+        restarted=AGENT if age == 0 else (),
+        start=STARTS[cfg.agent],
+        frozen=("heads.code",) if age < cfg.still_steps else (),
+        rate=rising if age < cfg.rising_steps else 1.0,
+    )
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Patches and tokens of the caption."""
+    return Views(tokens=True, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """The codebook and the networks that ask it."""
+    return _codebook.create_codebook(widths.joint, cfg.codes, cfg.code_width, cfg.temperature)
+
+
+def keeps_heads(cfg: Config) -> bool:
+    """The finished model compares sums of codes."""
+    return True
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """CLIP's contrast of sums of codes, a scalar."""
+    return {"clip": _codebook.contrast(f)}

@@ -1,0 +1,82 @@
+"""Llip: pictures as texts see them, by mixing class tokens (Lavoie et al., ICML 2024, arXiv:2405.00740), Sec. 3.
+
+B images and texts, K class tokens, D dim. The image tower has K class tokens ("mixture tokens"); a text mixes them by
+attention, and is compared with the mixture by the sigmoid loss; the head (`model.heads`) stays in the finished model,
+by which it is scored. facebookresearch/Llip at d5649c3, read and compared. Departures: a pretrained tower has one class
+token, of which the others begin as copies with a little noise, and each token's value map begins as the tower's
+projection (released: all of it from scratch); the query is a map of the text's unit vector (released: of the end token
+before the text's projection), and a class has the query of its mean text (released: the mean query of its texts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.errors import UserError
+from compclip.interface.views import Views, Widths
+from compclip.methods import _check
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from compclip.interface.features import Features
+    from compclip.model.clip_model import ClipModel
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    tokens: int = 32  # K; model_configs/ViT-B-16-quickgelu-siglip-ncls:32.json, 64 for other towers
+    heads: int = 8  # of the attention; num_heads there
+    temperature: int = 5  # of the attention; run_configs/llip.py: weight_scale
+    init_bias: float = -10.0  # init_logit_bias
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 2, "tokens")
+        _check.at_least(self, 1, "heads", "temperature")
+        _check.finite(self, "init_bias")
+        _check.one_of(self, caption=("full", "first"))
+
+
+def needs_bias(cfg: Config) -> bool:
+    """The loss is a sigmoid loss."""
+    return True
+
+
+def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
+    """Give the image tower its further class tokens."""
+    from compclip.model import class_tokens
+
+    class_tokens.extend_tower(model, cfg.tokens, seed)
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The caption, and class tokens in the place of patches."""
+    return Views(tokens=True, caption=cfg.caption)
+
+
+def heads(cfg: Config, widths: Widths) -> nn.Module:
+    """The attention that mixes tokens. Raises UserError where its heads do not divide the vector."""
+    from compclip.model.heads import TokenMixture
+
+    if widths.joint % cfg.heads:
+        raise UserError(f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors")
+    return TokenMixture(widths.joint, cfg.tokens, widths.image_token, cfg.heads, cfg.temperature)
+
+
+def keeps_heads(cfg: Config) -> bool:
+    """The finished model compares a text with the mixture that it makes."""
+    return True
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """-1/B ΣΣ log σ(±(s z_ij·t_j + b)), z_ij picture i as text j mixes it, + for a picture's own text; a scalar."""
+    import torch
+
+    logit_BB = f.scale * losses.cosines(f.heads.mix(f.patch_BND, f.text_BD), f.text_BD) + f.bias
+    own_BB = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
+    return {"sigmoid": losses.sigmoid_pairs(logit_BB, own_BB).sum() / len(logit_BB)}

@@ -1,0 +1,181 @@
+"""Parts that start anew and parts that stand still: what changes, what stays, and resumed runs' bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from compclip.base.errors import UserError
+from compclip.interface.method import load_method
+from compclip.interface.views import PLAIN, Phase
+from compclip.methods import il_clip
+from compclip.train import extras, phases
+from tests import distributed_check, small_training, tiny_project
+
+STEPS = 6
+CYCLES = "agents: 2, first_agent_step: 2, cycle_steps: 2, still_steps: 1, rising_steps: 2"
+CODES = "codes: 8, code_width: 4, temperature: 0.5"
+
+
+def test_the_steps_of_the_released_configuration():
+    """reset_steps 6000, reset_nums 12, smooth_steps 1500, warmup_steps 500 from a tenth: counted by hand."""
+    cfg = il_clip.Config()
+    new_agents = [step for step in range(81_000) if il_clip.phase(cfg, step).restarted]
+    assert new_agents == [12000, 18000, 24000, 30000, 36000, 42000, 48000, 54000, 60000, 66000]
+    still = {step for step in range(81_000) if il_clip.phase(cfg, step).frozen}
+    assert still == {step + age for step in new_agents for age in range(1500)}
+    rates = {age: il_clip.phase(cfg, 18000 + age).rate for age in (0, 250, 499, 500, 5999)}
+    assert rates == pytest.approx({0: 0.1, 250: 0.1 + 0.9 * 250 / 499, 499: 1.0, 500: 1.0, 5999: 1.0}, rel=1e-12)
+    assert il_clip.phase(cfg, 0) == il_clip.phase(cfg, 11999) == PLAIN
+    assert {il_clip.phase(il_clip.Config(agents=0), step) for step in (0, 12000, 90000)} == {PLAIN}
+
+
+def made(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras]:
+    """A tiny model with a codebook, away from where it starts, and gradients of one everywhere."""
+    clip = distributed_check.model(bias=False)
+    cfg = il_clip.Config(codes=8, code_width=4)
+    model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
+    beside = extras.create_extras(load_method("il_clip"), cfg, model, 0)
+    distributed_check.freeze(clip, frozen)
+    for parameter in [*clip.parameters(), *(p for _, p in beside.parameters())]:
+        parameter.grad = torch.ones_like(parameter)
+    return clip, beside
+
+
+def snapshot(clip: nn.Module, beside: extras.Extras) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in [*clip.named_parameters(), *beside.parameters()]}
+
+
+def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def shift(clip: nn.Module, beside: extras.Extras) -> None:
+    """What training does."""
+    with torch.no_grad():
+        for parameter in [*clip.parameters(), *(p for _, p in beside.parameters())]:
+            parameter.add_(0.5)
+
+
+DRAWN = Phase(restarted=il_clip.AGENT)
+BLOCK = "transformer.resblocks.0"
+LINEAR = {f"{BLOCK}.attn.out_proj", f"{BLOCK}.mlp.c_fc", f"{BLOCK}.mlp.c_proj"}
+NORMS = {f"{BLOCK}.ln_1", f"{BLOCK}.ln_2", "ln_final"}
+QUERY = {f"heads.text_query.{number}" for number in (0, 1, 3, 4)}  # behind GELU, which has no weights
+
+
+def test_a_drawn_agent_by_name():
+    """Linear maps, norms and the projection of texts; neither embeddings nor attention's inputs, nor pictures."""
+    clip, beside = made()
+    shift(clip, beside)
+    before = snapshot(clip, beside)
+    torch.manual_seed(3)
+    phases.PhaseKeeper(clip, beside, [DRAWN]).restart(DRAWN)
+    after = snapshot(clip, beside)
+    of_layers = {f"{layer}.{kind}" for layer in LINEAR | NORMS | QUERY for kind in ("weight", "bias")}
+    assert changed(before, after) == of_layers | {"text_projection"}
+    for layer in NORMS | {"heads.text_query.0", "heads.text_query.3"}:
+        assert (after[f"{layer}.weight"] == 1).all() and (after[f"{layer}.bias"] == 0).all()
+    for name, inputs in (("text_projection", 16), (f"{BLOCK}.mlp.c_proj.weight", 64), ("heads.text_query.4.weight", 4)):
+        bound = 1 / math.sqrt(inputs)  # of torch's linear maps
+        assert 0.8 * bound < after[name].abs().max() <= bound, name
+
+
+def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
+    clip, beside = made(frozenset({"text"}))
+    before = snapshot(clip, beside)
+    shift(clip, beside)
+    middle = snapshot(clip, beside)
+    phases.PhaseKeeper(clip, beside, [DRAWN]).restart(DRAWN)
+    names = changed(middle, snapshot(clip, beside))
+    assert names and all(name.startswith("heads.text_query") for name in names) and changed(before, middle)
+
+
+def test_a_first_agent_is_the_one_that_the_run_began_with():
+    clip, beside = made()
+    before, first = snapshot(clip, beside), Phase(restarted=il_clip.AGENT, start="first")
+    keeper = phases.PhaseKeeper(clip, beside, [PLAIN, first])
+    shift(clip, beside)
+    keeper.restart(first)
+    stays = changed(before, snapshot(clip, beside))
+    assert stays == {n for n in before if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
+
+
+def test_what_stands_still_has_no_gradient():
+    clip, beside = made()
+    keeper, phase = phases.PhaseKeeper(clip, beside, []), Phase(frozen=("heads.code",))
+    keeper.hold_still(PLAIN)
+    assert all(p.grad is not None for _, p in beside.parameters())
+    keeper.hold_still(phase)
+    assert {name for name, p in beside.parameters() if p.grad is None} == {"heads.code"}
+
+
+def test_an_adapter_and_a_tower_that_stands_still_are_refused():
+    clip, beside = made()
+    distributed_check.adapt(clip)
+    phases.PhaseKeeper(clip, beside, [PLAIN])
+    with pytest.raises(UserError, match=r"train\.lora"):
+        phases.PhaseKeeper(clip, beside, [PLAIN, DRAWN])
+    with pytest.raises(UserError, match=r"towers by train\.trainable"):
+        Phase(frozen=("text",))
+
+
+# --- whole runs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def project(project, tmp_path_factory) -> Iterator:
+    """A small project with a cell of six steps for each kind of new agent."""
+    table = f"il_clip: {{{CODES}, {CYCLES}, agent: drawn, variants: {{pretrained: {{agent: pretrained}}}}}}"
+    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[il_clip, il_clip.pretrained]")
+    params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{{table}}}")
+    params = params.replace("checkpoint_every_steps: 2", "checkpoint_every_steps: 1")
+    root = tiny_project.other(project, tmp_path_factory.mktemp("phases") / "p", steps=STEPS, params=params)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        yield root
+
+
+class Killed(Exception):
+    """Where a run is killed."""
+
+
+def bits(model) -> dict[str, torch.Tensor]:
+    return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in model.head.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", ["il_clip", "il_clip.pretrained"])
+def test_a_run_killed_at_any_step_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path):
+    """Before, at and behind both borders (new agents before steps 2 and 4), and while codes stand still."""
+    whole = bits(small_training.train(project, name, tmp_path / "whole"))
+
+    for done in range(1, STEPS):
+
+        def kill(step: int, _steps: int, _model: object, done: int = done) -> None:
+            if step == done:
+                raise Killed
+
+        with pytest.raises(Killed):
+            small_training.train(project, name, tmp_path / str(done), kill)
+        again = bits(small_training.train(project, name, tmp_path / str(done)))
+        assert all(torch.equal(tensor, again[key]) for key, tensor in whole.items()), done
+
+
+def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
+    """Codes move in plain steps and stand still in steps 2 and 4; a new agent is the first one before its step."""
+    seen: dict[int, dict[str, torch.Tensor]] = {}
+
+    def look(step: int, _steps: int, model) -> None:
+        seen[step] = {name: tensor.detach().clone() for name, tensor in bits(model).items()}
+
+    small_training.train(project, "il_clip.pretrained", tmp_path, look)
+    moved = {step for step in range(STEPS - 1) if not torch.equal(seen[step]["head.code"], seen[step + 1]["head.code"])}
+    assert moved == {0, 1, 3}
+    embedding = "token_embedding.weight"
+    far = [(seen[step][embedding] - seen[0][embedding]).abs().max() for step in range(1, STEPS)]
+    assert far[2] < far[1] and far[4] < far[3]  # one step from the first agent, less than two
