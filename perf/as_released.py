@@ -14,10 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
-NEWER_PAGE, NEWER = (
-    PAGE.with_name("as_released_2025.md"),
-    ("ahnpl", "cs_clip", "fg_clip", "fineclip", "labclip"),
-)  # of 2025 and 2026
+NEWER_PAGE = PAGE.with_name("as_released_2025.md")
+NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "il_clip", "labclip", "llip")  # of 2025 and 2026, or with a head
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
@@ -41,8 +39,9 @@ schedules are the programs' own, step by step ([training.md](training.md#options
 """
 NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
 
-The grids of methods of 2025 and 2026, read and written as those of [as_released.md](as_released.md). The programs of
-SuperCLIP, FLAIR and Codebook-CLIP train from scratch on millions of pictures; they have no grid. None was trained here.
+The grids of methods of 2025 and 2026, and of Llip and IL-CLIP (2024), read and written as those of
+[as_released.md](as_released.md). The programs of SuperCLIP and FLAIR train from scratch on millions of pictures,
+and have no grid; Codebook-CLIP is IL-CLIP without new agents. None was trained here.
 ABE-CLIP (arXiv:2512.17178, a score without training) and Slipform (arXiv:2604.13313) are not built: neither their
 equations nor their programs could be read.
 """
@@ -99,7 +98,7 @@ def group_of(value: ReleasedValue) -> str:
 
 def write_page(newer: bool = False) -> str:
     """Return the page, or that of newer methods."""
-    return (NEWER_HEAD if newer else HEAD) + "".join(map(_write_section, list_grids(newer)))
+    return (NEWER_HEAD if newer else HEAD) + "".join([_write_section(grid) for grid in list_grids(newer)])
 
 
 def _write_section(grid: Path) -> str:

@@ -1,8 +1,9 @@
 """Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
 
-METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, fineclip, fg_clip or fg_clip_2; FOLDER a clone of
-the program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the largest relative
-difference of the value and the largest difference of a slope over some drawn batches in which all texts are there.
+METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, il_clip, llip, fineclip, fg_clip or fg_clip_2;
+FOLDER a clone of the program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the
+largest relative difference of the value and the largest difference of a slope over some drawn batches in which all
+texts are there.
 
 B images, K negatives, D dim.
 """
@@ -129,11 +130,11 @@ def compare_labclip(folder: Path, seed: int) -> Compared:
     )
 
 
-def compare_codebook_clip(folder: Path, seed: int) -> Compared:
+def compare_codebook_clip(folder: Path, seed: int, name: str = "codebook_clip") -> Compared:
     """CLIP's contrast of sums of codes of whole texts: theirs lets padding answer."""
     sparsemax = load_module(folder / "prototype/model/sparsemax.py").Sparsemax
-    cfg = load_method("codebook_clip").Config(codes=7, code_width=4, temperature=0.5)
-    f = drawn("codebook_clip", cfg, seed=seed, B=B)
+    cfg = load_method(name).Config(codes=7, code_width=4, temperature=0.5)
+    f = drawn(name, cfg, seed=seed, B=B)
     f = replace(f, token_mask_BT=torch.ones_like(f.token_mask_BT))
     query = "import math\nimport torch\nfrom torch import nn\n\n\n"
     module = load_module(
@@ -150,7 +151,33 @@ def compare_codebook_clip(folder: Path, seed: int) -> Compared:
     logits_BB = f.scale * code(f.heads.image_query, f.patch_BND) @ code(f.heads.text_query, f.token_BTD).T
     own_B = torch.arange(B)
     value = (F.cross_entropy(logits_BB, own_B) + F.cross_entropy(logits_BB.T, own_B)) / 2
-    return total("codebook_clip", f, cfg), value, f, ("patch_BND", "token_BTD", "scale")
+    return total(name, f, cfg), value, f, ("patch_BND", "token_BTD", "scale", "heads.code")
+
+
+def compare_il_clip(folder: Path, seed: int) -> Compared:
+    """Codebook-CLIP's contrast: their generations are of the trainer."""
+    return compare_codebook_clip(folder, seed, "il_clip")
+
+
+def compare_llip(folder: Path, seed: int) -> Compared:
+    """The sigmoid loss of pictures as texts mix their tokens; their query is of the end token, here of the text."""
+    cfg = load_method("llip").Config(tokens=3, heads=2)
+    f, H = drawn("llip", cfg, seed=seed, B=B), cfg.heads
+    theirs = load_module(folder / "llip/open_clip/loss.py")
+    theirs.checkpoint = lambda function, *inputs, **_: function(*inputs)  # no slopes by torch.autograd.grad through it
+    parts = "import torch\nfrom torch import nn\n\n\n"
+    mixer = load_module(
+        folder / "llip/open_clip/model.py", lambda s: parts + s[s.index("class xAttnPred") : s.index("class CMP")]
+    ).xAttnPred(D)
+    mixer.out_proj = f.heads.out
+    keys, values = (  # as CMP.encode_image and CMP.encode_text
+        (f.patch_BND.transpose(0, 1) @ weight).unflatten(-1, (H, -1)).permute(1, 2, 0, 3)
+        for weight in (f.heads.key, f.heads.value)
+    )
+    queries = (f.text_BD * D**0.5 @ f.heads.query).unflatten(-1, (H, -1))
+    value = theirs.CMPLoss()(keys, queries, values, f.text_BD, mixer, cfg.temperature, f.scale, f.bias)
+    weights = ("heads.key", "heads.value", "heads.query", "heads.out")
+    return total("llip", f, cfg), value, f, ("text_BD", "patch_BND", "scale", "bias", *weights)
 
 
 def compare_fineclip(folder: Path, seed: int) -> Compared:

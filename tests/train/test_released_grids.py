@@ -33,7 +33,9 @@ METHODS = (
     "fg_clip",
     "fineclip",
     "gnm_clip",
+    "il_clip",
     "labclip",
+    "llip",
     "read_clip",
     "svlc",
     "triplet_clip",
@@ -46,6 +48,7 @@ INSTEAD = {
     "read_clip": {"decoder": ""},
     "degla": {"negatives": "rules"},
     "dac": {"negatives": "lists"},
+    "llip": {"heads": 4},  # vectors of 16 numbers
 }
 EDITS = "world/train_edits.jsonl"
 DATA = f"""
