@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import open_clip
@@ -12,14 +14,16 @@ import torch
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
+from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import embed, head_scores, score, wise_ft
-from compclip.model import backbone, clip_model, heads, towers
+from compclip.model import backbone, class_tokens, clip_model, heads, towers
 from compclip.publish import __main__ as publish_command
 from compclip.runs.run_folder import Published
 from compclip.train import __main__ as train_command
+from compclip.train import fine_tuning
 from tests import tiny_project
 
 METHODS = {
@@ -172,6 +176,19 @@ def test_a_tower_with_more_class_tokens_is_on_no_line_with_its_backbone(trained)
     start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "llip")))
     with pytest.raises(UserError, match="two architectures"):
         next(score.models_on_line(start, tuned, [0.5]))
+
+
+def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained)
+    run = grid.resolve(read.load_params(trained / "params.yaml"), tiny_project.cell("llip"))
+    run = replace(run, train=replace(run.train, average_alpha=0.25))
+    start, tuned = clip_model.load_folder(trained / "models" / "tiny"), backbone.load(checkpoint(trained, "llip"))
+    class_tokens.extend_tower(start, 3, seed=0)
+    before = copy.deepcopy(tuned.clip.state_dict())
+    fine_tuning.finish_weights(run, trained, tuned, tmp_path)
+    for name in ("visual.class_embedding", "visual.positional_embedding", "visual.first_proj", "text_projection"):
+        expected = 0.75 * start.clip.state_dict()[name] + 0.25 * before[name]
+        torch.testing.assert_close(tuned.clip.state_dict()[name], expected)
 
 
 def test_a_published_model_keeps_its_head_and_says_what_cannot_express_it(trained, tmp_path, monkeypatch, capsys):
