@@ -46,8 +46,10 @@ def variants() -> dict[str, tuple[str, object]]:
 
 
 def without_large_model(cfg):
-    """The same with the small decoder of the defaults, where a grid names one that has to be downloaded."""
-    return replace(cfg, decoder=type(cfg)().decoder) if hasattr(cfg, "decoder") else cfg
+    """The same with the small decoder of the defaults, and with as few codes and tokens as loops can take."""
+    small = {"decoder": type(cfg)().decoder} if hasattr(cfg, "decoder") else {}
+    small |= {"codes": 6, "code_width": 4} if hasattr(cfg, "codes") else {}
+    return replace(cfg, **small | ({"tokens": 3} if getattr(cfg, "tokens", 0) > 3 else {}))
 
 
 def finetune_terms(f, cfg, step):
