@@ -309,6 +309,7 @@ MORE = [
     ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
     ("fg_clip", FG_CLIP_2 | {"lambda_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_choice": 0.0, "lambda_long": 0.0}),
     ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
+    ("il_clip", {**SMALL, "temperature": 0.3}), ("llip", {"tokens": 3, "heads": 2}), ("llip", {"tokens": 2, "heads": 1, "temperature": 1}),
     ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
 ]  # fmt: skip
