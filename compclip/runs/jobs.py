@@ -28,7 +28,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, notify, progress, shard_tasks
+from compclip.runs import cluster, gpus, notify, progress, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -155,6 +155,8 @@ class Local:
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
+        if gpu := (environment or {}).get(gpus.VISIBLE):
+            record["gpu"] = gpu
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
 

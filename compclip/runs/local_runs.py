@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,33 @@ def divide_gpus(workers: int) -> list[dict[str, str]]:
     """Return the environment of each worker; several share a GPU where there are more workers than GPUs."""
     ids = gpus.list_gpus()
     return [{gpus.VISIBLE: ids[worker % len(ids)]} if ids else {} for worker in range(workers)]
+
+
+@dataclass
+class MachineSender:
+    """Sends runs, as they come, to processes of this machine; each has the GPU that the fewest of them use.
+
+    Processes that an earlier driver started count from when they are attached.
+    """
+
+    slots: Sequence[Mapping[str, str]] = field(default_factory=lambda: list_slots(1) if gpus.list_gpus() else ())
+    _sent: list[jobs.LocalJob] = field(default_factory=list, init=False)
+
+    def submit(self, run: StoredRun, params: str | Path) -> jobs.LocalJob:
+        """Start a run. Raises UserError where its folder cannot be written."""
+        self._sent = [job for job in self._sent if job.state() in jobs.LIVE]
+        used = Counter(job.record.get("gpu") for job in self._sent)
+        slot = min(self.slots, key=lambda slot: used[slot[gpus.VISIBLE]], default={})
+        job = jobs.Local().submit(run, params, slot)
+        self._sent.append(job)
+        return job
+
+    def attach(self, run: StoredRun) -> jobs.Job | None:
+        """Return the live job of a run, wherever it runs."""
+        job = jobs.find_live_job(run.folder)
+        if isinstance(job, jobs.LocalJob):
+            self._sent.append(job)
+        return job
 
 
 class DriverStopped(Exception):

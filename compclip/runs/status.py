@@ -51,6 +51,7 @@ MEANINGS = {  # the most urgent first
     PUBLISHED: "trained and scored, in runs/",
 }
 URGENT = tuple(MEANINGS)
+FINISHED = (TRAINED, jobs.DONE, PUBLISHED)
 WITH_WEIGHTS, WITH_SCORES = (SCORING, TRAINED, jobs.DONE, PUBLISHED), (jobs.DONE, PUBLISHED)
 HEADER = ("run", "state", "step", "loss", "samples/s", "left", "scored", "hours", "job", "last error")
 STAGE_HEADER = ("stage", "state", "shards", "captions/s", "left", "job", "last error")
@@ -69,6 +70,7 @@ class StatusRow:
     device_seconds: float = 0.0
     on_gpu: bool = False
     scored: tuple[int, int] | None = None  # benchmarks with results, and those of the grid
+    missing_snapshots: int = 0  # of a run that is trained
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns, in the order of HEADER."""
@@ -138,7 +140,9 @@ def make_row(run: ListedRun) -> StatusRow:
         return StatusRow(run.name, STALE, error=run.error)
     try:
         row = _read_row(run, run.folder)
-        return replace(row, on_gpu=device_hours.ran_on_gpu(run.folder), scored=count_scored(run, run.folder))
+        on_gpu, scored = device_hours.ran_on_gpu(run.folder), count_scored(run, run.folder)
+        missing = count_missing_snapshots(run, run.folder) if row.state in FINISHED else 0
+        return replace(row, on_gpu=on_gpu, scored=scored, missing_snapshots=missing)
     except UserError as error:
         return StatusRow(run.name, DAMAGED, error=one_line(str(error)))
 
@@ -181,6 +185,11 @@ def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
     folders = [path for path in (published and published.results, folder.results) if path]
     names = [SafeName(name, "benchmark") for name in run.benchmarks]
     return max((sum(result_path(f, n).is_file() for n in names) for f in folders), default=0), len(names)
+
+
+def count_missing_snapshots(run: ListedRun, folder: RunFolder) -> int:
+    """Count the snapshots that `train.snapshots` asks for and that the store lacks."""
+    return sum(not folder.snapshot(share).finished for share in (run.schedule or {}).get("snapshots", ()))
 
 
 @dataclass(frozen=True)
@@ -295,12 +304,14 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     above = f"{align_columns(STAGE_HEADER, stages, width)}\n\n" if stages else ""
     rows = [make_row(run) for run in runs]
     left_out = f"; {older} older runs of the store not shown" if older else ""
-    visible = select_rows(rows, most - above.count("\n")) if most else rows
+    note = describe_snapshots(rows)
+    visible = select_rows(rows, most - above.count("\n") - bool(note)) if most else rows
     cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
     hours = device_hours.format_sum((row.device_seconds, row.on_gpu) for row in rows)
     table = align_columns(HEADER, visible, width)
-    legend = "" if most else f"\n{format_legend(rows)}"
-    return f"{above}{table}\n\n{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}{legend}"
+    lines = [f"{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}", note]
+    lines += [] if most else [format_legend(rows)]
+    return f"{above}{table}\n\n" + "\n".join(filter(None, lines))
 
 
 def summarize(rows: Sequence[StatusRow]) -> str:
@@ -310,6 +321,16 @@ def summarize(rows: Sequence[StatusRow]) -> str:
     trained, scored = (sum(counts[state] for state in states) for states in (WITH_WEIGHTS, WITH_SCORES))
     total = format_count(len(rows), "run")
     return f"{total}: {states or 'none'}; trained {trained} of {len(rows)}, scored {scored} of {len(rows)}"
+
+
+def describe_snapshots(rows: Sequence[StatusRow]) -> str:
+    """Say which finished runs lack snapshots, in a line; "" where none does."""
+    lacking = [row for row in rows if row.missing_snapshots]
+    if not lacking:
+        return ""
+    missing = format_count(sum(row.missing_snapshots for row in lacking), "snapshot")
+    names = lacking[0].name + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
+    return f"{missing} missing of {names}: `dvc repro` trains each once more beside its files"
 
 
 def format_legend(rows: Sequence[StatusRow]) -> str:

@@ -49,7 +49,8 @@ from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs
 from compclip.report.run_collection import collect_runs
-from compclip.runs import jobs, notify, run_store
+from compclip.runs import notify, run_store
+from compclip.runs.local_runs import MachineSender
 from compclip.runs.notify import News
 from compclip.runs.run_folder import Inputs
 from compclip.sweep import confirmation, study_results
@@ -92,10 +93,13 @@ def base_key(study: Study, params: Path) -> str:
 
 
 def make_sender(profile: Profile) -> RunSender:
-    """Return the sender of runs: processes of this machine, or a cluster, where a killed driver's jobs are found."""
+    """Return the sender of runs: processes of this machine, with a GPU each, or a cluster.
+
+    On a cluster the jobs of a killed driver are found.
+    """
     if profile.executor == "local":
         profile.require_local_gpus()
-        return jobs.Local()
+        return MachineSender()
     recover_jobs(profile, Path("."))
     return Slurm(profile)
 

@@ -27,6 +27,7 @@ from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
 from compclip.runs import jobs, picture_splits, progress, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
 from compclip.sweep import objectives, study_results
@@ -45,7 +46,7 @@ AT_START = 3  # failures before any trial came through, and the driver stops: th
 IN_A_ROW = 10  # the same later on, when a disk filled up
 LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
 LATER = "remove the cause, then start again with --retry-failed"
-RunSender: TypeAlias = jobs.Local | Slurm
+RunSender: TypeAlias = MachineSender | Slurm
 
 
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:

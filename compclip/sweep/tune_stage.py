@@ -1,6 +1,6 @@
 """Choose each method's parameters on validation items: the stage `tune`, before a run has its key.
 
-    compclip tune                                   bring all studies up to date, a trial for each core
+    compclip tune                                   bring all studies up to date, a trial for each GPU or core
     compclip tune --profile slurm/a100.yaml -j 8    each trial a job of a cluster
     compclip tune --method negclip                  of one method
 
@@ -129,10 +129,10 @@ def _resolve_values(study: Study, trial_values: Mapping[str, Any], params: Path)
 
 
 def _count_slots(request: Mapping[str, Any]) -> int:
-    """Return how many trials this machine carries at a time: one where it has GPUs."""
-    from compclip.runs import gpus, local_runs
+    """Return how many trials this machine carries at a time: one on each GPU, or as its cores carry."""
+    from compclip.runs import local_runs
 
-    return 1 if gpus.list_gpus() else len(local_runs.list_slots(request["settings"]["train"]["threads"]))
+    return len(local_runs.list_slots(request["settings"]["train"]["threads"]))
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -140,7 +140,9 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--method", default="", help="a method of the grid; default: all that are trained")
-    parser.add_argument("-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or cores")
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or GPUs or cores"
+    )
     parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
     parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
     return parser.parse_args(argv)

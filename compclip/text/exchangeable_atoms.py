@@ -151,17 +151,17 @@ def _exchange_phrases(a: Annotation, x: int, y: int) -> Exchange | None:
     low, high = _find_phrase(a, x), _find_phrase(a, y)
     if not low or not high or _is_measured(a, x) or _is_measured(a, y):
         return None
-    splits = _split_phrase(a, low), _split_phrase(a, high)
+    split_x, split_y = _split_phrase(a, low), _split_phrase(a, high)
     changes_number = (a.tag[x] in PLURALS) != (a.tag[y] in PLURALS)
-    if not splits[0] or not splits[1] or (changes_number and _is_counted_elsewhere(a)):
+    if not split_x or not split_y or (changes_number and _is_counted_elsewhere(a)):
         return None
-    (of_x, before_x), (of_y, before_y) = splits
+    (of_x, before_x), (of_y, before_y) = split_x, split_y
     edits = [(low, of_y + before_x + _word(a, y)), (high, of_x + before_y + _word(a, x))]
     if changes_number:
-        verbs = [agreement.verbs_in_number(a, noun, a.tag[noun] not in PLURALS) for noun in (x, y)]
-        if verbs[0] is None or verbs[1] is None:
+        of_first, of_second = (agreement.verbs_in_number(a, noun, a.tag[noun] not in PLURALS) for noun in (x, y))
+        if of_first is None or of_second is None:
             return None
-        edits += [_write(a, verb, verb, word) for verb, word in (*verbs[0], *verbs[1])]
+        edits += [_write(a, verb, verb, word) for verb, word in (*of_first, *of_second)]
     return tuple(sorted(edits))
 
 

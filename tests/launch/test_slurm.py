@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from compclip.base import links
 from compclip.base.errors import UserError
+from compclip.base.files import fingerprint
 from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
@@ -100,6 +102,23 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
         assert outcome(here, name) == serial[name]
     assert launch_command.main([str(profile())]) == 0
     assert "3 runs: 3 finished" in capsys.readouterr().out
+
+
+def test_two_tasks_make_the_snapshots_of_a_run(here):
+    """On the way, and once more beside the files of a run that is finished."""
+    stored_run = at(NAME, "train.snapshots=[0.1]", "train.max_steps=20")
+    sender = slurm.Slurm(profiles.load_profile(profile(tasks_per_node=2)))
+    made = []
+    for _ in range(2):
+        links.remove(stored_run.folder.path / "snapshots")
+        assert not stored_run.complete
+        job = sender.submit(stored_run, "params.yaml")
+        assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
+        snapshot = stored_run.folder.snapshot(0.1)
+        assert stored_run.complete and list(snapshot.path.glob("scores/*/sugarcrepe.json"))
+        assert stored_run.folder.final.facts()["processes"] == 2
+        made.append(fingerprint(snapshot.final.checkpoint))
+    assert made[0] == made[1] != stored_run.folder.final.facts()["weights_fingerprint"]
 
 
 def test_the_code_of_a_job_is_that_of_its_submission(here):

@@ -9,9 +9,10 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.launch.profiles import Profile
-from compclip.runs import gpus, local_runs
+from compclip.runs import gpus, jobs, local_runs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
+from tests.tiny_project import at, cell
 
 VARIABLES = ("COMPCLIP_GPUS", "CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
 
@@ -94,6 +95,38 @@ def test_slots_are_numbered_as_cuda_does(blind, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f")
     assert [slot["COMPCLIP_CORES"] for slot in local_runs.list_slots(1)] == ["8", "8"]
     assert local_runs.divide_gpus(3) == [{"CUDA_VISIBLE_DEVICES": name} for name in ("3", "GPU-1f", "3")]
+
+
+def test_trials_have_a_gpu_each(here, monkeypatch):
+    """Of more trials than GPUs several share one; a GPU whose trial has ended comes first, an attached one counts."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,GPU-1f")
+    started, ended = [], set()
+
+    class Process:
+        pid, returncode = os.getpid(), 1
+
+        def __init__(self, *_args, env, **_kwargs):
+            started.append(env["CUDA_VISIBLE_DEVICES"])
+            self.number = len(started)
+
+        def poll(self):
+            return 1 if self.number in ended else None
+
+    monkeypatch.setattr(jobs.subprocess, "Popen", Process)
+    run, sender = at(cell("finetune")), local_runs.MachineSender()
+    sent = [sender.submit(run, "params.yaml") for _ in range(3)]
+    assert started == ["0", "GPU-1f", "0"] and [job.record["gpu"] for job in sent] == started
+    ended |= {1, 3}
+    sender.submit(run, "params.yaml")
+    assert started[3:] == ["0"]
+    later = local_runs.MachineSender()  # of a driver that goes on where another was killed
+    assert later.attach(run).record["gpu"] == "0"
+    later.submit(run, "params.yaml")
+    assert started[4:] == ["GPU-1f"]
+
+
+def test_trials_on_a_machine_without_gpus(blind):
+    assert not local_runs.MachineSender().slots
 
 
 def test_training_stops_before_its_first_step(here, blind, monkeypatch):

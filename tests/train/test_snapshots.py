@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, snapshot_choice
 from compclip.evaluate.snapshot_choice import ChoiceTerms
 from compclip.launch import __main__ as launch_command
-from compclip.runs import run_store
+from compclip.runs import jobs, run_store, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
@@ -95,9 +97,33 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     environment = run.folder.final.environment.read_bytes()
     run_store.links.remove(run.folder.path / "snapshots")
     assert run.finished and not run.complete
+    lacking = "2 snapshots missing of finetune.best-tiny-scenes-0: `dvc repro` trains each once more"
+    assert lacking in status.format_page(*status.list_runs("params.yaml"), 200)
     job.complete_run(run)
+    assert "snapshots missing" not in status.format_page(*status.list_runs("params.yaml"), 200)
     assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
     assert run.folder.final.environment.read_bytes() == environment and not run.folder.again.exists()
+
+
+@pytest.mark.long
+def test_two_processes_make_the_snapshots_of_one_training(here, tmp_path):
+    """With gloo, on the way and beside the finished files; the end is that of two processes without snapshots."""
+    run = tiny_project.at(tiny_project.cell("finetune.best"))
+    jobs.write_inputs(run, "params.yaml")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    train = [*command, "-m", "compclip.train.job", run.key]
+    subprocess.run(train, check=True)
+    expected = {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)}
+    assert run.complete and run.folder.final.facts()["processes"] == 2 and len(set(expected.values())) == 3
+    run_store.links.remove(run.folder.path / "snapshots")
+    subprocess.run(train, check=True)
+    assert run.complete and {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)} == expected
+    run_store.links.remove(run.folder.path)
+    plain = tiny_project.at(tiny_project.cell("finetune"))
+    jobs.write_inputs(plain, "params.yaml")
+    subprocess.run(train, check=True)
+    assert plain.key == run.key and weights(plain.folder) == expected[END]
+    assert not (plain.folder.path / "snapshots").exists()
 
 
 def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatch):
