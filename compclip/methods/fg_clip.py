@@ -13,6 +13,7 @@ an attribute that is nowhere set ends them in silence).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,8 +87,8 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
     for name in ["long"] * bool(cfg.lambda_long) + ["region"] * cfg.map_regions:
         module.register_module(name, linear := nn.Linear(widths.joint, widths.joint, bias=False))
         nn.init.eye_(linear.weight)
-    start = torch.tensor(cfg.init_scale).log()
-    module.log_scale_regions, module.log_scale_hard = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    for name in ("log_scale_regions", "log_scale_hard"):
+        module.register_parameter(name, nn.Parameter(torch.full((), math.log(cfg.init_scale))))
     return module
 
 
