@@ -28,7 +28,7 @@ from compclip.text.blind_language import split_words
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
 
-NEGATIVE, POSITIVE, COMPOSITE = "negative", "positive", "composite"
+NEGATIVE, POSITIVE, FOIL, COMPOSITE = "negative", "positive", "foil", "composite"
 PICTURES = 5_000  # looked at, evenly spaced
 SAMPLES = 20
 EXAMPLES = 12  # new words that are named
@@ -36,7 +36,10 @@ EXAMPLES = 12  # new words that are named
 
 @dataclass
 class RuleTexts:
-    """The texts of one rule: pairs of a caption and a text, with the number of the picture; `asked` counts captions."""
+    """The texts of one rule: pairs of a caption and a text, with the number of the picture; `asked` counts captions.
+
+    A foil stands beside the part of the caption that it belies, and `asked` counts parts.
+    """
 
     method: str
     role: str
@@ -44,6 +47,13 @@ class RuleTexts:
     asked: int = 0
     pairs: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[int] = field(default_factory=list)
+
+    def add(self, caption: str | None, text: str | None, picture: int) -> None:
+        """Count a caption of a picture, and add its pair if the rule made a text of it."""
+        self.asked += 1
+        if caption is not None and text is not None:
+            self.pairs.append((caption, text))
+            self.pictures.append(picture)
 
 
 @dataclass(frozen=True)
@@ -136,20 +146,21 @@ def count_pos(dataset: PreparedDataset, indices: Sequence[int]) -> dict[str, str
 
 
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
-    """Make a method's texts of some samples: of each rule, of a composite its negative."""
+    """Make a method's texts of some samples: of each rule, of a composite its negative, of parts their foils."""
     names = _name_rules(views)
     texts = [RuleTexts(method, role, name) for role, name in names]
+    foils = {name: RuleTexts(method, FOIL, name) for name in map(rule_name, views.pairs)}
     maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
-    for index in indices if texts else ():
+    for index in indices if texts or foils else ():
         view = maker.view(index, 0, views)
         negatives = view.negatives[: sum(role == NEGATIVE for role, _ in names)]
         positives = view.positives[: len(names) - len(negatives)]
         for of_rule, text in zip(texts, (*negatives, *positives), strict=True):
-            of_rule.asked += 1
-            if text is not None:
-                of_rule.pairs.append((view.caption, text))
-                of_rule.pictures.append(index)
-    return texts
+            of_rule.add(view.caption, text, index)
+        parts_and_foils = zip(view.positives[len(positives) :], view.negatives[len(negatives) :], strict=False)
+        for rule, (part, foil) in zip(views.pairs, parts_and_foils, strict=False):
+            foils[rule_name(rule)].add(part, foil, index)
+    return [*texts, *foils.values()]
 
 
 def _name_rules(views: Views) -> list[tuple[str, str]]:

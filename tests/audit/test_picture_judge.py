@@ -102,6 +102,26 @@ def test_page_table_and_json_by_a_checkpoint(checkpoint, project, capsys):  # no
     assert "judged true" not in capsys.readouterr().out
 
 
+def red(annotation, rng):
+    """The caption and a foil that says red; none of green things."""
+    return (annotation.text, None if "green" in annotation.text else "a red thing")
+
+
+def nothing(annotation, rng):
+    return None
+
+
+def test_foils_are_judged_beside_their_parts(project, monkeypatch):
+    """Of five parts the third and fourth have a foil that says something else; that of the fourth is right."""
+    monkeypatch.setattr(grid, "first_views", lambda *_: Views(pairs=(red, nothing), caption="full"))
+    monkeypatch.setattr(foreign_models, "load_model", lambda *_: ColourModel())
+    foils, none = audit(picture_judge.open_judge("somewhere", "colours", "cpu"), project)
+    assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "test_picture_judge.red", 2, 0.4)
+    assert foils.samples == [("a blue thing", "a red thing")] * 2
+    assert (foils.judged.texts, foils.judged.at_least) == (2, 0.5)
+    assert (none.texts, none.coverage, none.judged) == (0, 0.0, None)
+
+
 def test_what_is_not_judged(project):
     """A picture that cannot be read, and a composite, whose picture is made while training."""
     pair = ("a red thing", "a blue thing")
