@@ -1,12 +1,14 @@
 """Audit what methods show as negatives and positives: every rule's texts of a data set's captions.
 
-Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0, without opening pictures. A row counts of
-each rule: coverage, edits, how far a blind judge tells its texts from captions, new words, and what is still true by
-rules.
+Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0; pictures are opened for a judge that sees
+them alone. A row counts of each rule: coverage, edits, how far a blind judge tells its texts from captions, new words,
+and what is still true by rules.
 """
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,7 @@ from compclip.audit.blind_judge import BlindShares
 from compclip.audit.picture_judge import JudgedTexts, PictureJudge
 from compclip.config import grid
 from compclip.config.sections import Params
+from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
@@ -31,6 +34,7 @@ from compclip.train.view_shares import rule_name
 NEGATIVE, POSITIVE, FOIL, COMPOSITE = "negative", "positive", "foil", "composite"
 PICTURES = 5_000  # looked at, evenly spaced
 SAMPLES = 20
+SIDE = 448  # of a composite that a judge sees, in pixels
 EXAMPLES = 12  # new words that are named
 
 
@@ -38,7 +42,8 @@ EXAMPLES = 12  # new words that are named
 class RuleTexts:
     """The texts of one rule: pairs of a caption and a text, with the number of the picture; `asked` counts captions.
 
-    A foil stands beside the part of the caption that it belies, and `asked` counts parts.
+    A foil stands beside the part of the caption that it belies, and `asked` counts parts. `composite` are the views of
+    a composite, whose pictures are joined for a judge.
     """
 
     method: str
@@ -47,6 +52,7 @@ class RuleTexts:
     asked: int = 0
     pairs: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[int] = field(default_factory=list)
+    composite: Views | None = None
 
     def add(self, caption: str | None, text: str | None, picture: int) -> None:
         """Count a caption of a picture, and add its pair if the rule made a text of it."""
@@ -72,7 +78,7 @@ class RuleAudit:
     still_true: float
     may_be_true: float
     samples: list[tuple[str, str]]
-    judged: JudgedTexts | None = None  # None without a judge, and of composites
+    judged: JudgedTexts | None = None  # None without a judge, or without a picture that it can read
 
 
 @dataclass(frozen=True)
@@ -121,14 +127,25 @@ def audit_data(
 def judge_rules(
     rule_texts: Sequence[RuleTexts], dataset: PreparedDataset, judge: PictureJudge
 ) -> list[JudgedTexts | None]:
-    """Return what a judge says of each rule's texts; None of a composite, whose picture is made while training."""
-    single = [texts for texts in rule_texts if texts.rule != COMPOSITE]
-    refs = [[picture_judge.picture_reference(dataset.sample(index)) for index in texts.pictures] for texts in single]
-    pairs_of = [texts.pairs for texts in single]
-    rows = [row for of_rule in zip(refs, pairs_of, strict=True) for row in zip(*of_rule, strict=True)]
-    scores = judge([(ref, text) for ref, pair in rows for text in pair])
-    judged = iter([picture_judge.compare_texts(scores, *of_rule) for of_rule in zip(refs, pairs_of, strict=True)])
-    return [next(judged) if texts.rule != COMPOSITE else None for texts in rule_texts]
+    """Return what a judge says of each rule's texts; composites are joined into a folder that goes afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        refs = [_list_references(texts, dataset, Path(folder) / str(n)) for n, texts in enumerate(rule_texts)]
+        pairs_of = [texts.pairs for texts in rule_texts]
+        rows = [row for of_rule in zip(refs, pairs_of, strict=True) for row in zip(*of_rule, strict=True)]
+        scores = judge([(ref, text) for ref, pair in rows for text in pair])
+    return [picture_judge.compare_texts(scores, *of_rule) for of_rule in zip(refs, pairs_of, strict=True)]
+
+
+def _list_references(texts: RuleTexts, dataset: PreparedDataset, folder: Path) -> list[str]:
+    """Return the references of the pictures of a rule's texts; a composite is saved in `folder`."""
+    if not texts.composite:
+        return [picture_judge.picture_reference(dataset.sample(index)) for index in texts.pictures]
+    folder.mkdir()
+    maker, paths = ViewMaker(dataset, seed=0, side=SIDE), [folder / f"{index}.jpg" for index in texts.pictures]
+    for index, path in zip(texts.pictures, paths, strict=True):
+        with contextlib.suppress(ImageError):  # the judge leaves out what is not there
+            maker.view(index, 0, texts.composite).image.save(path, quality=95)
+    return list(map(str, paths))
 
 
 def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
@@ -148,7 +165,8 @@ def count_pos(dataset: PreparedDataset, indices: Sequence[int]) -> dict[str, str
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
     """Make a method's texts of some samples: of each rule, of a composite its negative, of parts their foils."""
     names = _name_rules(views)
-    texts = [RuleTexts(method, role, name) for role, name in names]
+    composite = views if views.composite else None
+    texts = [RuleTexts(method, role, name, composite=composite) for role, name in names]
     foils = {name: RuleTexts(method, FOIL, name) for name in map(rule_name, views.pairs)}
     maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
     for index in indices if texts or foils else ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -122,12 +123,37 @@ def test_foils_are_judged_beside_their_parts(project, monkeypatch):
     assert (none.texts, none.coverage, none.judged) == (0, 0.0, None)
 
 
+def both(first, second, _count, _rng, _common, _ends):
+    """A composite's caption, and a negative that says the first half alone."""
+    return [f"{first[0].text} and {second[0].text}"], first[0].text
+
+
+def test_composites_are_judged_with_their_joined_pictures(project, monkeypatch):
+    """The judge sees a square with the colours of both halves; one with the picture that cannot be read is left out."""
+    views = Views(composite=1, compose=both, partner="random", caption="full")
+    monkeypatch.setattr(grid, "first_views", lambda *_: views)
+    seen, pairs = {}, []
+
+    def count_colours(asked):
+        pairs.extend(asked)
+        for ref in {ref for ref, _ in asked if Path(ref).is_file()}:
+            with Image.open(ref) as picture:
+                corners = [picture.getpixel((x, y)) for x, y in ((10, 10), (picture.width - 10, picture.height - 10))]
+                seen[ref] = picture.size, {("red", "green", "blue")[max(range(3), key=c.__getitem__)] for c in corners}
+        return {(ref, text): sum(c in text for c in seen[ref][1]) for ref, text in asked if ref in seen}
+
+    (composites,) = audit(count_colours, project)
+    assert composites.texts == 5 and composites.judged.texts == len(seen) < 5
+    assert {size for size, _ in seen.values()} == {(448, 448)} and not any(Path(ref).exists() for ref in seen)
+    leads = [len(colours & {*caption.split()}) - len(colours & {*text.split()}) for (ref, caption), (_, text) in
+             zip(pairs[::2], pairs[1::2], strict=True) if (colours := seen.get(ref, ("", set()))[1])]  # fmt: skip
+    assert composites.judged.at_least == pytest.approx(sum(lead <= 0 for lead in leads) / len(leads))
+
+
 def test_what_is_not_judged(project):
-    """A picture that cannot be read, and a composite, whose picture is made while training."""
+    """Texts without a picture that can be read; a picture of a tar is named by its bytes."""
     pair = ("a red thing", "a blue thing")
     assert picture_judge.compare_texts({}, ["4.png"], [pair]) is None
-    texts = rule_audit.RuleTexts("clic", rule_audit.NEGATIVE, rule_audit.COMPOSITE, 1, [pair], [0])
-    assert rule_audit.judge_rules([texts], None, lambda pairs: {}) == [None]
     sample = replace(Sample("a", "x.tar", ()), offset=512, length=9)
     assert picture_judge.picture_reference(sample) == "x.tar#bytes=000000000512,9"
 
