@@ -203,9 +203,22 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
     clip = _build_checked(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
     head = heads.load_head(folder, released_heads.KINDS)
-    if head and head.options["width"] != model_cfg["embed_dim"]:
-        raise UserError(f"{folder}: its head takes vectors of {head.options['width']}, not {model_cfg['embed_dim']}")
+    if head:
+        _check_sizes(head, model_cfg, folder)
     return replace(_assemble_checked(clip, model_cfg, str(folder), preprocess, coder), head=head and head.to(device))
+
+
+def _check_sizes(head: heads.Head, model_cfg: dict, folder: Path) -> None:
+    """Raise UserError for a head of other vectors, or of other class tokens, than its towers give."""
+    width, vision_cfg = head.options["width"], model_cfg["vision_cfg"]
+    if width != model_cfg["embed_dim"]:
+        raise UserError(f"{folder}: its head takes vectors of {width}, not {model_cfg['embed_dim']}")
+    given = (vision_cfg.get(class_tokens.OPTION, 1), vision_cfg.get("width", 768))
+    taken = tuple(head.options.get(name, size) for name, size in zip(("tokens", "token_width"), given, strict=True))
+    if taken != given:
+        raise UserError(
+            f"{folder}: its head takes {taken[0]} class tokens of {taken[1]} numbers, not {given[0]} of {given[1]}"
+        )
 
 
 def _load_file(

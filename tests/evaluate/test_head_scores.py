@@ -212,3 +212,17 @@ def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):
     heads.TextMap(8).save(folder)
     with pytest.raises(UserError, match="its head takes vectors of 8, not 16"):
         backbone.load(folder)
+
+
+@pytest.mark.parametrize(
+    "options, taken",
+    [
+        ({"tokens": 2, "token_width": 32}, "2 class tokens of 32"),
+        ({"tokens": 3, "token_width": 8}, "3 class tokens of 8"),
+    ],
+)
+def test_a_head_of_other_class_tokens_is_refused(trained, tmp_path, options, taken):
+    folder = shutil.copytree(checkpoint(trained, "llip"), tmp_path / "other")
+    heads.TokenMixture(width=16, heads=4, temperature=5, **options).save(folder)
+    with pytest.raises(UserError, match=f"its head takes {taken} numbers, not 3 of"):
+        backbone.load(folder)
