@@ -112,9 +112,7 @@ def kept_beside(method, cfg, clip: nn.Module) -> Extras:
 def batch(views: Views) -> Batch:
     """A batch as the views ask for it."""
     g = torch.Generator().manual_seed(1)
-    more = len(views.pairs) + views.bag
-    K = 1 if views.composite else len(views.negatives) + more
-    P = max(views.composite - 1, 0) if views.composite else len(views.positives) + views.alternatives + more
+    K, P = views.negative_texts, views.positive_texts
     image = torch.randn(B, 3, 32, 32, generator=g, dtype=torch.float64)
     text, longer = _texts(g, B), _texts(g, B, low=9, high=11)
     text[3:] = longer[3:]

@@ -81,7 +81,7 @@ def draw_views(views: Views, size: int, side: int, seed: int) -> list[View]:
 
 def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     K = views.negative_texts
-    P = len(views.positives) + len(views.pairs) + views.alternatives + views.bag + max(0, views.composite - 1)
+    P = views.positive_texts
     caption, concepts = draw_text(rng)
     negatives, positives = (tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(n)) for n in (K, P))
     picture = draw_picture(rng, (side, side))

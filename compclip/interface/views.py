@@ -25,6 +25,8 @@ CompositeRule = Callable[
 VariationRule = Callable[["Annotation", "np.random.Generator"], "Sequence[tuple[int, str]]"]
 # A rule makes a text that is true of the picture and its foil, which differs in a detail; None where it has neither.
 PairRule = Callable[["Annotation", "np.random.Generator"], "tuple[str, str] | None"]
+# A rule draws texts that are true of the picture, and texts that are not, together, so that none stands twice.
+GroupRule = Callable[["Annotation", "np.random.Generator"], "tuple[Sequence[str], Sequence[str]]"]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
 
 
@@ -38,6 +40,9 @@ class Views:
     negatives: tuple[Rule, ...] = ()  # one wrong text each
     positives: tuple[Rule, ...] = ()  # one text each that says what the caption says
     pairs: tuple[PairRule, ...] = ()  # a true text each, behind the positives, and its foil, behind the negatives
+    group: GroupRule | None = None  # draws the next ones together, behind those of pairs, fewer where there are no more
+    group_positives: int = 0
+    group_negatives: int = 0
     caption: str = "first"  # the caption's first sentence of 4 to 34 words; "full": the whole caption
     lowercase: bool = False  # of all texts
     composite: int = 0  # positive captions p1, p2, … of a CLIC composite, whose negative swaps words; 0: no composite
@@ -79,7 +84,14 @@ class Views:
         """How many negative texts a sample has, those counted that its rules cannot make."""
         of_bag = self.bag if self.bag_rule else 0
         of_variations = self.negative_images if self.variations else 0
-        return len(self.negatives) + len(self.pairs) + of_bag + of_variations + (1 if self.composite else 0)
+        of_rules = len(self.negatives) + len(self.pairs) + self.group_negatives
+        return of_rules + of_bag + of_variations + (1 if self.composite else 0)
+
+    @property
+    def positive_texts(self) -> int:
+        """How many true texts a sample has beside its caption, those counted that its rules cannot make."""
+        of_rules = len(self.positives) + len(self.pairs) + self.group_positives
+        return of_rules + self.alternatives + self.bag + max(0, self.composite - 1)
 
     @property
     def region_texts(self) -> int:

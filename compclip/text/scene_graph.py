@@ -23,6 +23,10 @@ OF_NOUNS = ("acl", "relcl")  # the noun is the subject of such a verb
 OF_VERBS = ("conj", "advcl", "xcomp", "ccomp", "pcomp")  # a verb without a subject has that of the verb above
 DEPTH = 8  # verbs above a verb
 MODIFIERS = ("amod", "det", "nummod")
+COMPLEMENTS = ("prep", "xcomp", "ccomp", "pcomp", "npadvmod")  # of an adjective
+PREDICATIVE = word_edits.word_set(
+    "able afraid alike alive alone ashamed asleep awake aware due next ready unable visible"
+)
 
 PREPOSITIONS = """
 about 3, above 29, across 50, after 16, against 16, ahead of 1, along 67, along with 3, alongside 6, amid 0,
@@ -77,6 +81,24 @@ def read_entities_and_attributes(a: Annotation) -> list[SceneElement]:
     return _keep_bounded(a, [*parse.find_entities(), *parse.find_attributes()])
 
 
+def read_attributes(a: Annotation) -> dict[int, list[int]]:
+    """Return the tokens of each entity's attributes that may stand before it, in the order of the text.
+
+    Numbers are none, nor what stands behind a copula alone ("asleep") or with a phrase ("full of water"). Entities
+    without attributes are left out.
+    """
+    attributes: dict[int, list[int]] = {}
+    for token, entity in sorted(_Parse(a).find_owners().items()):
+        behind = a.dep[token] == "acomp" and (a.lemma[token].lower() in PREDICATIVE or _is_completed(a, token))
+        if a.pos[token] in ("ADJ", "VERB") and not behind and word_edits.is_word(a, token):
+            attributes.setdefault(entity, []).append(token)
+    return {entity: tokens for entity, tokens in attributes.items() if word_edits.is_word(a, entity)}
+
+
+def _is_completed(a: Annotation, token: int) -> bool:
+    return any(head == token and a.dep[t] in COMPLEMENTS for t, head in enumerate(a.heads))
+
+
 def read_relations(a: Annotation) -> list[Relation]:
     """Return the relations with their two entities, in the order of the objects."""
     return [
@@ -121,14 +143,22 @@ class _Parse:
 
     def find_attributes(self) -> list[SceneElement]:
         """Return modifiers of entities and of nouns in compounds with them, and conjuncts of such modifiers."""
-        a, modifiers = self.a, set[int]()
-        owners = self.entities | {t for t, d in enumerate(a.dep) if d == "compound" and a.heads[t] in self.entities}
+        return [SceneElement(ATTRIBUTE, (t, t + 1), t) for t in sorted(self.find_owners().keys() - self.entities)]
+
+    def find_owners(self) -> dict[int, int]:
+        """Return the entity that each modifier is of; a modifier may be an entity itself."""
+        a, owners = self.a, dict[int, int]()
+        compounds = {t: a.heads[t] for t, d in enumerate(a.dep) if d == "compound" and a.heads[t] in self.entities}
+        nouns = compounds | {entity: entity for entity in self.entities}
         for token, dep in enumerate(a.dep):
             head = a.heads[token]
-            predicate = dep == "acomp" and self.subjects.get(head) in self.entities
-            if predicate or (dep == "amod" and head in owners) or (dep == "conj" and head in modifiers):
-                modifiers.add(token)
-        return [SceneElement(ATTRIBUTE, (t, t + 1), t) for t in sorted(modifiers - self.entities)]
+            if dep == "acomp" and self.subjects.get(head) in self.entities:
+                owners[token] = self.subjects[head]
+            elif dep == "amod" and head in nouns:
+                owners[token] = nouns[head]
+            elif dep == "conj" and head in owners:
+                owners[token] = owners[head]
+        return owners
 
     def find_relations(self) -> list[SceneElement]:
         """Return verbs with a subject and an object, and prepositions between two entities or below such a verb."""

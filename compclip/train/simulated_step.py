@@ -125,7 +125,7 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     """Return a batch of `size` samples on the CPU, whose texts are of full length and all there."""
     B, L, side = size * (1 + views.neighbours), model.model_cfg["text_cfg"].get("context_length", 77), model.image_size
     K = views.negative_texts
-    P = len(views.positives) + len(views.pairs) + views.alternatives + views.bag + max(0, views.composite - 1)
+    P = views.positive_texts
     J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
     R, C = views.regions, views.region_texts
     spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()

@@ -100,8 +100,8 @@ class Meter:
 
 def _work_kind(views: Views) -> tuple[int, int, Views]:
     """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), bag_rule=None, variations=None)
-    return views.negative_texts, len(views.positives) + len(views.pairs), bare
+    bare = replace(views, negatives=(), positives=(), pairs=(), group=None, bag_rule=None, variations=None)
+    return views.negative_texts, views.positive_texts, bare
 
 
 def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:

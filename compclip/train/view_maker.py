@@ -146,6 +146,10 @@ class ViewMaker:
             pairs = [rule(caption, rng) or (None, None) for rule in views.pairs]
             positives += _apply_case((text for text, _ in pairs), views)
             negatives += _apply_case((foil for _, foil in pairs), views)
+        if views.group:
+            true_ones, false_ones = views.group(caption, rng)
+            positives += _apply_case(_pad(true_ones, views.group_positives), views)
+            negatives += _apply_case(_pad(false_ones, views.group_negatives), views)
         if views.alternatives:
             positives += self._alternatives(index, caption, views, worded)
         texts_drawn: list[Annotation] = []
@@ -166,7 +170,8 @@ class ViewMaker:
             draws: list[Callable[[np.random.Generator], str | None]] = [
                 functools.partial(rule, caption) for rule in views.negatives
             ]
-            draws += [_draw_nothing] * len(views.pairs)  # a foil without its own true text would be none
+            # a foil without its own true text would be none
+            draws += [_draw_nothing] * (len(views.pairs) + views.group_negatives)
             if views.bag_rule:
                 draws += [functools.partial(views.bag_rule, drawn) for drawn in texts_drawn]
             draws += [_draw_nothing] * (len(negatives) - len(draws))  # variations are of their pictures
@@ -316,6 +321,10 @@ def _draw_false(
         text = draw(rng)
         negative = negative if text is None else _in_case(text, views)
     return negative
+
+
+def _pad(texts: Sequence[str], count: int) -> Texts:
+    return (*texts[:count], *[None] * (count - len(texts)))
 
 
 def _cut_caption(annotation: Annotation, views: Views) -> Annotation:

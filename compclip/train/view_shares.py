@@ -76,6 +76,9 @@ def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pairs = [rule_name(rule) for rule in views.pairs]
     negatives += [f"negatives/{name}" for name in pairs]
     positives += [f"positives/{name}" for name in pairs]
+    if views.group:
+        negatives += [f"negatives/{rule_name(views.group)}"] * views.group_negatives
+        positives += [f"positives/{rule_name(views.group)}"] * views.group_positives
     positives += ["positives/alternatives"] * views.alternatives
     negatives += ["negatives/bag"] * (views.bag if views.bag_rule else 0)
     negatives += ["negatives/variations"] * (views.negative_images if views.variations else 0)

@@ -111,6 +111,7 @@ MORE = {  # beside the method's own file
     "ce_clip": SWAPS | MASKED,
     "c2lip": {"compclip.train.own_rows"},
     "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts", "compclip.train.own_rows"},
+    "clip_in": {"compclip.text.stored_texts", "compclip.text.sub_captions"},
     "clove": {
         "compclip.text.scene_graph",
         "compclip.text.replace",
@@ -152,6 +153,7 @@ MORE = {  # beside the method's own file
     "il_clip": CODEBOOK,
     "llip": {"compclip.model.class_tokens", "compclip.model.heads"},
     "labclip": SWAPS | {"compclip.model.heads", "compclip.text.shuffle"},
+    "mosaiclip": SWAPS | {"compclip.text.sub_graphs"},
     "negclip": SWAPS,
     "read_clip": SWAPS | {"compclip.train.decoders"},
     "svlc": LISTS | {"compclip.text.masked_words", "compclip.text.stored_texts"},

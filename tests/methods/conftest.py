@@ -26,7 +26,7 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     method = load_method(name)
     views = method.views(cfg, step)
     K = views.negative_texts
-    P = len(views.positives) + len(views.pairs) + views.bag + views.alternatives or max(views.composite - 1, 0)
+    P = views.positive_texts
     asked = {"K": K or 1, "P": P, "J": views.negative_images}
     f = with_regions(make(B=B, M=M, fill=fill, seed=seed, **asked), views, fill, seed)
     g = torch.Generator().manual_seed(seed)

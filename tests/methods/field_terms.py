@@ -162,14 +162,32 @@ def read_clip_terms(f, cfg, step):
     return terms
 
 
+def mosaiclip_terms(f, cfg, step):
+    """Sec. 3.5: an image with each of its texts among all texts of the batch, and each text among the images."""
+    B, s = len(f.image_BD), f.scale
+    own = [[f.text_BD[i], *(t for t, there in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if there)]
+           for i in range(B)]  # fmt: skip
+    negatives = [n for i in range(B) for n, there in zip(f.negative_BKD[i], f.mask_BK[i], strict=True) if there]
+    every = [text for texts in own for text in texts] + negatives
+    to_text, to_image = nothing(f), nothing(f)
+    for i in range(B):
+        total = sum((s * dot(f.image_BD[i], text)).exp() for text in every)
+        shares = [((s * dot(f.image_BD[i], text)).exp() / total).log() for text in own[i]]
+        to_text = to_text - mean(shares)
+        for text in own[i]:
+            to_image = to_image - log_share([s * dot(image, text) for image in f.image_BD], i)
+    return {"to_text": to_text / B / 2, "to_image": to_image / B / 2}
+
+
 TERMS = {
     "ce_clip": ce_clip_terms, "clove": negclip_terms, "con_clip": con_clip_terms, "crepe": negclip_terms, "dac": dac_terms,
-    "degla": degla_terms, "gnm_clip": gnm_clip_terms, "read_clip": read_clip_terms, "svlc": svlc_terms, "triplet_clip": triplet_clip_terms,
+    "degla": degla_terms, "gnm_clip": gnm_clip_terms, "mosaiclip": mosaiclip_terms, "read_clip": read_clip_terms, "svlc": svlc_terms, "triplet_clip": triplet_clip_terms,
 }  # fmt: skip
 MORE = [
     ("ce_clip", {}), ("ce_clip", {"imc": "own"}), ("clove", {}), ("con_clip", {}), ("con_clip", {"distractors": False}),
     ("crepe", {"kind": "all"}), ("dac", {"bag": 3}), ("dac", {"bag": 2, "own": "once", "lambda_bag": 0.5}),
     ("degla", {}), ("degla", {"text_negatives": "released", "lambda_distill": 0.1}), ("degla", {"lambda_text": 0.0}),
-    ("gnm_clip", {}), ("gnm_clip", {"draw": "scores", "original": "left_out"}), ("read_clip", {}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
+    ("gnm_clip", {}), ("gnm_clip", {"draw": "scores", "original": "left_out"}),
+    ("mosaiclip", {}), ("mosaiclip", {"positives": 1, "negatives": 0, "swapped": False}), ("mosaiclip", {"positives": 2, "negatives": 3, "single_steps": 0}), ("read_clip", {}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
     ("svlc", {"negatives": "both", "lambda_s_neg": 4.0}), ("triplet_clip", {}), ("triplet_clip", {"images": False}),
 ]  # fmt: skip

@@ -293,8 +293,32 @@ def fg_clip_false_texts(f, cfg):
             for name, v in values.items() if getattr(cfg, f"lambda_{name}")}  # fmt: skip
 
 
+def clip_in_terms(f, cfg, step):
+    """L_short + L_long + L_HN; a sample without an edited picture and caption has no part in the last."""
+    B, s = len(f.image_BD), f.scale
+    short = [f.positive_BPD[i, 0] if f.positive_mask_BP[i, 0] else f.text_BD[i] for i in range(B)]
+    terms = {"short": reference.clip(f.image_BD, torch.stack(short), s)}
+    if cfg.lambda_long:
+        terms["long"] = cfg.lambda_long * reference.clip(f.image_BD, f.text_BD, s)
+    if not cfg.lambda_negative:
+        return terms
+    edited = [i for i in range(B) if f.negative_image_mask_BJ[i, 0] and f.mask_BK[i, 0]]
+    source, target = (f.image_BD, f.text_BD), (f.negative_image_BJD[:, 0], f.negative_BKD[:, 0])
+    total = nothing(f) + 0 * f.negative_image_BJD.sum()
+    for query, key, foil in ((source[0], source[1], target[1]), (target[0], target[1], source[1]),
+                             (source[1], source[0], target[0]), (target[1], target[0], source[0]))[: 4 if cfg.symmetric else 2]:  # fmt: skip
+        rows = []
+        for place, i in enumerate(edited):
+            keys = [s * dot(query[i], key[j]) for j in edited]
+            foils = [s * dot(query[i], foil[j]) for j in edited]
+            back = [s * dot(key[i], query[j]) for j in edited]
+            rows.append((-log_share([*keys, *foils], place) - log_share(back, place)) / 2)
+        total = total + (mean(rows) if rows else 0)
+    return terms | {"negative": cfg.lambda_negative * total}
+
+
 TERMS = {
-    "ahnpl": ahnpl_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
+    "ahnpl": ahnpl_terms, "clip_in": clip_in_terms, "codebook_clip": codebook_clip_terms, "cs_clip": cs_clip_terms,
     "fg_clip": fg_clip_terms, "fineclip": fineclip_terms, "flair": flair_terms, "il_clip": codebook_clip_terms,
     "labclip": labclip_terms, "llip": llip_terms, "superclip": superclip_terms,
 }  # fmt: skip
@@ -302,6 +326,7 @@ SMALL = {"codes": 6, "code_width": 4}
 FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5, "lambda_hard": 0.3, "lambda_rank": 0.2,
              "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0, "region_negatives": 3}  # fmt: skip
 MORE = [
+    ("clip_in", {}), ("clip_in", {"symmetric": False, "lambda_negative": 0.5}), ("clip_in", {"lambda_long": 0.0}), ("clip_in", {"lambda_long": 0.3, "lambda_negative": 0.0}),
     ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),

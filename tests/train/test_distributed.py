@@ -67,9 +67,7 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     name, changes, number = CASES[case]
     method = load_method(name)
     views = method.views(method.Config(**changes), number)
-    more = len(views.pairs) + views.bag
-    texts = 1 if views.composite else len(views.negatives) + more
-    texts = max(texts, views.composite, len(views.positives) + views.alternatives + more, views.negative_images, 1)
+    texts = max(views.negative_texts, views.composite, views.positive_texts, views.negative_images, 1)
     texts = max(texts, views.regions * views.region_texts)
     if views.tokens and not views.own_tokens:
         assert name in ("codebook_clip", "flair", "il_clip", "llip", "superclip")

@@ -13,7 +13,19 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
-from compclip.methods import ce_clip, clic, dac, fsc_clip, gnm_clip, hard_positives, hybrid, negclip, read_clip
+from compclip.methods import (
+    ce_clip,
+    clic,
+    clip_in,
+    dac,
+    fsc_clip,
+    gnm_clip,
+    hard_positives,
+    hybrid,
+    mosaiclip,
+    negclip,
+    read_clip,
+)
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
 from compclip.train import __main__ as train_command
@@ -66,12 +78,17 @@ def test_each_rule_has_a_share_of_its_own():
         (fsc_clip.views(fsc_clip.Config(replace="clove"), 0), {"negatives/swap.negclip", "negatives/clove.replace",
                                                                "negatives/shuffle.bigram"}),
         (hybrid.views(hybrid.Config(concepts="pooled"), 0), {"concepts"}),
+        (mosaiclip.views(mosaiclip.Config(), 0), {"negatives/swap.negclip", "negatives/sub_graphs.draw_one",
+                                                  "positives/sub_graphs.draw_one"}),
+        (mosaiclip.views(mosaiclip.Config(), 1000), {"negatives/swap.negclip", "negatives/sub_graphs.draw",
+                                                     "positives/sub_graphs.draw"}),
+        (clip_in.views(clip_in.Config(), 0), {"negatives/stored.first_negative", "positives/sub_captions.first",
+                                              "negative_images"}),
         (Views(negatives=(lambda a, rng: None,)), {"negatives/test_view_shares._lambda_"}),
     ],
 )  # fmt: skip
 def test_parts_are_what_views_ask_for(views, parts):
-    negatives, positives = views.negative_texts, len(views.positives) + views.alternatives + views.bag
-    row = view(("x",) * negatives, ("y",) * positives, concepts=((0, 1),), target="z",
+    row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), target="z",
                negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
     assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *parts}, 1.0)
 

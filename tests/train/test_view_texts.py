@@ -8,7 +8,7 @@ import pytest
 
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
-from compclip.methods import cs_clip, hard_positives, hybrid
+from compclip.methods import cs_clip, hard_positives, hybrid, mosaiclip
 from compclip.text import composite_captions, positives, swap
 from compclip.text.spacy_parser import annotate
 from compclip.train.view_maker import ViewMaker
@@ -55,9 +55,27 @@ WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "mask
         Views(bag=4, bag_rule=lambda text, rng: "A red dog.", caption="full"),
         Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
         cs_clip.views(cs_clip.Config(), 0),
+        mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
+        Views(
+            group=lambda a, rng: (["A thing."], [a.text, "a THING."]),
+            group_positives=1,
+            group_negatives=2,
+            caption="full",
+        ),
         Views(negatives=(swap.negclip,), pairs=(lambda a, rng: ("A thing.", a.text),), caption="full"),
     ],
-    ids=["hard_positives", "released", "every_rule", "stored", "bag", "caption", "units", "foils"],
+    ids=[
+        "hard_positives",
+        "released",
+        "every_rule",
+        "stored",
+        "bag",
+        "caption",
+        "units",
+        "sub_graphs",
+        "group",
+        "foils",
+    ],
 )
 def test_no_text_is_on_both_sides(data, views):
     assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
@@ -78,6 +96,30 @@ def test_a_true_text_and_its_foil_stand_at_one_place(data):
     rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
     for view in views_of(data, Views(negatives=(swap.negclip,), pairs=rules, caption="full")):
         assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
+
+
+def test_a_group_fills_its_places_and_what_it_cannot_make_is_missing(data):
+    """Behind the texts of rules and pairs; one that says what the caption says is masked and not drawn again."""
+    rules = {"negatives": (lambda a, rng: "Never.",), "pairs": (lambda a, rng: ("A place.", "No place."),)}
+    group = {"group": lambda a, rng: (["A thing."], [a.text, "Nothing."]), "group_positives": 2, "group_negatives": 3}
+    views = Views(**rules, **group, bag=1, bag_rule=lambda a, rng: "Else.", caption="full")
+    assert (views.positive_texts, views.negative_texts) == (4, 6)
+    for view in views_of(data, views):
+        assert view.positives[:3] == ("A place.", "A thing.", None) and len(view.positives) == 4
+        assert view.negatives == ("Never.", "No place.", None, "Nothing.", None, "Else.")
+
+
+def test_mosaiclip_begins_with_one_sub_graph(data):
+    """And one negative of it; from step `single_steps` on there are as many as the caption has, up to three and six."""
+    views = [mosaiclip.views(mosaiclip.Config(single_steps=4), step) for step in range(8)]
+    assert len({*views[:4]}) == len({*views[4:]}) == 1 and views[3] != views[4]
+
+    def most(stage: Views) -> tuple[int, int]:
+        made = views_of(data, stage)
+        true_ones = max(sum(text is not None for text in view.positives) for view in made)
+        return true_ones, max(sum(text is not None for text in view.negatives[1:]) for view in made)
+
+    assert most(views[0]) == (1, 1) and most(views[7]) == (3, 6)
 
 
 def test_a_composite_s_negative_is_none_of_its_captions(data):

@@ -1,0 +1,85 @@
+"""CLIP-IN: edited pictures as hard negatives, and long captions (Wang et al., NeurIPS 2025, arXiv:2508.02329), stage 2.
+
+B images v with long captions t and short ones, edited captions t' and the edited images v' of which these are true, D dim.
+Its loss is that of short captions, of long captions, and of edited pairs, in which each of v, v', t and t' is told from
+its own hard negative as well (its Fig. 1 and 2, as its authors' page shows them: tommmmywangzt1118/VITRIX-CLIPIN at
+bfd90fa, `img/`, whose program is that of its evaluation alone). Each NegCLIP loss is half of two directions, as CLIP's.
+
+Not built: rotary positions and stage 1, which distils a text tower with them; texts end at the backbone's length.
+Departures: edited pairs and captions are of the same samples (theirs: of two data sets in one batch), and a sample without
+an edit is left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.interface.views import Views
+from compclip.methods import _check
+from compclip.text import stored_texts, sub_captions
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three are added
+    lambda_negative: float = part(1.0, off=0.0)  # L_HN
+    symmetric: bool = part(
+        True, off=False, of=("lambda_negative",)
+    )  # texts are told from images too; false: TripletCLIP's
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 0, "lambda_long", "lambda_negative")
+
+
+def views(cfg: Config, step: int) -> Views:
+    """The first sentence, the edited caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
+    edits = int(cfg.lambda_negative > 0)
+    return Views(
+        negatives=(stored_texts.first_negative,) * edits,
+        positives=(sub_captions.first,),
+        negative_images=edits,
+        caption="full",
+    )
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Short, long and hard-negative terms, scalars, weights applied; a term of weight 0 is left out."""
+    short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
+    terms = {"short": losses.clip(f.image_BD, short_BD, f.scale)}
+    if cfg.lambda_long:
+        terms["long"] = cfg.lambda_long * losses.clip(f.image_BD, f.text_BD, f.scale)
+    if cfg.lambda_negative:
+        terms["negative"] = cfg.lambda_negative * hard_negatives(f, cfg.symmetric)
+    return terms
+
+
+def hard_negatives(f: Features, symmetric: bool) -> Tensor:
+    """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
+    source_BD, target_BD = f.image_BD, f.negative_image_BJD[:, 0]
+    source_text_BD, target_text_BD = f.text_BD, f.negative_BKD[:, 0]
+    whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
+
+    def told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor) -> Tensor:
+        import torch
+
+        keys_ND, valid_N = torch.cat([key_BD, foil_BD]), torch.cat([whole_B, whole_B])
+        forth = losses.matching_of(query_BD, keys_ND, f.scale, whole_B, valid_N)
+        return (forth + losses.matching_of(key_BD, query_BD, f.scale, whole_B, whole_B)) / 2
+
+    of_images = told_apart(source_BD, source_text_BD, target_text_BD) + told_apart(
+        target_BD, target_text_BD, source_text_BD
+    )
+    if not symmetric:
+        return of_images
+    of_texts = told_apart(source_text_BD, source_BD, target_BD) + told_apart(target_text_BD, target_BD, source_BD)
+    return of_images + of_texts

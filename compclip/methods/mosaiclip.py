@@ -1,0 +1,97 @@
+"""MosaiCLIP: coarse-to-fine contrast of an image with sub-graphs of its caption (Singh et al., EMNLP 2023, arXiv:2305.13812).
+
+B images v, T texts that are true of each, its caption first, K negatives of each, D dim. Sub-graphs of the caption's scene
+are further true texts, and changed sub-graphs negatives (`text.sub_graphs`); an image is told from all texts of the
+batch, and is right with each of its own. First come steps with one sub-graph and one negative of it, then steps with
+more (Sec. 3.6). No program was released. The paper leaves open when the second stage begins: here after half of the 2,135
+steps that its batch and epochs make of 109,000 captions. That the caption itself is one of the texts, beside the three,
+follows from "m > n" (Sec. 3.5) and from what H.1 says of NegCLIP's negative. Departures: sums over the batch are divided by B
+(so that a rate means what it does for others); an image without sub-graphs has its caption alone (theirs: texts of
+earlier batches fill the places, when training from scratch). WiSE-FT of the vision tower is `wise_ft` of a grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from compclip.base.ablation_parts import part
+from compclip.base.errors import UserError
+from compclip.interface.views import GroupRule, Views
+from compclip.methods import _check
+from compclip.text import sub_graphs, swap
+from compclip.train import losses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compclip.interface.features import Features
+
+TRAINS = True
+
+
+@dataclass(frozen=True)
+class Config:
+    positives: int = 3  # sub-graphs of an image, at most; H.1
+    negatives: int = part(6, off=0)  # of these, at most; H.1
+    share_object: float = part(0.15, off=0.0)  # of the kinds of pairs, p1 of H.1; B
+    share_relation: float = part(0.425, off=0.0)  # p2 = p3; Table 7
+    share_attribute: float = part(0.425, off=0.0)
+    single_steps: int = part(1000, off=0)  # with one sub-graph and one negative: the curriculum, Sec. 3.6
+    swapped: bool = part(True, off=False)  # NegCLIP's negative of the caption; H.1
+    words: dict[str, list[str]] = field(default_factory=dict)  # objects, attributes and relations, in place of ours
+    caption: str = "full"  # the whole caption, or its "first" sentence
+
+    def __post_init__(self) -> None:
+        _check.at_least(self, 1, "positives")
+        _check.at_least(self, 0, "negatives", "single_steps", "share_object", "share_relation", "share_attribute")
+        if not self.share_object + self.share_relation + self.share_attribute:
+            raise UserError("share_object=0, share_relation=0, share_attribute=0: no pair is drawn; give one a share")
+        sub_graphs.parse_sets(self.words)
+        _check.one_of(self, caption=("full", "first"))
+
+
+def views(cfg: Config, step: int) -> Views:
+    """Sub-graphs and their negatives, one of each in the first stage, and NegCLIP's negative."""
+    shares = cfg.share_object, cfg.share_relation, cfg.share_attribute
+    rule = _group_rule(sub_graphs.parse_sets(cfg.words), shares, cfg.positives, cfg.negatives, step < cfg.single_steps)
+    return Views(
+        negatives=(swap.negclip,) * cfg.swapped,
+        group=rule,
+        group_positives=cfg.positives,
+        group_negatives=cfg.negatives,
+        caption=cfg.caption,
+    )
+
+
+@cache
+def _group_rule(
+    sets: sub_graphs.WordSets, shares: tuple[float, ...], positives: int, negatives: int, is_single: bool
+) -> GroupRule:
+    """Return the rule of a stage, the same object in each of its steps."""
+    if is_single:
+        return partial(sub_graphs.draw_one, sets, shares)
+    return partial(sub_graphs.draw, sets, shares, positives, negatives)
+
+
+def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
+    """Half of the image-to-multi-text and half of the text-to-image loss (Sec. 3.5), scalars."""
+    import torch
+
+    text_BTD = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1)
+    there_BT = losses.with_original(f.positive_mask_BP)
+    own_BN = torch.eye(len(text_BTD), dtype=torch.bool, device=text_BTD.device).repeat_interleave(
+        text_BTD.shape[1], dim=1
+    )
+    own_BN = own_BN & there_BT.flatten()
+    logit_BN = losses.similarities(f.image_BD, text_BTD.flatten(0, 1), f.scale)
+    negative_BN = losses.similarities(f.image_BD, f.negative_BKD.flatten(0, 1), f.scale)
+    negative_BN = negative_BN.masked_fill(~f.mask_BK.flatten(), -torch.inf)
+    all_BN = torch.cat([logit_BN.masked_fill(~there_BT.flatten(), -torch.inf), negative_BN], dim=1)
+    to_text_BN = (logit_BN - all_BN.logsumexp(dim=1, keepdim=True)).masked_fill(~own_BN, 0.0)
+    to_image_BN = logit_BN.log_softmax(dim=0).masked_fill(~own_BN, 0.0)
+    return {
+        "to_text": -(to_text_BN.sum(dim=1) / there_BT.sum(dim=1)).mean() / 2,  # L_i2t: a mean over an image's texts
+        "to_image": -to_image_BN.sum() / len(logit_BN) / 2,  # L_t2i: a sum over all texts
+    }

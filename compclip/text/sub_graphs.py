@@ -1,0 +1,265 @@
+"""Sub-graphs of a caption's scene as texts, and hard negatives of them (MosaiCLIP, Singh et al., EMNLP 2023, Sec. 3, B).
+
+A sub-graph is an object with attributes, or two objects with the relation between them, with all of their attributes or
+none. It is written by a template: "brown dog", "brown dog chases black cat". Pairs of a sub-graph and a negative of it are
+of three kinds: `object`, one attribute of an object is another one; `relation`, two objects change places, an object or the
+relation is another one, or a graph of other things is joined; `attribute`, attributes of two objects change places, or one
+is another. Other words are drawn evenly from sets outside of the caption.
+
+Ours: the parse (`scene_graph`) in place of theirs; the sets are words of captions of photographs, `caption_words` and the
+prepositions of `scene_graph`, in place of their 1,594 objects, 524 attributes and 50 relations of Visual Genome; a word of
+the caption is drawn for none; one edit makes a negative; no negative is true of the caption by its own graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from compclip.base.errors import UserError, unknown
+from compclip.text import agreement, caption_words, scene_graph, word_edits
+from compclip.text.annotation import Annotation
+from compclip.text.inflect import inflect
+
+OBJECT, RELATION, ATTRIBUTE = "object", "relation", "attribute"
+KINDS = (OBJECT, RELATION, ATTRIBUTE)
+MAX_WORDS, MAX_LENGTH = 10_000, 100  # words of a set, characters of a word
+COMMON = 10  # captions in which a preposition of the default set stands at least
+NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, and when
+    "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
+    "sunrise during after"
+)
+TRIES = 4  # draws for each text that is wanted
+
+Texts = tuple[list[str], list[str]]  # true ones, and negatives
+
+
+class Node(NamedTuple):
+    """An object with its attributes, in the order of the text."""
+
+    noun: str
+    attributes: tuple[str, ...]
+    is_plural: bool
+
+    def write(self) -> str:
+        """Write the attributes before the noun."""
+        return " ".join((*self.attributes, self.noun))
+
+
+class Triple(NamedTuple):
+    """Two objects and the relation between them."""
+
+    subject: Node
+    relation: str
+    object: Node
+
+    def write(self) -> str:
+        """Write subject, relation and object."""
+        return f"{self.subject.write()} {self.relation} {self.object.write()}"
+
+
+SubGraph = Node | Triple
+
+
+class WordSets(NamedTuple):
+    """Words of things outside of a caption."""
+
+    objects: tuple[str, ...]
+    attributes: tuple[str, ...]
+    relations: tuple[str, ...]
+
+
+@functools.cache
+def default_sets() -> WordSets:
+    """Return the objects and attributes of captions that exclude others, verbs with an object, and common prepositions."""
+    groups = caption_words.groups()
+    verbs = (inflect(verb, "VBG", {}) or verb for verb in groups["t"])
+    prepositions = (name for name, count in scene_graph.COUNTS.items() if count >= COMMON)
+    words = (groups["n"], groups["a"], (*prepositions, *verbs))
+    return WordSets(*(tuple(word for word in of_set if word not in NO_THINGS) for of_set in words))
+
+
+def parse_sets(words: Mapping[str, Any]) -> WordSets:
+    """Check a user's sets; those that are left out are the default ones. Raises UserError for an unknown set or no word."""
+    sets = default_sets()._asdict()
+    for name, words_of_set in words.items():
+        if name not in sets:
+            raise unknown("set of words", str(name), sets, "words")
+        if not isinstance(words_of_set, Sequence) or isinstance(words_of_set, str) or not words_of_set:
+            raise UserError(f"words.{name}: must be a list of words or phrases")
+        if len(words_of_set) > MAX_WORDS or not all(map(_is_word, words_of_set)):
+            raise UserError(f"words.{name}: must be up to {MAX_WORDS:,} words or phrases; quote yes, no, on, off")
+        sets[name] = tuple(dict.fromkeys(" ".join(word.lower().split()) for word in words_of_set))
+    return WordSets(**sets)
+
+
+def _is_word(word: object) -> bool:
+    return isinstance(word, str) and bool(word.strip()) and len(word) <= MAX_LENGTH
+
+
+def draw(
+    sets: WordSets, shares: Sequence[float], positives: int, negatives: int, a: Annotation, rng: np.random.Generator
+) -> Texts:
+    """Draw up to so many sub-graphs and negatives of them as texts, each once.
+
+    Pairs are drawn one by one: their kind by its share among those that the caption has, a sub-graph of the kind, and
+    a negative of it. Where there are as many sub-graphs as wanted, further negatives are of these.
+    """
+    graphs = read_sub_graphs(a)
+    texts = {text.casefold() for of_kind in graphs.values() for graph in of_kind for text in (graph.write(), a.text)}
+    others, chosen, foils = _Others(a, sets, rng), dict[str, SubGraph](), dict[str, None]()
+    for _ in range(TRIES * max(positives, negatives)):
+        kinds = [i for i, kind in enumerate(KINDS) if graphs[kind] and shares[i]]
+        if not kinds or (len(chosen) == positives and len(foils) == negatives):
+            break
+        kind = KINDS[_draw_index([shares[i] for i in kinds], kinds, rng)]
+        graph = graphs[kind][rng.integers(len(graphs[kind]))]
+        if graph.write() not in chosen:
+            chosen[graph.write()] = graph
+            if len(chosen) == positives:
+                graphs = {kind: [g for g in of_kind if g.write() in chosen] for kind, of_kind in graphs.items()}
+        if len(foils) < negatives and (foil := _make_negative(kind, graph, others)) and foil.casefold() not in texts:
+            foils.setdefault(foil)
+    return list(chosen), list(foils)
+
+
+def draw_one(sets: WordSets, shares: Sequence[float], a: Annotation, rng: np.random.Generator) -> Texts:
+    """Draw one sub-graph and one negative of it, as the first stage of the curriculum asks (Sec. 3.6)."""
+    return draw(sets, shares, 1, 1, a, rng)
+
+
+def _draw_index(weights: Sequence[float], indices: Sequence[int], rng: np.random.Generator) -> int:
+    ends = list(itertools.accumulate(weights))
+    return indices[bisect_right(ends[:-1], rng.random() * ends[-1])]
+
+
+def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
+    """Return the sub-graphs of which each kind makes negatives, without repetition, in the order of the text."""
+    attributes = scene_graph.read_attributes(a)
+    nodes = [_read_node(a, entity, tokens) for entity, tokens in sorted(attributes.items()) if a.pos[entity] != "PRON"]
+    singles = [node._replace(attributes=(word,)) for node in nodes for word in node.attributes]
+    several = [node for node in nodes if len(node.attributes) > 1]
+    triples = [
+        Triple(
+            _read_node(a, r.subject, attributes.get(r.subject, ())),
+            word_edits.adapt_case(a, r.span, leading=False),
+            _read_node(a, r.object, attributes.get(r.object, ())),
+        )
+        for r in scene_graph.read_relations(a)
+        if a.dep[r.root] != "agent" and "PRON" not in (a.pos[r.subject], a.pos[r.object])
+    ]
+    described = [t for t in triples if t.subject.attributes or t.object.attributes]
+    bare = [t._replace(subject=_strip(t.subject), object=_strip(t.object)) for t in described]
+    return {
+        OBJECT: list(dict.fromkeys([*singles, *several])),
+        RELATION: list(dict.fromkeys([*triples, *bare])),
+        ATTRIBUTE: list(dict.fromkeys(described)),
+    }
+
+
+def _strip(node: Node) -> Node:
+    return node._replace(attributes=())
+
+
+def _read_node(a: Annotation, entity: int, attributes: Sequence[int]) -> Node:
+    """Return an entity with the nouns that make up its name ("tennis ball") and its attributes."""
+    low = entity
+    while low > 0 and a.dep[low - 1] == "compound" and low - 1 not in attributes:
+        low -= 1
+    words = tuple(word_edits.adapt_case(a, (token, token + 1), leading=False) for token in attributes)
+    noun = word_edits.adapt_case(a, (low, entity + 1), leading=False)
+    return Node(noun, words, a.tag[entity] in ("NNS", "NNPS"))
+
+
+class _Others:
+    """Words that a caption does not have, drawn from sets."""
+
+    def __init__(self, a: Annotation, sets: WordSets, rng: np.random.Generator) -> None:
+        self.sets, self.rng = sets, rng
+        self.text = f" {' '.join(a.word(token) for token in range(len(a)))} ".casefold()
+        self.lemmas = {lemma.casefold() for lemma in a.lemma}
+
+    def draw(self, words: Sequence[str]) -> str:
+        """Draw a word or phrase that is not in the caption; "" where none is found."""
+        for _ in range(TRIES):
+            word = words[self.rng.integers(len(words))]
+            if f" {word} " not in self.text and word not in self.lemmas:
+                return word
+        return ""
+
+    def replace_noun(self, node: Node) -> Node:
+        """Return another object with the same attributes, in the same number."""
+        noun = self.draw(self.sets.objects)
+        return node._replace(noun=agreement.pluralise(noun) if noun and node.is_plural else noun)
+
+    def replace_attribute(self, node: Node) -> Node:
+        """Return the object with one of its attributes replaced."""
+        index = int(self.rng.integers(len(node.attributes)))
+        words = list(node.attributes)
+        words[index] = self.draw(self.sets.attributes)
+        return node._replace(attributes=tuple(words))
+
+    def random_graph(self) -> SubGraph:
+        """Return an object with an attribute, half of the time in a relation to another one."""
+        sets = self.sets
+        first = Node(self.draw(sets.objects), (self.draw(sets.attributes),), False)
+        if self.rng.random() < 0.5:
+            return first
+        return Triple(first, self.draw(sets.relations), Node(self.draw(sets.objects), (), False))
+
+
+def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
+    """Write one negative of a sub-graph; "" where a word was not found."""
+    if isinstance(graph, Node):  # one attribute from the set, as in B
+        words = _list_words(node := Node(graph.noun, (others.draw(others.sets.attributes),), graph.is_plural))
+        return node.write() if all(words) else ""
+    makers = _relation_negatives if kind == RELATION else _attribute_negatives
+    made = makers(graph, others)
+    return made if made else ""
+
+
+def _relation_negatives(t: Triple, others: _Others) -> str:
+    """Exchange the objects, replace one of them or the relation, or join a graph of other things."""
+    swapped = Triple(t.object, t.relation, t.subject)
+    which = int(others.rng.integers(5))
+    if which == 4:
+        joint, joined = others.draw(others.sets.relations), others.random_graph()
+        return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
+    edits = (
+        lambda: swapped,
+        lambda: t._replace(subject=others.replace_noun(t.subject)),
+        lambda: t._replace(object=others.replace_noun(t.object)),
+        lambda: t._replace(relation=others.draw(others.sets.relations)),
+    )
+    return _write_whole(edits[which]())
+
+
+def _attribute_negatives(t: Triple, others: _Others) -> str:
+    """Exchange the attributes of two objects, where both have some, or replace one."""
+    x, y = t.subject, t.object
+    edits = []
+    if x.attributes and y.attributes:
+        edits.append(
+            lambda: t._replace(subject=x._replace(attributes=y.attributes), object=y._replace(attributes=x.attributes))
+        )
+    if x.attributes:
+        edits.append(lambda: t._replace(subject=others.replace_attribute(x)))
+    if y.attributes:
+        edits.append(lambda: t._replace(object=others.replace_attribute(y)))
+    return _write_whole(edits[others.rng.integers(len(edits))]())
+
+
+def _write_whole(graph: SubGraph) -> str:
+    """Write a graph; "" where a word of it is missing."""
+    return graph.write() if all(_list_words(graph)) else ""
+
+
+def _list_words(graph: SubGraph) -> list[str]:
+    if isinstance(graph, Node):
+        return [graph.noun, *graph.attributes]
+    return [graph.relation, *_list_words(graph.subject), *_list_words(graph.object)]
