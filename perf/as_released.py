@@ -15,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
 NEWER_PAGE = PAGE.with_name("as_released_2025.md")
-NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "il_clip", "labclip", "llip")  # of 2025 and 2026, or with a head
+# of 2025 and 2026, with a head, or by its paper alone
+NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "il_clip", "labclip", "llip", "mosaiclip")
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
@@ -40,8 +41,9 @@ schedules are the programs' own, step by step ([training.md](training.md#options
 NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
 
 The grids of methods of 2025 and 2026, and of Llip and IL-CLIP (2024), read and written as those of
-[as_released.md](as_released.md). The programs of SuperCLIP and FLAIR train from scratch on millions of pictures,
-and have no grid; Codebook-CLIP is IL-CLIP without new agents. None was trained here.
+[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper. The programs of SuperCLIP and
+FLAIR train from scratch on millions of pictures, and of CLIP-IN only the evaluation is published: they have no grid.
+Codebook-CLIP is IL-CLIP without new agents. None was trained here.
 ABE-CLIP (arXiv:2512.17178, a score without training) and Slipform (arXiv:2604.13313) are not built: neither their
 equations nor their programs could be read.
 """

@@ -1,13 +1,14 @@
-"""CLIP-IN: edited pictures as hard negatives, and long captions (Wang et al., NeurIPS 2025, arXiv:2508.02329), stage 2.
+"""CLIP-IN: edited pictures as hard negatives, and long captions (Wang et al., NeurIPS 2025, arXiv:2508.02329).
 
-B images v with long captions t and short ones, edited captions t' and the edited images v' of which these are true, D dim.
-Its loss is that of short captions, of long captions, and of edited pairs, in which each of v, v', t and t' is told from
-its own hard negative as well (its Fig. 1 and 2, as its authors' page shows them: tommmmywangzt1118/VITRIX-CLIPIN at
-bfd90fa, `img/`, whose program is that of its evaluation alone). Each NegCLIP loss is half of two directions, as CLIP's.
+B images v with long captions t and short ones, edited captions t' and edited images v' of which these are true, D dim.
+The loss is that of short captions, of long ones, and of edited pairs, in which each of v, v', t and t' is told from its
+own hard negative as well. So its authors' page shows it (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa, img/overview.png
+and img/hard_negative.png); the paper was not at hand, and the program there is that of the evaluation. Each NegCLIP
+loss is half of two directions, as CLIP's.
 
-Not built: rotary positions and stage 1, which distils a text tower with them; texts end at the backbone's length.
-Departures: edited pairs and captions are of the same samples (theirs: of two data sets in one batch), and a sample without
-an edit is left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text).
+Not built: stage 1, which distils a text tower with rotary positions. Texts end at the backbone's length. Departures:
+edited pairs are of the samples that have captions (theirs: of a data set of their own), and a sample without an edit is
+left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import stored_texts, sub_captions
+from compclip.text import sentences, stored_texts
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -33,20 +34,18 @@ TRAINS = True
 class Config:
     lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three are added
     lambda_negative: float = part(1.0, off=0.0)  # L_HN
-    symmetric: bool = part(
-        True, off=False, of=("lambda_negative",)
-    )  # texts are told from images too; false: TripletCLIP's
+    symmetric: bool = part(True, off=False, of=("lambda_negative",))  # texts meet both images; false: TripletCLIP's
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_long", "lambda_negative")
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The first sentence, the edited caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
+    """The first sentence, and the edited caption with its picture (data.<name>.texts.negative, .negative_images)."""
     edits = int(cfg.lambda_negative > 0)
     return Views(
         negatives=(stored_texts.first_negative,) * edits,
-        positives=(sub_captions.first,),
+        positives=(sentences.first_of_several,),
         negative_images=edits,
         caption="full",
     )
@@ -65,21 +64,19 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def hard_negatives(f: Features, symmetric: bool) -> Tensor:
     """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
-    source_BD, target_BD = f.image_BD, f.negative_image_BJD[:, 0]
-    source_text_BD, target_text_BD = f.text_BD, f.negative_BKD[:, 0]
+    image_BD, text_BD = f.image_BD, f.text_BD
+    edited_image_BD, edited_text_BD = f.negative_image_BJD[:, 0], f.negative_BKD[:, 0]
     whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
+    terms = [(image_BD, text_BD, edited_text_BD), (edited_image_BD, edited_text_BD, text_BD)]
+    if symmetric:
+        terms += [(text_BD, image_BD, edited_image_BD), (edited_text_BD, edited_image_BD, image_BD)]
+    return sum((_told_apart(*term, f.scale, whole_B) for term in terms), f.scale * 0)
 
-    def told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor) -> Tensor:
-        import torch
 
-        keys_ND, valid_N = torch.cat([key_BD, foil_BD]), torch.cat([whole_B, whole_B])
-        forth = losses.matching_of(query_BD, keys_ND, f.scale, whole_B, valid_N)
-        return (forth + losses.matching_of(key_BD, query_BD, f.scale, whole_B, whole_B)) / 2
+def _told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
+    """NegCLIP's loss of valid rows: queries with keys and foils, and keys with queries."""
+    import torch
 
-    of_images = told_apart(source_BD, source_text_BD, target_text_BD) + told_apart(
-        target_BD, target_text_BD, source_text_BD
-    )
-    if not symmetric:
-        return of_images
-    of_texts = told_apart(source_text_BD, source_BD, target_BD) + told_apart(target_text_BD, target_BD, source_BD)
-    return of_images + of_texts
+    key_ND, valid_N = torch.cat([key_BD, foil_BD]), torch.cat([valid_B, valid_B])
+    forth = losses.matching_of(query_BD, key_ND, scale, valid_B, valid_N)
+    return (forth + losses.matching_of(key_BD, query_BD, scale, valid_B, valid_B)) / 2

@@ -1,13 +1,15 @@
-"""MosaiCLIP: coarse-to-fine contrast of an image with sub-graphs of its caption (Singh et al., EMNLP 2023, arXiv:2305.13812).
+"""MosaiCLIP: contrast of an image with sub-graphs of its caption (Singh et al., EMNLP 2023, arXiv:2305.13812).
 
-B images v, T texts that are true of each, its caption first, K negatives of each, D dim. Sub-graphs of the caption's scene
-are further true texts, and changed sub-graphs negatives (`text.sub_graphs`); an image is told from all texts of the
-batch, and is right with each of its own. First come steps with one sub-graph and one negative of it, then steps with
-more (Sec. 3.6). No program was released. The paper leaves open when the second stage begins: here after half of the 2,135
-steps that its batch and epochs make of 109,000 captions. That the caption itself is one of the texts, beside the three,
-follows from "m > n" (Sec. 3.5) and from what H.1 says of NegCLIP's negative. Departures: sums over the batch are divided by B
-(so that a rate means what it does for others); an image without sub-graphs has its caption alone (theirs: texts of
-earlier batches fill the places, when training from scratch). WiSE-FT of the vision tower is `wise_ft` of a grid.
+B images v, T texts that are true of each, its caption first, K negatives of each, D dim. Sub-graphs of the caption's
+scene are further true texts, and changed sub-graphs negatives (`text.sub_graphs`). An image is told from all texts of
+the batch, and is right with each of its own. First come steps with one sub-graph and one negative of it, then steps
+with more (Sec. 3.6). No program was released.
+
+The paper leaves open when the second stage begins: here after 1,000 of the some 2,100 steps that its batch and epochs
+make of 109,000 captions. That the caption itself is a text beside the three sub-graphs is read from "m > n" (Sec. 3.5)
+and from H.1, which has NegCLIP's negative of it. Departures: sums over the batch are divided by B, so that a rate means
+what it does for others; an image without sub-graphs has its caption alone (theirs, from scratch: texts of earlier
+batches fill the places). Its WiSE-FT averages the vision tower alone; a grid's `wise_ft` averages all.
 """
 
 from __future__ import annotations
@@ -79,19 +81,17 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """Half of the image-to-multi-text and half of the text-to-image loss (Sec. 3.5), scalars."""
     import torch
 
-    text_BTD = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1)
-    there_BT = losses.with_original(f.positive_mask_BP)
-    own_BN = torch.eye(len(text_BTD), dtype=torch.bool, device=text_BTD.device).repeat_interleave(
-        text_BTD.shape[1], dim=1
-    )
-    own_BN = own_BN & there_BT.flatten()
-    logit_BN = losses.similarities(f.image_BD, text_BTD.flatten(0, 1), f.scale)
-    negative_BN = losses.similarities(f.image_BD, f.negative_BKD.flatten(0, 1), f.scale)
-    negative_BN = negative_BN.masked_fill(~f.mask_BK.flatten(), -torch.inf)
-    all_BN = torch.cat([logit_BN.masked_fill(~there_BT.flatten(), -torch.inf), negative_BN], dim=1)
-    to_text_BN = (logit_BN - all_BN.logsumexp(dim=1, keepdim=True)).masked_fill(~own_BN, 0.0)
+    B, T = f.positive_mask_BP.shape[0], 1 + f.positive_mask_BP.shape[1]
+    text_ND = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1).flatten(0, 1)  # N = B T
+    there_N = losses.with_original(f.positive_mask_BP).flatten()
+    own_BN = torch.eye(B, dtype=torch.bool, device=there_N.device).repeat_interleave(T, dim=1) & there_N
+    logit_BN = losses.similarities(f.image_BD, text_ND, f.scale)
+    negative_BM = losses.similarities(f.image_BD, f.negative_BKD.flatten(0, 1), f.scale)  # M = B K
+    negative_BM = negative_BM.masked_fill(~f.mask_BK.flatten(), -torch.inf)
+    every_B1 = torch.cat([logit_BN.masked_fill(~there_N, -torch.inf), negative_BM], dim=1).logsumexp(1, keepdim=True)
+    to_text_BN = (logit_BN - every_B1).masked_fill(~own_BN, 0.0)
     to_image_BN = logit_BN.log_softmax(dim=0).masked_fill(~own_BN, 0.0)
     return {
-        "to_text": -(to_text_BN.sum(dim=1) / there_BT.sum(dim=1)).mean() / 2,  # L_i2t: a mean over an image's texts
-        "to_image": -to_image_BN.sum() / len(logit_BN) / 2,  # L_t2i: a sum over all texts
+        "to_text": -(to_text_BN.sum(dim=1) / own_BN.sum(dim=1)).mean() / 2,  # L_i2t: the mean over an image's texts
+        "to_image": -to_image_BN.sum() / B / 2,  # L_t2i: the sum over all texts
     }

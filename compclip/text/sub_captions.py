@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from compclip.text import sentences
 from compclip.text.annotation import Annotation
 
 MOST = 3  # sentences of a text, as released
@@ -15,18 +14,13 @@ def draw(annotation: Annotation, rng: np.random.Generator) -> str:
 
     Half of those of several sentences are consecutive, the others are from anywhere, each once where there are enough.
     """
-    texts = [annotation.text[begin:end] for begin, end in annotation.sentences] or [annotation.text]
-    texts += annotation.stored.get("dense", ())
-    count, available = int(rng.integers(1, MOST + 1)), len(texts)
+    sentences = [annotation.text[begin:end] for begin, end in annotation.sentences] or [annotation.text]
+    sentences += annotation.stored.get("dense", ())
+    count, available = int(rng.integers(1, MOST + 1)), len(sentences)
     consecutive = count > 1 and rng.random() < 0.5
     if consecutive:
         start = int(rng.integers(max(1, available - count + 1)))
-        chosen = texts[start : start + count]
+        chosen = sentences[start : start + count]
     else:
-        chosen = [texts[i] for i in rng.choice(available, size=count, replace=available < count)]
+        chosen = [sentences[i] for i in rng.choice(available, size=count, replace=available < count)]
     return " ".join(chosen)
-
-
-def first(annotation: Annotation, rng: np.random.Generator) -> str:
-    """Return the first sentence of a caption, the caption where it has one alone: a short caption of a long one."""
-    return sentences.first(annotation).text if len(annotation.sentences) > 1 else annotation.text

@@ -1,14 +1,14 @@
-"""Sub-graphs of a caption's scene as texts, and hard negatives of them (MosaiCLIP, Singh et al., EMNLP 2023, Sec. 3, B).
+"""Sub-graphs of a caption's scene as texts, and hard negatives of them (MosaiCLIP, EMNLP 2023, Sec. 3.3, 3.4 and B).
 
-A sub-graph is an object with attributes, or two objects with the relation between them, with all of their attributes or
-none. It is written by a template: "brown dog", "brown dog chases black cat". Pairs of a sub-graph and a negative of it are
-of three kinds: `object`, one attribute of an object is another one; `relation`, two objects change places, an object or the
-relation is another one, or a graph of other things is joined; `attribute`, attributes of two objects change places, or one
-is another. Other words are drawn evenly from sets outside of the caption.
+A sub-graph is an object with attributes, or two objects with the relation between them, with all of their attributes
+or none. It is written by a template: "brown dog", "brown dog chases black cat". Pairs of a sub-graph and a negative of
+it are of three kinds. `object`: an attribute of an object is another one. `relation`: two objects change places, an
+object or the relation is another one, or a graph of other things is joined. `attribute`: the attributes of two objects
+change places, or one is another. Other words are drawn evenly from sets.
 
-Ours: the parse (`scene_graph`) in place of theirs; the sets are words of captions of photographs, `caption_words` and the
-prepositions of `scene_graph`, in place of their 1,594 objects, 524 attributes and 50 relations of Visual Genome; a word of
-the caption is drawn for none; one edit makes a negative; no negative is true of the caption by its own graph.
+Ours: the parse (`scene_graph`) in place of theirs; words of captions (`caption_words`, the prepositions of
+`scene_graph`) in place of their 1,594 objects, 524 attributes and 50 relations of Visual Genome; no word of the caption
+is drawn; one edit makes a negative; none is a sub-graph of the caption.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class WordSets(NamedTuple):
 
 @functools.cache
 def default_sets() -> WordSets:
-    """Return the objects and attributes of captions that exclude others, verbs with an object, and common prepositions."""
+    """Return objects and attributes of captions, each of which excludes others, and prepositions and verbs."""
     groups = caption_words.groups()
     verbs = (inflect(verb, "VBG", {}) or verb for verb in groups["t"])
     prepositions = (name for name, count in scene_graph.COUNTS.items() if count >= COMMON)
@@ -85,7 +85,7 @@ def default_sets() -> WordSets:
 
 
 def parse_sets(words: Mapping[str, Any]) -> WordSets:
-    """Check a user's sets; those that are left out are the default ones. Raises UserError for an unknown set or no word."""
+    """Check a user's sets; default ones stand for those left out. Raises UserError for an unknown set or no word."""
     sets = default_sets()._asdict()
     for name, words_of_set in words.items():
         if name not in sets:
@@ -187,7 +187,7 @@ class _Others:
     def draw(self, words: Sequence[str]) -> str:
         """Draw a word or phrase that is not in the caption; "" where none is found."""
         for _ in range(TRIES):
-            word = words[self.rng.integers(len(words))]
+            word = words[int(self.rng.integers(len(words)))]
             if f" {word} " not in self.text and word not in self.lemmas:
                 return word
         return ""

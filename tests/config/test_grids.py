@@ -49,6 +49,8 @@ RELEASED = {
 }  # fmt: skip
 # Rows that name a method of ours but are its authors' checkpoint, as the grids' headers say.
 CHECKPOINTS = {("C2LIP", "CLIC", "clic")}
+# Rows that a table repeats from their own paper, whose grid is another one.
+REPEATED = {("FSC-CLIP", "MosaiCLIP", "mosaiclip"): "mosaiclip_released"}
 # Rows of no table: what a released code does otherwise than its paper says.
 BESIDE = {"c2lip_table2": {"c2lip.released"}, "c2lip_table5": {"c2lip.encoded", "c2lip.bf16_weights", "c2lip.released"}}
 NO_MODULE = {"overall"}
@@ -59,7 +61,7 @@ def rows(name: str) -> list[published_numbers.PublishedNumber]:
     paper, *tables = TABLES[name]
     numbers = [n for n in NUMBERS if n.paper == paper and n.table in tables and n.method]
     numbers = [n for n in numbers if not n.method.startswith(published_numbers.RELEASED)]
-    return [n for n in numbers if (paper, n.row, n.method) not in CHECKPOINTS]
+    return [n for n in numbers if (paper, n.row, n.method) not in {*CHECKPOINTS, *REPEATED}]
 
 
 def test_every_paper_grid_is_known_here():
@@ -113,6 +115,18 @@ def test_every_published_row_of_ours_has_its_cell(name):
     assert expected and not missing_cells
     expected_methods = {w[0] for w in expected} | ({"pretrained"} if name in TABLES else set())
     assert set(params.grid.methods) == expected_methods | BESIDE.get(name, set())
+
+
+def test_every_repeated_row_has_its_cell():
+    """In the grid of its own paper, by method, backbone and data."""
+    for (paper, row, method), name in REPEATED.items():
+        cells = {(c.method, c.backbone, c.data) for c in config_grid.list_cells(read.load_params(GRIDS[name]))}
+        expected = {
+            (n.method, published_numbers.to_slug(n.backbone), published_numbers.to_slug(n.data))
+            for n in NUMBERS
+            if (n.paper, n.row) == (paper, row)
+        }
+        assert expected == {cell for cell in cells if cell[0] == method}
 
 
 @pytest.mark.parametrize("name", RELEASED)

@@ -111,7 +111,7 @@ MORE = {  # beside the method's own file
     "ce_clip": SWAPS | MASKED,
     "c2lip": {"compclip.train.own_rows"},
     "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts", "compclip.train.own_rows"},
-    "clip_in": {"compclip.text.stored_texts", "compclip.text.sub_captions"},
+    "clip_in": {"compclip.text.stored_texts"},
     "clove": {
         "compclip.text.scene_graph",
         "compclip.text.replace",

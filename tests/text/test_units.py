@@ -96,12 +96,3 @@ def test_sub_captions_have_one_to_three_sentences():
     sizes = {len(text.split()) for text in made}
     assert sizes == {1, 2, 3} and all(len(set(text.split())) == len(text.split()) for text in made)
     assert set(outcomes(sub_captions.draw, Annotation("A.", sentences=((0, 2),)))) <= {"A.", "A. A.", "A. A. A."}
-
-
-def test_a_short_caption_is_the_first_sentence(annotated):
-    """That of 4 words at least, as everywhere; a caption of one sentence is its own."""
-    rng = np.random.default_rng(0)
-    assert sub_captions.first(annotated["A wet street. Cars pass slowly. A red bus stops quickly."], rng) == (
-        "A red bus stops quickly."
-    )
-    assert sub_captions.first(annotated["The dog chases the cat."], rng) == "The dog chases the cat."

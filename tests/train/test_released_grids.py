@@ -36,6 +36,7 @@ METHODS = (
     "il_clip",
     "labclip",
     "llip",
+    "mosaiclip",
     "read_clip",
     "svlc",
     "triplet_clip",

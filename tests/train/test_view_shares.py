@@ -82,7 +82,7 @@ def test_each_rule_has_a_share_of_its_own():
                                                   "positives/sub_graphs.draw_one"}),
         (mosaiclip.views(mosaiclip.Config(), 1000), {"negatives/swap.negclip", "negatives/sub_graphs.draw",
                                                      "positives/sub_graphs.draw"}),
-        (clip_in.views(clip_in.Config(), 0), {"negatives/stored.first_negative", "positives/sub_captions.first",
+        (clip_in.views(clip_in.Config(), 0), {"negatives/stored.first_negative", "positives/sentences.first_of_several",
                                               "negative_images"}),
         (Views(negatives=(lambda a, rng: None,)), {"negatives/test_view_shares._lambda_"}),
     ],

@@ -137,7 +137,7 @@ def test_every_row_of_the_grids_has_a_counterpart_or_a_reason(path):
 
 
 def test_a_published_row_stands_for_the_row_that_its_method_names():
-    """Or for the method that trains what the checkpoint of others is; and for one row alone."""
+    """Or for the method that trains what the checkpoint of others is; and for one row alone, if not left out."""
     trained = {
         "released.negclip": "negclip", "released.ce_clip": "ce_clip", "released.gnm_clip": "gnm_clip",
         "released.clove": "clove", "released.dac_llm": "dac", "released.dac_sam": "dac", "released.tsvlc_rb": "svlc",
@@ -151,6 +151,7 @@ def test_a_published_row_stands_for_the_row_that_its_method_names():
     }  # withdrawn
     for n in NUMBERS:
         row = "svlc.pos" if n.row == "SVLC+Pos" else trained.get(n.method, n.method)
+        row = None if STATED.find_reason("rows", row) else row
         assert stands.get(PublishedRow(n.paper, n.table, n.row)) == (row if row in ours else None), n
 
 
