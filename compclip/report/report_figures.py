@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
+from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +14,7 @@ from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
+from compclip.report.statistics import Interval
 from compclip.report.svg_figures import COLOURS, Axis, draw_axes, draw_line, draw_path, draw_text, linear_axis, wrap_svg
 from compclip.report.tables import Column, ResultTable
 from compclip.runs.result_files import FinishedRun
@@ -25,6 +27,7 @@ NOT_TERMS = {
 POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
 Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixels
 CROWD = 12  # a plot of more points has numbers in place of names
+WIDEST = 4.0  # times the median end of a column's intervals: where its small axis stops
 
 
 def list_terms(runs: Sequence[FinishedRun]) -> list[str]:
@@ -243,11 +246,22 @@ def _boxes_overlap(a: Box, b: Box) -> bool:
 
 
 def draw_interval(low: float, high: float, estimate: float, limit: float, verdict: int, width: int = 96) -> str:
-    """Draw a small interval around 0 on an axis of ± limit: the dot is the estimate."""
+    """Draw a small interval around 0 on an axis of ± limit: the dot is the estimate, an arrow one beyond the axis."""
     x = Axis(-limit, limit, 2, width - 2, ())
     mark = {1: "good", -1: "bad", 0: "none"}[verdict]
-    body = draw_line(x(0), 1, x(0), 13, "zero") + draw_line(x(low), 7, x(high), 7, f"range {mark}")
-    return wrap_svg(body + f'<circle class="{mark}" cx="{x(estimate)}" cy="7" r="3"/>', width, 14, "", "spark")
+    start, stop, place = (x(min(max(value, -limit), limit)) for value in (low, high, estimate))
+    body = draw_line(x(0), 1, x(0), 13, "zero") + draw_line(start, 7, stop, 7, f"range {mark}")
+    if abs(estimate) > limit:
+        tip = f'<path class="{mark}" d="M{place} 7l{-6 if estimate > 0 else 6} -4v8Z"/>'
+    else:
+        tip = f'<circle class="{mark}" cx="{place}" cy="7" r="3"/>'
+    return wrap_svg(body + tip, width, 14, "", "spark")
+
+
+def limit_axis(intervals: Sequence[Interval]) -> float:
+    """Return the axis of a column's intervals: the largest end, at most `WIDEST` times the rows' median one."""
+    ends = [max(abs(interval.low), abs(interval.high)) for interval in intervals]
+    return min(max(ends), WIDEST * median(ends) or max(ends)) or 1.0 if ends else 1.0
 
 
 def format_loss_csv(runs: Sequence[FinishedRun]) -> str:

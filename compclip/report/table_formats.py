@@ -126,7 +126,7 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
     limits = {}
     for i, column in enumerate(group.columns):
         intervals = [e.difference for row in rows if (e := row.statistics[i]) and e.difference]
-        limits[column] = max((abs(end) for d in intervals for end in (d.low, d.high)), default=0.0) or 1.0
+        limits[column] = report_figures.limit_axis(intervals)
     table = _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
     return table | {"least": list_least_differences(group) if rows else []}
 

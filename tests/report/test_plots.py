@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from compclip.report import report_figures
 from compclip.report.run_collection import collect_runs
+from compclip.report.statistics import Interval
 from tests import fake_runs
 
 
@@ -107,6 +108,18 @@ def test_a_crowd_has_numbers_that_do_not_overlap():
 
 def test_a_dozen_rows_keep_their_names():
     assert report_figures.number_methods([f"m{i}" for i in range(12)]) == {}
+
+
+def test_one_far_difference_does_not_shrink_the_others_of_its_column():
+    """Of ends 1, 2, 3 and 98 the axis ends at 4 times the median, 10; the far one is an arrow at the edge."""
+    intervals = [Interval(0.0, -end, end / 2, 9) for end in (1.0, 2.0, 3.0)] + [Interval(-97.0, -98.0, -96.0, 9)]
+    assert report_figures.limit_axis(intervals) == 10
+    assert report_figures.limit_axis(intervals[:3]) == 3 and report_figures.limit_axis([]) == 1
+    assert report_figures.limit_axis([Interval(0.0, 0.0, 0.0, 9)]) == 1
+    assert report_figures.limit_axis([Interval(0.0, 0.0, 0.0, 9)] * 2 + [Interval(5.0, 4.0, 6.0, 9)]) == 6
+    far, near = (report_figures.draw_interval(e - 1, e + 1, e, 10.0, -1) for e in (-97.0, -5.0))
+    assert '<path class="bad" d="M2.0 7l6 -4v8Z"/>' in far and "<circle" not in far
+    assert "<circle" in near and "<path" not in near
 
 
 def test_the_small_interval_puts_zero_in_the_middle():
