@@ -18,6 +18,7 @@ METHODS = {name: load_method(name) for name in plugins.list_plugins(plugins.METH
 DECLARED = [(name, field) for name, method in METHODS.items() for field in ablation_parts.list_parts(method.Config)]
 WEIGHTS = [(name, field) for name, field in DECLARED if field.startswith("lambda_")]
 STEPS = (0, 1)
+NEW_AGENT = load_method("il_clip").Config().first_agent_step
 SWITCHED = {  # of a method whose parts are off by default, and no numbers
     "hybrid": {"steps": "composites+single", "place": "contrast+s_neg+global+local", "negatives": "negclip+bigram",
                "concepts": "pooled", "hard_positives": "both"},
@@ -93,7 +94,8 @@ def test_without_a_part_another_run_is_trained(name, field):
     method = METHODS[name]
     asks = any(method.views(full, step) != method.views(less, step) for step in STEPS)
     weighs = any(terms(name, full, step) != terms(name, less, step) for step in STEPS)
-    assert asks or weighs or _learns(name, field)
+    trains = any(method.phase(full, step) != method.phase(less, step) for step in (*STEPS, NEW_AGENT))
+    assert asks or weighs or trains or _learns(name, field)
 
 
 def _learns(name, field):

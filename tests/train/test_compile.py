@@ -39,9 +39,9 @@ def compile_eagerly(monkeypatch) -> list[int]:
     torch._dynamo.reset()
 
 
-def build_compiled(bias: bool) -> torch.nn.Module:
+def build_compiled(bias: bool, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
     """The tiny model in float64, compiled."""
-    clip = BUILD(bias)
+    clip = BUILD(bias, dtype)
     towers.compile_blocks(clip)
     return clip
 
