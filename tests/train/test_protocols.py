@@ -9,7 +9,6 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -257,7 +256,7 @@ def test_a_folder_that_holds_no_t5(tmp_path):
 def test_heads_are_built_for_the_model(model):
     from compclip.train import extras
 
-    found = extras.widths(SimpleNamespace(model_cfg=TINY))
+    found = extras.widths(model)
     assert (found.joint, found.context, found.vocabulary) == (
         TINY["embed_dim"], TINY["text_cfg"].get("context_length", 77), TINY["text_cfg"].get("vocab_size", 49408)
     )  # fmt: skip
