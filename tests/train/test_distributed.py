@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,17 @@ def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
             for rank in range(2)]  # fmt: skip
 
 
+def communicate(both: list[subprocess.Popen], timeout_s: float) -> list[tuple[str, str]]:
+    """What both say, read at the same time: one whose pipe is full would wait, and the other for it."""
+    with ThreadPoolExecutor(len(both)) as readers:
+        return list(readers.map(lambda process: process.communicate(timeout=timeout_s), both))
+
+
 @pytest.fixture(scope="module")
 def compared():
     """What each of two processes found, by case."""
     both = two("-m", "tests.distributed_check", cwd=ROOT)
-    outputs = [process.communicate(timeout=240) for process in both]
+    outputs = communicate(both, 240)
     assert [p.returncode for p in both] == [0, 0], outputs
     return [[json.loads(line) for line in out.splitlines()] for out, _ in outputs]
 
@@ -92,7 +99,7 @@ def test_gradient_caching_equals_the_plain_batch(case, frozen):
 def compared_in_bfloat16():
     """What the first of two processes found under autocast, by case."""
     both = two("-m", "tests.distributed_check", "bfloat16", cwd=ROOT)
-    outputs = [process.communicate(timeout=240) for process in both]
+    outputs = communicate(both, 240)
     assert [p.returncode for p in both] == [0, 0], outputs
     return [json.loads(line) for line in outputs[0][0].splitlines()]
 
@@ -163,7 +170,7 @@ def test_a_cell_on_two_processes(here, one):
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
     wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
     both[1].send_signal(signal.SIGTERM)
-    said = [process.communicate(timeout=120)[1] for process in both]
+    said = [error for _, error in communicate(both, 120)]
     assert all("stopped by a signal after step" in text for text in said), said
     assert not (here / "runs").exists()
     again = two("-m", "compclip.train", "--cell", name, cwd=here)
@@ -256,7 +263,7 @@ def test_gradients_of_two_types_are_summed(tmp_path):
 def test_what_the_host_decides_by_travels_by_the_host():
     """Beside a default group that delivers nothing, as NCCL's without its GPUs: no such message goes by it."""
     both = two("-m", "tests.host_group_check", cwd=ROOT)
-    outputs = [process.communicate(timeout=120) for process in both]
+    outputs = communicate(both, 120)
     assert [process.returncode for process in both] == [0, 0], outputs
     expected = {"flags": [True, False, True], "first": "of 0", "objects": [{"rank": 0}, {"rank": 1}],
                 "numbers": [[0, 1], [7, 7]]}  # fmt: skip
