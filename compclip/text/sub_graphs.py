@@ -218,9 +218,7 @@ def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
     if isinstance(graph, Node):  # one attribute from the set, as in B
         words = _list_words(node := Node(graph.noun, (others.draw(others.sets.attributes),), graph.is_plural))
         return node.write() if all(words) else ""
-    makers = _relation_negatives if kind == RELATION else _attribute_negatives
-    made = makers(graph, others)
-    return made if made else ""
+    return (_relation_negatives if kind == RELATION else _attribute_negatives)(graph, others)
 
 
 def _relation_negatives(t: Triple, others: _Others) -> str:

@@ -26,10 +26,10 @@ def draw_regions(
 ) -> tuple[list[DrawnRegion], int]:
     """Draw at most `views.regions` of the regions that a part of the picture shows; count those that it does not."""
     placed = [(region, box) for region in regions if (box := place_box(region.box, part))]
-    drawn = [placed[i] for i in rng.permutation(len(placed))[: views.regions]]
-    texts = [draw_texts(region, views.region_negatives, rng) for region, _ in drawn]
-    shown = [(box, text, region.box) for (region, box), text in zip(drawn, texts, strict=True)]
-    return shown, len(regions) - len(placed)
+    chosen_regions = [placed[i] for i in rng.permutation(len(placed))[: views.regions]]
+    texts = [draw_texts(region, views.region_negatives, rng) for region, _ in chosen_regions]
+    with_texts = [(box, text, region.box) for (region, box), text in zip(chosen_regions, texts, strict=True)]
+    return with_texts, len(regions) - len(placed)
 
 
 def place_box(box: Part, part: Part) -> Part | None:

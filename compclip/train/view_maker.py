@@ -221,16 +221,16 @@ class ViewMaker:
         """Return `views.regions` regions that the part of the picture shows, and how many it does not show."""
         if not views.regions:
             return (), 0
-        drawn, left = draw_regions(self.data.regions(index), part, views, generator(REGIONS))
+        drawn_regions, unseen_count = draw_regions(self.data.regions(index), part, views, generator(REGIONS))
         regions = [
             RegionView(
                 box,
                 _apply_case(texts, views),
                 cut_region(picture, stored_box, views.region_crops, self.side, self.resize),
             )
-            for box, texts, stored_box in drawn
+            for box, texts, stored_box in drawn_regions
         ]
-        return (*regions, *[None] * (views.regions - len(regions))), left
+        return (*regions, *[None] * (views.regions - len(regions))), unseen_count
 
     def _wording(self, index: int, which: int, views: Views) -> str:
         """Return one of a picture's captions as the views want it: cut and in their case."""

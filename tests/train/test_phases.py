@@ -40,25 +40,25 @@ def made(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras
     clip = distributed_check.model(bias=False)
     cfg = il_clip.Config(codes=8, code_width=4)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-    beside = extras.create_extras(load_method("il_clip"), cfg, model, 0)
+    extra_parts = extras.create_extras(load_method("il_clip"), cfg, model, 0)
     distributed_check.freeze(clip, frozen)
-    for parameter in [*clip.parameters(), *(p for _, p in beside.parameters())]:
+    for parameter in [*clip.parameters(), *(p for _, p in extra_parts.parameters())]:
         parameter.grad = torch.ones_like(parameter)
-    return clip, beside
+    return clip, extra_parts
 
 
-def snapshot(clip: nn.Module, beside: extras.Extras) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in [*clip.named_parameters(), *beside.parameters()]}
+def snapshot(clip: nn.Module, extra_parts: extras.Extras) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in [*clip.named_parameters(), *extra_parts.parameters()]}
 
 
 def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
     return {name for name in before if not torch.equal(before[name], after[name])}
 
 
-def shift(clip: nn.Module, beside: extras.Extras) -> None:
+def shift(clip: nn.Module, extra_parts: extras.Extras) -> None:
     """What training does."""
     with torch.no_grad():
-        for parameter in [*clip.parameters(), *(p for _, p in beside.parameters())]:
+        for parameter in [*clip.parameters(), *(p for _, p in extra_parts.parameters())]:
             parameter.add_(0.5)
 
 
@@ -71,12 +71,12 @@ QUERY = {f"heads.text_query.{number}" for number in (0, 1, 3, 4)}  # behind GELU
 
 def test_a_drawn_agent_by_name():
     """Linear maps, norms and the projection of texts; neither embeddings nor attention's inputs, nor pictures."""
-    clip, beside = made()
-    shift(clip, beside)
-    before = snapshot(clip, beside)
+    clip, extra_parts = made()
+    shift(clip, extra_parts)
+    before = snapshot(clip, extra_parts)
     torch.manual_seed(3)
-    phases.PhaseKeeper(clip, beside, [DRAWN]).restart(DRAWN)
-    after = snapshot(clip, beside)
+    phases.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
+    after = snapshot(clip, extra_parts)
     of_layers = {f"{layer}.{kind}" for layer in LINEAR | NORMS | QUERY for kind in ("weight", "bias")}
     assert changed(before, after) == of_layers | {"text_projection"}
     for layer in NORMS | {"heads.text_query.0", "heads.text_query.3"}:
@@ -87,40 +87,40 @@ def test_a_drawn_agent_by_name():
 
 
 def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
-    clip, beside = made(frozenset({"text"}))
-    before = snapshot(clip, beside)
-    shift(clip, beside)
-    middle = snapshot(clip, beside)
-    phases.PhaseKeeper(clip, beside, [DRAWN]).restart(DRAWN)
-    names = changed(middle, snapshot(clip, beside))
+    clip, extra_parts = made(frozenset({"text"}))
+    before = snapshot(clip, extra_parts)
+    shift(clip, extra_parts)
+    middle = snapshot(clip, extra_parts)
+    phases.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
+    names = changed(middle, snapshot(clip, extra_parts))
     assert names and all(name.startswith("heads.text_query") for name in names) and changed(before, middle)
 
 
 def test_a_first_agent_is_the_one_that_the_run_began_with():
-    clip, beside = made()
-    before, first = snapshot(clip, beside), Phase(restarted=il_clip.AGENT, start="first")
-    keeper = phases.PhaseKeeper(clip, beside, [PLAIN, first])
-    shift(clip, beside)
+    clip, extra_parts = made()
+    before, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
+    keeper = phases.PhaseKeeper(clip, extra_parts, [PLAIN, first])
+    shift(clip, extra_parts)
     keeper.restart(first)
-    stays = changed(before, snapshot(clip, beside))
+    stays = changed(before, snapshot(clip, extra_parts))
     assert stays == {n for n in before if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
 
 
 def test_what_stands_still_has_no_gradient():
-    clip, beside = made()
-    keeper, phase = phases.PhaseKeeper(clip, beside, []), Phase(frozen=("heads.code",))
+    clip, extra_parts = made()
+    keeper, phase = phases.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
     keeper.hold_still(PLAIN)
-    assert all(p.grad is not None for _, p in beside.parameters())
+    assert all(p.grad is not None for _, p in extra_parts.parameters())
     keeper.hold_still(phase)
-    assert {name for name, p in beside.parameters() if p.grad is None} == {"heads.code"}
+    assert {name for name, p in extra_parts.parameters() if p.grad is None} == {"heads.code"}
 
 
 def test_an_adapter_and_a_tower_that_stands_still_are_refused():
-    clip, beside = made()
+    clip, extra_parts = made()
     distributed_check.adapt(clip)
-    phases.PhaseKeeper(clip, beside, [PLAIN])
+    phases.PhaseKeeper(clip, extra_parts, [PLAIN])
     with pytest.raises(UserError, match=r"train\.lora"):
-        phases.PhaseKeeper(clip, beside, [PLAIN, DRAWN])
+        phases.PhaseKeeper(clip, extra_parts, [PLAIN, DRAWN])
     with pytest.raises(UserError, match=r"towers by train\.trainable"):
         Phase(frozen=("text",))
 
