@@ -32,7 +32,7 @@ class Chat:
         self.url, self.requests, self.headers = url, [], []
 
 
-def said(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
+def completion_body(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
     """The body of an answer."""
     return json.dumps(
         {

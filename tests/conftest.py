@@ -103,12 +103,12 @@ def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Pat
     place = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         place = place.parent
-    with open(place / f"{name}.made", "a+") as made:
-        fcntl.flock(made, fcntl.LOCK_EX)
-        made.seek(0)
-        if not made.read():
+    with open(place / f"{name}.made", "a+") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        marker.seek(0)
+        if not marker.read():
             make(place / name)
-            made.write("yes")
+            marker.write("yes")
     return place / name
 
 

@@ -99,14 +99,14 @@ def adapt(clip: nn.Module) -> None:
 
 def kept_beside(method, cfg, clip: nn.Module) -> Extras:
     """What a method keeps beside the model, in float64; its teacher is another model, so that it has something to say."""
-    made = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
-    if made.heads:
-        made.heads.double()
-    if made.teacher:
+    method_extras = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    if method_extras.heads:
+        method_extras.heads.double()
+    if method_extras.teacher:
         g = torch.Generator().manual_seed(3)
-        for p in made.teacher.parameters():
+        for p in method_extras.teacher.parameters():
             p.add_(torch.randn(p.shape, generator=g, dtype=torch.float64) / 50)
-    return made
+    return method_extras
 
 
 def batch(views: Views) -> Batch:
@@ -123,17 +123,17 @@ def batch(views: Views) -> Batch:
     owner = torch.tensor([0, 2, 3, 3, 3, 4, 5, 5] if views.concepts else [], dtype=torch.long)
     span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
     concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
-    made = Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+    full_batch = Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
     if views.target:
         ids = _texts(g, B)
-        made = replace(made, target_BL=ids.masked_fill(ids == 0, -1))
+        full_batch = replace(full_batch, target_BL=ids.masked_fill(ids == 0, -1))
     if R := views.regions:
-        made = replace(made, **_regions(g, R, views))
+        full_batch = replace(full_batch, **_regions(g, R, views))
     if not (J := views.negative_images):
-        return made
-    shown = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
+        return full_batch
+    negative_image = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
     there = torch.rand(B, J, generator=g) < 0.6
-    return replace(made, negative_image_BJ3HW=shown, negative_image_mask_BJ=there)
+    return replace(full_batch, negative_image_BJ3HW=negative_image, negative_image_mask_BJ=there)
 
 
 def _regions(g: torch.Generator, R: int, views: Views) -> dict[str, Tensor]:
@@ -143,11 +143,11 @@ def _regions(g: torch.Generator, R: int, views: Views) -> dict[str, Tensor]:
     there[1] = False
     texts = there[..., None] & (torch.rand(B, R, views.region_texts, generator=g) < 0.8)
     texts[..., :2] = there[..., None]
-    made = {"region_box_BR4": torch.cat([low, low + size], dim=2), "region_mask_BR": there,
+    region_fields = {"region_box_BR4": torch.cat([low, low + size], dim=2), "region_mask_BR": there,
             "region_text_BRCL": _texts(g, B, R, views.region_texts), "region_text_mask_BRC": texts}  # fmt: skip
     if views.region_crops:
-        made["region_crop_BR3HW"] = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
-    return made
+        region_fields["region_crop_BR3HW"] = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
+    return region_fields
 
 
 def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tensor:
@@ -190,13 +190,13 @@ def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int
 
 def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | list]:
     """The largest difference of any term and of any gradient, and the parameters only one of them has a gradient for."""
-    (terms, slopes), (others, other_slopes) = a, b
-    assert terms.keys() == others.keys()
+    (terms, slopes), (other_terms, other_slopes) = a, b
+    assert terms.keys() == other_terms.keys()
     both = [n for n in slopes if slopes[n] is not None and other_slopes[n] is not None]
     least = 1e-3 * torch.stack([slopes[n].norm() for n in both]).norm()  # some slopes are zeros but for rounding
-    return {"terms": max((terms[n] - others[n]).abs().item() for n in terms),
+    return {"terms": max((terms[n] - other_terms[n]).abs().item() for n in terms),
             "gradients": max((slopes[n] - other_slopes[n]).abs().max().item() for n in both),
-            "relative_terms": max(((terms[n] - others[n]).abs() / terms[n].abs().clamp(min=1)).item() for n in terms),
+            "relative_terms": max(((terms[n] - other_terms[n]).abs() / terms[n].abs().clamp(min=1)).item() for n in terms),
             "relative_gradients": max(((slopes[n] - other_slopes[n]).norm() / slopes[n].norm().clamp(min=least)).item() for n in both),
             "one_sided": [n for n in slopes if (slopes[n] is None) != (other_slopes[n] is None)],
             "compared": len(both)}  # fmt: skip
@@ -227,13 +227,13 @@ def main(argv: list[str]) -> int:
         return 0
     expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
     with process_group.session() as here, gathered_rows() as sizes:
-        own = (3 * here.rank, 3 * here.rank + 3)
+        row_range = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():
             for micro in (0, 2):
                 sizes.clear()
-                found = difference(one, run(CASES[i], own, frozen, micro)) | {"largest_row": max(sizes)}
-                print(json.dumps({"case": i, "frozen": sorted(frozen), "micro": micro, **found}), flush=True)
-        _compare_sums(own)
+                differences = difference(one, run(CASES[i], row_range, frozen, micro)) | {"largest_row": max(sizes)}
+                print(json.dumps({"case": i, "frozen": sorted(frozen), "micro": micro, **differences}), flush=True)
+        _compare_sums(row_range)
     return 0
 
 
@@ -255,7 +255,7 @@ class LaterSums:
                 dist.all_reduce(p.grad)
 
 
-def _compare_sums(own: tuple[int, int]) -> None:
+def _compare_sums(row_range: tuple[int, int]) -> None:
     """Two methods' gradients by `LaterSums`, bit by bit, and how many sums start while a backward pass runs."""
     started, start = [], gradient_sums.GradientSums._start_next
 
@@ -268,10 +268,10 @@ def _compare_sums(own: tuple[int, int]) -> None:
         for frozen in (FROZEN[0], FROZEN[-1]):
             for micro in (0, 2):
                 with mock.patch.object(gradient_sums, "GradientSums", LaterSums):
-                    _, expected = run(case, own, frozen, micro)
+                    _, expected = run(case, row_range, frozen, micro)
                 started.clear()
                 with mock.patch.object(gradient_sums.GradientSums, "_start_next", note_start):
-                    _, slopes = run(case, own, frozen, micro)
+                    _, slopes = run(case, row_range, frozen, micro)
                 equal = all(
                     torch.equal(slopes[n], g) if g is not None else slopes[n] is None for n, g in expected.items()
                 )
@@ -282,8 +282,8 @@ def _compare_bfloat16() -> None:
     expected = [run_bfloat16(case, None) for case in CASES]
     with process_group.session() as here:
         for i, one in enumerate(expected):
-            found = difference(one, run_bfloat16(CASES[i], (3 * here.rank, 3 * here.rank + 3)))
-            print(json.dumps({"case": i, **found}), flush=True)
+            differences = difference(one, run_bfloat16(CASES[i], (3 * here.rank, 3 * here.rank + 3)))
+            print(json.dumps({"case": i, **differences}), flush=True)
         print(json.dumps({"case": "overflow", "steps": _step_past_overflow(here.rank)}), flush=True)
 
 
@@ -291,23 +291,27 @@ def _step_past_overflow(rank: int) -> list[dict[str, float]]:
     """Two steps with a scaled loss: in the first, one slope of the second process alone is infinite."""
     method, clip = load_method("finetune"), model(False, torch.float32)
     cfg = method.Config()
-    views, parts = method.views(cfg, 0), Extras(loss_scale=LossScale(torch.device("cpu")))
+    views, scale_extras = method.views(cfg, 0), Extras(loss_scale=LossScale(torch.device("cpu")))
     rows = batch(views).rows(3 * rank, 3 * rank + 3)
     rows = rows._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
-    computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, parts)
-    adamw, found = optimiser.adamw(clip, Train()), []
+    computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, scale_extras)
+    adamw, step_rows = optimiser.adamw(clip, Train()), []
     for factor in (torch.inf if rank else 1.0, 1.0):
         before = {name: p.detach().clone() for name, p in clip.named_parameters()}
         hook = clip.visual.proj.register_hook(lambda slope, factor=factor: slope * factor)
         computer.compute_gradients(rows, views, functools.partial(method.loss, cfg=cfg, step=0))
         hook.remove()
-        norm = fine_tuning.update(SimpleNamespace(clip=clip), adamw, 1e-3, Train(), parts)
+        norm = fine_tuning.update(SimpleNamespace(clip=clip), adamw, 1e-3, Train(), scale_extras)
         moved = sum(int(not torch.equal(p, before[name])) for name, p in clip.named_parameters())
         adamw.zero_grad()
-        found.append(
-            {"norm": norm.item(), "moved": moved, **{name: x.item() for name, x in parts.loss_scale.state().items()}}
+        step_rows.append(
+            {
+                "norm": norm.item(),
+                "moved": moved,
+                **{name: x.item() for name, x in scale_extras.loss_scale.state().items()},
+            }
         )
-    return found
+    return step_rows
 
 
 if __name__ == "__main__":

@@ -65,9 +65,11 @@ def study(**changes) -> study_declaration.Study:
 
 def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> StudyDriver:
     """A driver in the current folder."""
-    made = study(**changes)
-    opened = open_study(made, sweep_command.storage_url(url, "s", Path(".")), "base")
-    return StudyDriver(made, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored)
+    study_config = study(**changes)
+    opened = open_study(study_config, sweep_command.storage_url(url, "s", Path(".")), "base")
+    return StudyDriver(
+        study_config, opened, jobs or Here(), Path("params.yaml"), Path("."), workers, 0.01, fake_sweep.scored
+    )
 
 
 def trials() -> list[dict]:
@@ -81,9 +83,9 @@ def forget() -> None:
         shutil.rmtree(name)
 
 
-def drawn(found: list[dict]) -> list[tuple]:
+def drawn(trial_rows: list[dict]) -> list[tuple]:
     """Numbers and values, in order."""
-    return [(t["number"], sorted(t["params"].items()), t["values"]) for t in found]
+    return [(t["number"], sorted(t["params"].items()), t["values"]) for t in trial_rows]
 
 
 def states() -> list[str]:

@@ -81,8 +81,8 @@ def number(*key: str) -> float:
 
 def official(params: sections.Params, published: Path) -> OfficialBenchmarks:
     """As if all benchmarks of a grid were the papers' own."""
-    known = {name: (f"official {name}",) for name in params.evaluate.benchmarks}
-    return OfficialBenchmarks(known, published_numbers.read_official_benchmarks(published).means)
+    fingerprints = {name: (f"official {name}",) for name in params.evaluate.benchmarks}
+    return OfficialBenchmarks(fingerprints, published_numbers.read_official_benchmarks(published).means)
 
 
 def make(params: sections.Params, root: Path) -> Path:

@@ -114,8 +114,11 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
 
 
 def _items(bits: dict[str, str], names: dict[str, str]) -> dict[str, dict]:
-    found = {metric: bits[key] for metric, key in names.items()}
-    return {m: {"ids": [f"{m}:{i}" for i in range(len(b))], "outcomes": [int(x) for x in b]} for m, b in found.items()}
+    bits_by_metric = {metric: bits[key] for metric, key in names.items()}
+    return {
+        m: {"ids": [f"{m}:{i}" for i in range(len(b))], "outcomes": [int(x) for x in b]}
+        for m, b in bits_by_metric.items()
+    }
 
 
 def _mean(bits: str) -> float:

@@ -78,9 +78,9 @@ def scored(params: Params, stored: StoredRun) -> bool:
 
 def leave(folder: RunFolder, documents: Mapping[str, dict]) -> None:
     """Leave results as a job does."""
-    made = folder.scores("formula")
-    result_store.write_documents(documents, made)
-    result_store.mark_scored(folder, made)
+    scores_folder = folder.scores("formula")
+    result_store.write_documents(documents, scores_folder)
+    result_store.mark_scored(folder, scores_folder)
 
 
 def metrics(run: Run) -> dict[str, dict[str, float]]:

@@ -29,12 +29,12 @@ def join_writers() -> None:
 def hold() -> None:
     """Say so, with all checkpoints on disk, and wait; a signal that comes between the two counts."""
     join_writers()
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    signal_reader, signal_writer = os.pipe()
+    os.set_blocking(signal_writer, False)
+    signal.set_wakeup_fd(signal_writer, warn_on_full_buffer=False)
     Path("held").touch()
     if os.environ.get("HELD_UNTIL") == "signal":
-        os.read(told, 1)
+        os.read(signal_reader, 1)
     while not (os.environ.get("HELD_UNTIL") or Path("go").exists()):
         time.sleep(0.02)
 
@@ -42,11 +42,11 @@ def hold() -> None:
 if __name__ == "__main__":
     original = optimiser.learning_rate
 
-    def held(step: int, steps: int, cfg) -> float:
+    def held_learning_rate(step: int, steps: int, cfg) -> float:
         """The learning rate, after the wait."""
         if step == int(os.environ.get("HELD_STEP", "3")) and not Path("held").exists():
             hold()
         return original(step, steps, cfg)
 
-    optimiser.learning_rate = held
+    optimiser.learning_rate = held_learning_rate
     sys.exit(entry(importlib.import_module(os.environ.get("HELD_JOB", jobs.SCORES)).main))

@@ -32,17 +32,20 @@ def prepared(
 
 
 def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequence[Sequence[Annotation]]):
-    made, flat = AnnotationColumns(), [a for own in annotations for a in own]
+    columns, flat = AnnotationColumns(), [a for sample_annotations in annotations for a in sample_annotations]
     for annotation in flat:
-        made.add(_whole(annotation))
-    path, said = folder / shard_files.SHARDS / f"{name}.arrow", [len(own) for own in annotations]
+        columns.add(_fill_token_fields(annotation))
+    path, caption_counts = (
+        folder / shard_files.SHARDS / f"{name}.arrow",
+        [len(sample_annotations) for sample_annotations in annotations],
+    )
     kinds = sorted({kind for annotation in flat for kind in annotation.stored})
     texts = {kind: [annotation.stored.get(kind, ()) for annotation in flat] for kind in kinds}
-    shard_writer.write_batch(path, annotate_shards.build_batch(samples, said, made, texts))
+    shard_writer.write_batch(path, annotate_shards.build_batch(samples, caption_counts, columns, texts))
     return shard_writer.describe_shard(path, name, len(samples), len(flat))
 
 
-def _whole(annotation: Annotation) -> Annotation:
+def _fill_token_fields(annotation: Annotation) -> Annotation:
     """With something in every field that tells of a token."""
     count = len(annotation)
     lacking = {name: ("X",) * count for name in ("tag", "lemma", "dep") if not getattr(annotation, name)}

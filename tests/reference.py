@@ -17,9 +17,9 @@ def unit(a: Tensor) -> Tensor:
     return a / dot(a, a).sqrt()
 
 
-def log_share(scores: list[Tensor], own: int) -> Tensor:
+def log_share(scores: list[Tensor], index: int) -> Tensor:
     """log softmax of one entry, as log of a ratio."""
-    return (scores[own].exp() / sum(s.exp() for s in scores)).log()
+    return (scores[index].exp() / sum(s.exp() for s in scores)).log()
 
 
 def mean(values: list[Tensor]) -> Tensor:
@@ -35,8 +35,8 @@ def clip(image: Tensor, text: Tensor, s: Tensor) -> Tensor:
 
 
 def negclip(image: Tensor, text: Tensor, negative: Tensor, mask: Tensor, s: Tensor) -> Tensor:
-    kept = [negative[i, k] for i in range(len(negative)) for k in range(negative.shape[1]) if mask[i, k]]
-    to_text = [-log_share([s * dot(v, t) for t in [*text, *kept]], i) for i, v in enumerate(image)]
+    valid_negatives = [negative[i, k] for i in range(len(negative)) for k in range(negative.shape[1]) if mask[i, k]]
+    to_text = [-log_share([s * dot(v, t) for t in [*text, *valid_negatives]], i) for i, v in enumerate(image)]
     to_image = [-log_share([s * dot(v, t) for v in image], i) for i, t in enumerate(text)]
     return (mean(to_text) + mean(to_image)) / 2
 
@@ -45,13 +45,13 @@ def focal_smoothed(logits: Tensor, mask: Tensor, gamma: float, epsilon: float, z
     """`zero` is a 0 with a path to the inputs, for batches without a valid negative."""
     losses = []
     for i in range(len(logits)):
-        kept = [logits[i, 0]] + [logits[i, k] for k in range(1, logits.shape[1]) if mask[i, k]]
-        if len(kept) == 1:
+        valid_logits = [logits[i, 0]] + [logits[i, k] for k in range(1, logits.shape[1]) if mask[i, k]]
+        if len(valid_logits) == 1:
             continue
         total = 0
-        for k in range(len(kept)):
-            log_p = log_share(kept, k)
-            y = (1 - epsilon) * (1 if k == 0 else 0) + epsilon / len(kept)
+        for k in range(len(valid_logits)):
+            log_p = log_share(valid_logits, k)
+            y = (1 - epsilon) * (1 if k == 0 else 0) + epsilon / len(valid_logits)
             total = total - y * (1 - log_p.exp()) ** gamma * log_p
         losses.append(total)
     return mean(losses) if losses else zero
@@ -60,9 +60,9 @@ def focal_smoothed(logits: Tensor, mask: Tensor, gamma: float, epsilon: float, z
 def s_neg(image: Tensor, text: Tensor, negative: Tensor, mask: Tensor, s: Tensor) -> Tensor:
     losses = []
     for i, v in enumerate(image):
-        kept = [s * dot(v, negative[i, k]) for k in range(negative.shape[1]) if mask[i, k]]
-        if kept:
-            losses.append(-log_share([s * dot(v, text[i]), *kept], 0))
+        negative_logits = [s * dot(v, negative[i, k]) for k in range(negative.shape[1]) if mask[i, k]]
+        if negative_logits:
+            losses.append(-log_share([s * dot(v, text[i]), *negative_logits], 0))
     return mean(losses) if losses else 0 * (image.sum() + text.sum() + negative.sum() + s)
 
 
@@ -92,8 +92,8 @@ def local_similarity(patch: Tensor, token: Tensor, mask: Tensor, s: Tensor, kind
     return torch.stack(scores)
 
 
-def sigmoid_pair(score: Tensor, own: bool) -> Tensor:
-    z = 1 if own else -1
+def sigmoid_pair(score: Tensor, is_positive: bool) -> Tensor:
+    z = 1 if is_positive else -1
     return -(1 / (1 + (-z * score).exp())).log()
 
 

@@ -50,8 +50,8 @@ def roberta(folder: Path, transformers: Any) -> None:
     )
     _loud(model)
     model.save_pretrained(folder)
-    known = {token: i for i, token in enumerate(vocabulary)}
-    transformers.RobertaTokenizer(vocab=known, merges=merges).save_pretrained(folder)
+    token_ids = {token: i for i, token in enumerate(vocabulary)}
+    transformers.RobertaTokenizer(vocab=token_ids, merges=merges).save_pretrained(folder)
 
 
 def _sizes(words: int) -> dict[str, int]:

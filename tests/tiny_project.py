@@ -152,14 +152,14 @@ def fork(call: Callable[[], object]) -> int:
 
 def ended(pid: int, seconds: float = 300) -> int:
     """What such a copy ended with, waited for."""
-    found: list[int] = []
+    pid_and_status: list[int] = []
 
     def over() -> bool:
-        found[:] = os.waitpid(pid, os.WNOHANG)
-        return bool(found[0])
+        pid_and_status[:] = os.waitpid(pid, os.WNOHANG)
+        return bool(pid_and_status[0])
 
     wait_for(over, seconds)
-    return os.waitstatus_to_exitcode(found[1])
+    return os.waitstatus_to_exitcode(pid_and_status[1])
 
 
 def environment() -> dict[str, str]:

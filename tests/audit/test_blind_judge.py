@@ -39,8 +39,8 @@ def test_a_planted_artefact_is_recognised(captions):
 
 def test_a_balanced_list_is_not(captions):
     """Further captions by the same hand: the judge is as often right as a coin, whatever it was trained on."""
-    others = write_captions(400)[200:]
-    shares = judge(list(zip(captions, others, strict=True)))
+    second_captions = write_captions(400)[200:]
+    shares = judge(list(zip(captions, second_captions, strict=True)))
     assert abs(shares.recognised - 0.5) < 0.11 and abs(shares.bigram - 0.5) < 0.11  # three deviations
 
 

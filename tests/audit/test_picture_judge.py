@@ -68,15 +68,15 @@ def test_texts_are_counted_by_what_the_picture_shows(model, project, monkeypatch
 
 def test_a_generative_model_is_asked_for_pairs(project, monkeypatch):
     """By URL::NAME or folder, with the key's variable; each different pair once."""
-    asked = []
+    opened_models = []
 
     def open_scorer(model, device, words, how, api_key_env):
-        asked.append((model, api_key_env))
+        opened_models.append((model, api_key_env))
         return (lambda pairs: foreign_models._pair_scores(PairModel(), how)(pairs)), {}
 
     monkeypatch.setattr(vqa, "open_scorer", open_scorer)
     _, to_white = audit(picture_judge.open_judge("http://x::m", "vqascore", "cpu", "KEY"), project)
-    assert to_white.judged.at_least == pytest.approx(1 / 3) and asked == [("http://x::m", "KEY")]
+    assert to_white.judged.at_least == pytest.approx(1 / 3) and opened_models == [("http://x::m", "KEY")]
 
 
 def test_a_model_that_fails_is_one_line(project, monkeypatch):
@@ -134,13 +134,13 @@ def test_composites_are_judged_with_their_joined_pictures(project, monkeypatch):
     monkeypatch.setattr(grid, "first_views", lambda *_: views)
     seen, pairs = {}, []
 
-    def count_colours(asked):
-        pairs.extend(asked)
-        for ref in {ref for ref, _ in asked if Path(ref).is_file()}:
+    def count_colours(picture_texts):
+        pairs.extend(picture_texts)
+        for ref in {ref for ref, _ in picture_texts if Path(ref).is_file()}:
             with Image.open(ref) as picture:
                 corners = [picture.getpixel((x, y)) for x, y in ((10, 10), (picture.width - 10, picture.height - 10))]
                 seen[ref] = picture.size, {("red", "green", "blue")[max(range(3), key=c.__getitem__)] for c in corners}
-        return {(ref, text): sum(c in text for c in seen[ref][1]) for ref, text in asked if ref in seen}
+        return {(ref, text): sum(c in text for c in seen[ref][1]) for ref, text in picture_texts if ref in seen}
 
     (composites,) = audit(count_colours, project)
     assert composites.texts == 5 and composites.judged.texts == len(seen) < 5

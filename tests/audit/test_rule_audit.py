@@ -66,8 +66,8 @@ def test_what_is_counted(project):
 
 def test_page_and_json(project, capsys):
     assert run() == 0
-    said = capsys.readouterr().out
-    assert "negclip: test_rule_audit.tenterhook (negative)" in said and "5 of 5 pictures" in said
+    output = capsys.readouterr().out
+    assert "negclip: test_rule_audit.tenterhook (negative)" in output and "5 of 5 pictures" in output
     page = (project / "audits/scenes/index.html").read_text()
     assert "<mark>tenterhook</mark>" in page and "New words: tenterhook." in page
     document = json.loads((project / "audits/scenes/audit.json").read_text())

@@ -22,10 +22,14 @@ class Made:
 
 
 def test_what_is_declared_stands_at_the_field():
-    found = ablation_parts.list_parts(Made)
-    assert list(found) == ["near", "far", "focus", "rewrites", "deep"]
-    assert (found["focus"].off, found["focus"].of, found["focus"].name) == (0.0, ("near", "far"), "")
-    assert (found["rewrites"].name, dict(found["rewrites"].along)) == ("positives", {"focus": 0.0})
+    declared_parts = ablation_parts.list_parts(Made)
+    assert list(declared_parts) == ["near", "far", "focus", "rewrites", "deep"]
+    assert (declared_parts["focus"].off, declared_parts["focus"].of, declared_parts["focus"].name) == (
+        0.0,
+        ("near", "far"),
+        "",
+    )
+    assert (declared_parts["rewrites"].name, dict(declared_parts["rewrites"].along)) == ("positives", {"focus": 0.0})
     assert (Made().near, Made().rewrites) == (1.0, "both")
 
 

@@ -84,18 +84,20 @@ def handmade(tmp_path, monkeypatch) -> Path:
 
 def test_the_closure_of_a_package_by_hand(handmade):
     """Imports at any depth and relative ones, the packages around them, of its own package and ours; no others."""
-    found = code_hash.find_modules("handmade.method")
-    own = {name.removeprefix("handmade").removeprefix(".") for name in found if name.startswith("handmade")}
+    modules = code_hash.find_modules("handmade.method")
+    package_modules = {
+        name.removeprefix("handmade").removeprefix(".") for name in modules if name.startswith("handmade")
+    }
     around = {"", "early", "method", "sub", "sub.of_package", "sub.deep", "sub2", "sub2.sideways"}
-    assert own == around | set(PLAIN) - {"for_types", "for_types_too"}
-    assert {name for name in found if not name.startswith("handmade")} == {
+    assert package_modules == around | set(PLAIN) - {"for_types", "for_types_too"}
+    assert {name for name in modules if not name.startswith("handmade")} == {
         "compclip",
         "compclip.base",
         "compclip.base.errors",
         "compclip.base.redact",
     }
-    assert found["handmade"] == handmade / "__init__.py" and found["handmade.method"] == handmade / "method.py"
-    assert list(found) == sorted(found)
+    assert modules["handmade"] == handmade / "__init__.py" and modules["handmade.method"] == handmade / "method.py"
+    assert list(modules) == sorted(modules)
 
 
 def test_nothing_of_it_is_imported(handmade):

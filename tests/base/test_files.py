@@ -70,19 +70,19 @@ def test_fingerprint_sees_names_and_bytes(tmp_path):
 def test_what_a_kill_left_goes_after_an_hour(tmp_path, monkeypatch):
     """With the next write into its folder, and with it nothing that has another name or may still be written."""
     gone = [files.temporary_path(tmp_path / "a.json", kind) for kind in ("tmp", "new", "old")]
-    kept = [
+    surviving_paths = [
         files.temporary_path(tmp_path / "a.json", "tmp"),
         *(tmp_path / n for n in (".a.tmp", "b.tmp", ".b.0123456789ab.bak")),
     ]
-    for path in [*gone[:1], *kept]:
+    for path in [*gone[:1], *surviving_paths]:
         path.write_text("x")
     for path in gone[1:]:
         (path / "deep").mkdir(parents=True)
-    for path in [*gone, *kept[1:]]:
+    for path in [*gone, *surviving_paths[1:]]:
         os.utime(path, (0, 0))
     monkeypatch.setattr(files, "_swept_folders", set())
     files.write_json(tmp_path / "c.json", {})
-    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "c.json"])
+    assert sorted(tmp_path.iterdir()) == sorted([*surviving_paths, tmp_path / "c.json"])
 
 
 def test_a_fingerprint_does_not_see_what_a_kill_left(tmp_path):

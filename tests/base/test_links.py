@@ -89,9 +89,9 @@ def test_a_tree_is_replaced_whole(tree, tmp_path, no_clones):
     assert files(target) == files(tree)
     assert all((target / name).samefile(tree / name) for name in files(tree))
     assert [p.name for p in target.parent.iterdir()] == ["target"]
-    kept = target.stat().st_ino
+    inode = target.stat().st_ino
     links.link_or_copy(tree, target)
-    assert target.stat().st_ino == kept
+    assert target.stat().st_ino == inode
     (tree / "sub" / "b.txt").unlink()
     (tree / "sub" / "b.txt").write_text("new")
     links.link_or_copy(tree, target)
@@ -151,7 +151,7 @@ def test_what_cannot_be_put_there_leaves_the_old(tree, tmp_path, monkeypatch, so
 
 def test_many_may_put_one_folder_there_at_once(tree, tmp_path):
     """Two evaluations publish one cell: each comes through, and one of them stays whole."""
-    target, rounds, others = tmp_path / "places" / "target", 60, []
+    target, rounds, futures = tmp_path / "places" / "target", 60, []
     trees = [Path(shutil.copytree(tree, tmp_path / f"tree{i}")) for i in range(4)]
     for i, mine in enumerate(trees):
         (mine / "who.txt").write_text(str(i))
@@ -161,8 +161,8 @@ def test_many_may_put_one_folder_there_at_once(tree, tmp_path):
             links.link_or_copy(tree if turn % 2 else mine, target)
 
     with ThreadPoolExecutor(4) as pool:
-        others = [pool.submit(publish, mine) for mine in trees]
-        assert [other.result() for other in others] == [None] * 4
+        futures = [pool.submit(publish, mine) for mine in trees]
+        assert [future.result() for future in futures] == [None] * 4
     assert files(target) == files(tree)
     assert [p.name for p in target.parent.iterdir()] == ["target"]
 

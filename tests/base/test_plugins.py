@@ -165,14 +165,14 @@ def test_mistakes_in_its_parameters(override, message, installed, on_path):
 def test_its_code_is_in_the_closure(installed, on_path):
     """The module that the name stands for, what that imports of its own package, and ours."""
     on_path(installed)
-    found = code_hash.find_modules(plugins.locate_plugin(plugins.METHODS, "margin"))
-    own = {name: path for name, path in found.items() if name.partition(".")[0] == "margin_clip"}
-    assert own == {
+    modules = code_hash.find_modules(plugins.locate_plugin(plugins.METHODS, "margin"))
+    plugin_modules = {name: path for name, path in modules.items() if name.partition(".")[0] == "margin_clip"}
+    assert plugin_modules == {
         "margin_clip": installed / "margin_clip" / "__init__.py",
         "margin_clip.hinge": installed / "margin_clip" / "hinge.py",
         "margin_clip.method": installed / "margin_clip" / "method.py",
     }
-    assert {"compclip.train.losses", "compclip.text.swap"} <= found.keys()
+    assert {"compclip.train.losses", "compclip.text.swap"} <= modules.keys()
 
 
 def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
@@ -355,12 +355,12 @@ def test_its_method_is_trained_and_its_code_is_in_the_run_key(installed, on_path
     shutil.copytree(project, root)
     monkeypatch.chdir(root)
     on_path(site)
-    asked = ["methods.margin={}", "grid.methods=[pretrained,margin]"]
-    before = at("margin-tiny-scenes-0", *asked).key
-    assert train_command.main(["--cell", "margin-tiny-scenes-0", *asked]) == 0
+    overrides = ["methods.margin={}", "grid.methods=[pretrained,margin]"]
+    before = at("margin-tiny-scenes-0", *overrides).key
+    assert train_command.main(["--cell", "margin-tiny-scenes-0", *overrides]) == 0
     logged = steps(trained(root, "margin-tiny-scenes-0") / "metrics.jsonl")
     assert len(logged) == 10 and all({"clip", "margin"} <= set(row) for row in logged)
     hinge = site / "margin_clip" / "hinge.py"
     hinge.write_text(hinge.read_text() + "\nEDITED = 1\n")
     hash_training_code.cache_clear()
-    assert at("margin-tiny-scenes-0", *asked).key != before
+    assert at("margin-tiny-scenes-0", *overrides).key != before

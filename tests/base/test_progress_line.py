@@ -30,14 +30,14 @@ def run(stream: io.StringIO, seconds_each: float, count: int = 10) -> str:
 def test_a_log_has_a_line_every_half_minute():
     assert run(io.StringIO(), 2.0) == ""
     assert run(io.StringIO(), 10.0) == "".join(
-        f"pictures {done}/10  ETA {left} s\n" for done, left in ((3, 70), (6, 40), (9, 10))
+        f"pictures {done}/10  ETA {eta_s} s\n" for done, eta_s in ((3, 70), (6, 40), (9, 10))
     )
 
 
 def test_a_terminal_has_one_line_that_is_gone_at_the_end():
     assert run(Terminal(), 0.05) == ""
-    shown = run(Terminal(), 100.0, 3)
-    assert shown.split(CLEAR) == ["", "pictures 1/3", "pictures 2/3  ETA 100 s", "pictures 3/3  ETA 0 s", ""]
+    output = run(Terminal(), 100.0, 3)
+    assert output.split(CLEAR) == ["", "pictures 1/3", "pictures 2/3  ETA 100 s", "pictures 3/3  ETA 0 s", ""]
 
 
 def test_it_is_cleared_where_the_work_fails():

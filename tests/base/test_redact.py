@@ -24,7 +24,7 @@ def forgotten(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("text", "redacted"),
     [
         ("http://user:pw@host:5000/x", "http://***@host:5000/x"),
         ("postgresql+psycopg://u:p/w@x@host/db", "postgresql+psycopg://***@host/db"),
@@ -36,13 +36,13 @@ def forgotten(monkeypatch):
         ("Incorrect API key provided: sk-abcdefgh12", "Incorrect API key provided: sk-***"),
     ],
 )  # fmt: skip
-def test_what_looks_like_a_secret(said, shown):
-    assert redact_secrets(said) == shown
-    assert str(UserError(said)) == shown
+def test_what_looks_like_a_secret(text, redacted):
+    assert redact_secrets(text) == redacted
+    assert str(UserError(text)) == redacted
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "params.yaml: override 'x': must be key=value, as train.lr=1e-5",
         "http://localhost:8000/v1: status 404 for model 'm'",
@@ -50,8 +50,8 @@ def test_what_looks_like_a_secret(said, shown):
         "a.jpg@1x, sqlite:///mlflow/mlflow.db",
     ],
 )
-def test_what_does_not(said):
-    assert redact_secrets(said) == said
+def test_what_does_not(text):
+    assert redact_secrets(text) == text
 
 
 @given(
@@ -63,8 +63,8 @@ def test_what_does_not(said):
 @example(user="user1234", password="p/w@?#:&=%", before="", after="/db")
 def test_no_password_of_any_url(user, password, before, after):
     """Whatever it is made of."""
-    shown = redact_secrets(f"{before}postgresql://{user}:{password}@the-host{after}")
-    assert password not in shown and "the-host" in shown
+    redacted = redact_secrets(f"{before}postgresql://{user}:{password}@the-host{after}")
+    assert password not in redacted and "the-host" in redacted
 
 
 @given(key=VISIBLE | st.text(min_size=8, max_size=20).map(str.strip).filter(lambda key: len(key) >= 8))
@@ -115,9 +115,9 @@ def test_a_traceback_shows_none_of_its_causes(monkeypatch, capsys):
     with pytest.raises(RuntimeError) as caught:
         errors.entry(main)
     sys.excepthook(RuntimeError, caught.value, caught.value.__traceback__)
-    told = capsys.readouterr().err
-    assert "cause: ***" in told and "http://***@host" in told and "direct cause" in told
-    assert "a-long-key\n" not in told and "pass-word\n" not in told
+    error_output = capsys.readouterr().err
+    assert "cause: ***" in error_output and "http://***@host" in error_output and "direct cause" in error_output
+    assert "a-long-key\n" not in error_output and "pass-word\n" not in error_output
 
 
 def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys):
@@ -132,5 +132,5 @@ def test_ctrl_c_ends_a_command_with_a_word(monkeypatch, capsys):
 
 def test_a_message_that_quotes_megabytes_is_bounded():
     """And has its beginning and its end: the file, and the fix."""
-    told = str(UserError("f.json: record 3: " + "a.b@" * 500_000 + "; fetch it again"))
-    assert len(told) < 4000 and told.startswith("f.json: record 3") and told.endswith("; fetch it again")
+    message = str(UserError("f.json: record 3: " + "a.b@" * 500_000 + "; fetch it again"))
+    assert len(message) < 4000 and message.startswith("f.json: record 3") and message.endswith("; fetch it again")

@@ -17,7 +17,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("url", "expected"),
     [
         ("postgresql://me:pw@db/mlflow", "postgresql://me:***@db/mlflow"),
         ("postgresql://me:p/w@db:5432/mlflow", "postgresql://me:***@db:5432/mlflow"),
@@ -34,15 +34,15 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
         ("mlruns", "mlruns"),
     ],
 )
-def test_what_is_shown(given, expected):
-    assert mask_url(given) == expected
+def test_what_is_shown(url, expected):
+    assert mask_url(url) == expected
 
 
 @given(user=st.text(max_size=5), password=TEXT, scheme=st.sampled_from(["postgresql+psycopg", "http", "mysql"]))
 def test_a_password_is_never_shown(user, password, scheme):
     """Quoted or not, whatever it holds."""
-    for written in (password, quote(password, safe="")):
-        assert "x9" not in mask_url(f"{scheme}://{user}:{written}@host:5432/db?timeout=5")
+    for spelling in (password, quote(password, safe="")):
+        assert "x9" not in mask_url(f"{scheme}://{user}:{spelling}@host:5432/db?timeout=5")
 
 
 @given(TEXT)
@@ -58,8 +58,8 @@ def test_what_libraries_say_is_without_it(password):
         f"postgresql://host/db?password={quote(password, safe='')}",
         f"http://{quote(password, safe='')}@host/",
     ):
-        for said in (uri, password, repr(password), quote(password, safe="")):
-            assert "x9" not in mask_message(f"cannot connect with {said}: refused", uri)
+        for mention in (uri, password, repr(password), quote(password, safe="")):
+            assert "x9" not in mask_message(f"cannot connect with {mention}: refused", uri)
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_what_libraries_say_is_without_it(password):
 )  # fmt: skip
 def test_an_address_whose_parts_cannot_be_told_is_refused(uri):
     """Libraries differ in where the password ends, and would say a part of it."""
-    with pytest.raises(UserError, match="uri='.*write / as %2F") as told:
+    with pytest.raises(UserError, match="uri='.*write / as %2F") as error:
         check_url(uri, "uri")
-    assert "ss@" not in str(told.value) and "pa" not in str(told.value).split(";")[0].replace("pass@", "")
+    assert "ss@" not in str(error.value) and "pa" not in str(error.value).split(";")[0].replace("pass@", "")
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] *
 def test_a_mapping_and_what_its_interpolations_stand_for(monkeypatch):
     """Values as YAML has them; aliases and interpolations are written out."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
-    found = yaml_text.parse_yaml(
+    parsed = yaml_text.parse_yaml(
         "a: &a {lr: 1e-5, seeds: [0, 1]}\nb: *a\nc: ${a.lr}\nd: ${oc.env:NO_SUCH,none}", "f", WANTED
     )
     one = {"lr": 1e-5, "seeds": [0, 1]}
-    assert yaml_text.to_plain(found, "f") == {"a": one, "b": one, "c": 1e-5, "d": "none"}
+    assert yaml_text.to_plain(parsed, "f") == {"a": one, "b": one, "c": 1e-5, "d": "none"}
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_values_that_cannot_be(text, message):
 def test_any_text(text):
     """Plain values or one line."""
     try:
-        found = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
+        plain_values = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
     else:
-        assert isinstance(found, dict)
+        assert isinstance(plain_values, dict)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_no_variable_is_part_of_a_url(monkeypatch, text):
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "SOME_KEY,SOME_URL")
     monkeypatch.setenv("SOME_KEY", "very-secret")
     monkeypatch.setenv("SOME_URL", "https://u:very-secret@host")
-    found = yaml_text.parse_yaml(text, "f", WANTED)
+    parsed = yaml_text.parse_yaml(text, "f", WANTED)
     with pytest.raises(
         UserError, match=r"^f: d.options.url: is a URL with something of \$\{oc.env:...\} in it"
     ) as error:
-        yaml_text.to_plain(found, "f")
+        yaml_text.to_plain(parsed, "f")
     assert "very-secret" not in str(error.value)
 
 
@@ -114,8 +114,8 @@ def test_a_variable_may_be_a_path_or_a_number(monkeypatch):
     monkeypatch.setenv("SCRATCH", "/scratch/somebody")
     monkeypatch.setenv("SOME_PORT", "8000")
     text = "a: ${oc.env:SCRATCH}/x\nb: sqlite:///${oc.env:SCRATCH}/s.db\nc: ${oc.decode:${oc.env:SOME_PORT}}\nd: http://h:8000"
-    found = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
-    assert found == {
+    plain_values = yaml_text.to_plain(yaml_text.parse_yaml(text, "f", WANTED), "f")
+    assert plain_values == {
         "a": "/scratch/somebody/x",
         "b": "sqlite:////scratch/somebody/s.db",
         "c": 8000,
@@ -131,12 +131,12 @@ def plain(text: str) -> dict:
 def test_interpolations_that_people_write(monkeypatch):
     """Names in paths, one of another, of lists, relative ones, and the environment."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
-    found = plain(
+    plain_values = plain(
         'root: /data\ncoco: "${root}/coco"\nset: {path: "${coco}/a.json", images: "${.path}.d", n: "${seeds[1]}"}\n'
         "seeds: [3, 5]\nagain: ${seeds}\nbatch: ${oc.decode:${oc.env:NO_SUCH,8}}\nplain: $5\n2: {a: '${2.b}', b: 1}"
     )
-    assert found["set"] == {"path": "/data/coco/a.json", "images": "/data/coco/a.json.d", "n": 5}
-    assert (found["again"], found["batch"], found[2]["a"]) == ([3, 5], 8, 1)
+    assert plain_values["set"] == {"path": "/data/coco/a.json", "images": "/data/coco/a.json.d", "n": 5}
+    assert (plain_values["again"], plain_values["batch"], plain_values[2]["a"]) == ([3, 5], 8, 1)
 
 
 @pytest.mark.parametrize(

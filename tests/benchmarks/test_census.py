@@ -109,7 +109,7 @@ def test_a_picture_inside_is_taken(picture_root, dump, module):
 
 
 @pytest.fixture
-def read(monkeypatch):
+def load_records(monkeypatch):
     """What `load` makes of records, whatever module read them."""
 
     def load(records, images="images", **overrides):
@@ -121,16 +121,18 @@ def read(monkeypatch):
     return load
 
 
-def test_halves_of_surrogate_pairs_in_texts_are_repaired_and_counted(read):
+def test_halves_of_surrogate_pairs_in_texts_are_repaired_and_counted(load_records):
     """No tokenizer takes them; the good texts are the same objects as before."""
-    result = read([Record("s", "0", ("images/a.png",), ("a \ud800 dog", "a cat")), Record("s", "1", (), ("\udfff",))])
+    result = load_records(
+        [Record("s", "0", ("images/a.png",), ("a \ud800 dog", "a cat")), Record("s", "1", (), ("\udfff",))]
+    )
     assert [record.texts for record in result.records] == [("a \ufffd dog", "a cat"), ("\ufffd",)]
     assert result.dropped == {"repaired_texts": 2}
     assert json.dumps(result.texts, ensure_ascii=False).encode()
 
 
-def test_good_benchmarks_pass_as_they_are(read):
-    assert read([Record("s", "ä", ("images/a.png",), ("ü",))]).dropped == {}
+def test_good_benchmarks_pass_as_they_are(load_records):
+    assert load_records([Record("s", "ä", ("images/a.png",), ("ü",))]).dropped == {}
 
 
 def test_options_reach_the_module_that_has_them(picture_root, dump):
@@ -150,9 +152,9 @@ def test_options_reach_the_module_that_has_them(picture_root, dump):
 
 
 @pytest.mark.parametrize("overrides", [{}, {"groups": {"s": {"\ud800": frozenset()}}}])
-def test_a_name_that_no_result_file_takes_is_refused(read, overrides):
+def test_a_name_that_no_result_file_takes_is_refused(load_records, overrides):
     with pytest.raises(UserError, match=r"^b.json: id '\\ud800': holds half a surrogate pair"):
-        read([Record("s", "1" if overrides else "\ud800", (), ("x",))], **overrides)
+        load_records([Record("s", "1" if overrides else "\ud800", (), ("x",))], **overrides)
 
 
 @given(

@@ -31,7 +31,7 @@ def slow(score_N, shown_N):
     """At each different score: its precision times what it adds to recall."""
     total, before = 0.0, 0
     for threshold in sorted(set(score_N.tolist()), reverse=True):
-        chosen = [shown for score, shown in zip(score_N, shown_N, strict=True) if score >= threshold]
+        chosen = [is_shown for score, is_shown in zip(score_N, shown_N, strict=True) if score >= threshold]
         total += sum(chosen) / len(chosen) * (sum(chosen) - before) / sum(shown_N)
         before = sum(chosen)
     return total

@@ -28,13 +28,16 @@ def mask(idx, left, top, right, bottom, **fields):
 
 
 def described(name: str, **fields):
-    part = f"m-{name}-sc"
+    part_key = f"m-{name}-sc"
     return {
         "image": f"sa_{name}.jpg",
         "mask_data": {name: mask(int(name), 100, 10, 400, 310), "9": mask(9, 0, 0, 223, 600)},
-        "summaries": {"base": [f"b{name}{i}" for i in range(5)], part: [f"p{name}"]},
-        "negatives": {"base": {"swaps": [f"nb{name}"], "layout": [f"l{name}"]}, part: {"swaps": [f"np{name}", "x"]}},
-        "clip_scores": {"base": {"swaps_0": 1.0, "layout_0": 2.0}, part: {"swaps_0": 3.0, "swaps_1": 3.0}},
+        "summaries": {"base": [f"b{name}{i}" for i in range(5)], part_key: [f"p{name}"]},
+        "negatives": {
+            "base": {"swaps": [f"nb{name}"], "layout": [f"l{name}"]},
+            part_key: {"swaps": [f"np{name}", "x"]},
+        },
+        "clip_scores": {"base": {"swaps_0": 1.0, "layout_0": 2.0}, part_key: {"swaps_0": 3.0, "swaps_1": 3.0}},
     } | fields
 
 
@@ -65,9 +68,9 @@ def test_parts_and_texts_of_each_test(write):
 
 def test_a_part_is_cut_with_room_around_it_within_the_picture(write):
     """300 x 300 pixels and 45 more on each side, but 10 above it."""
-    whole, part = sdci.load(write(described("1")), split="all_swaps").records
-    assert parse_reference(whole.images[0])[1] is None
-    assert parse_reference(part.images[0])[1] == (55, 0, 390, 355)
+    picture_record, part_record = sdci.load(write(described("1")), split="all_swaps").records
+    assert parse_reference(picture_record.images[0])[1] is None
+    assert parse_reference(part_record.images[0])[1] == (55, 0, 390, 355)
     row = described("1", mask_data={"1": mask(1, 700, 300, 990, 600)})
     assert parse_reference(sdci.load(write(row), split="all_swaps").records[1].images[0])[1] == (657, 255, 343, 345)
 
@@ -89,12 +92,13 @@ def test_a_mask_that_is_no_picture(write):
         sdci.load(write(described("1", mask_data={"1": mask(1, 0, 0, 300, 300, outer_mask="AAAA")})), split="all_swaps")
 
 
-def made(count: int, kept: int, seed: int):
-    """Records of `kept` summaries a part with random vectors, and these vectors."""
+def make_records(count: int, summary_count: int, seed: int):
+    """Records of `summary_count` summaries a part with random vectors, and these vectors."""
     rng = np.random.default_rng(seed)
-    part_ND, text_NTD = rng.normal(size=(count, 3)), rng.normal(size=(count, kept + 1, 3))
+    part_ND, text_NTD = rng.normal(size=(count, 3)), rng.normal(size=(count, summary_count + 1, 3))
     records = [
-        Record("all_swaps", str(n), (f"i{n}",), tuple(f"{n}-{t}" for t in range(kept + 1))) for n in range(count)
+        Record("all_swaps", str(n), (f"i{n}",), tuple(f"{n}-{t}" for t in range(summary_count + 1)))
+        for n in range(count)
     ]
     rows = {text: row for row, text in enumerate(text for record in records for text in record.texts)}
     pictures = {f"i{n}": n for n in range(count)}
@@ -105,21 +109,23 @@ def made(count: int, kept: int, seed: int):
     )
 
 
-@pytest.mark.parametrize(("count", "kept"), [(1, 1), (8, 1), (19, 1), (11, 5)])
-def test_both_tasks_in_loops(count, kept):
+@pytest.mark.parametrize(("count", "summary_count"), [(1, 1), (8, 1), (19, 1), (11, 5)])
+def test_both_tasks_in_loops(count, summary_count):
     """The worst own summary against the best of the seven others, and against the wrong one."""
-    records, embedded, score_NT = made(count, kept, count)
+    records, embedded, score_NT = make_records(count, summary_count, count)
     items = sdci.evaluate(sdci.number_batches(records), records, embedded)
     for n in range(count):
-        own = min(score_NT[n, n * (kept + 1) + t] for t in range(kept))
+        worst_score = min(score_NT[n, n * (summary_count + 1) + t] for t in range(summary_count))
         batch = [m for m in range(count) if m // 8 == n // 8 and m != n]
-        others = [score_NT[n, m * (kept + 1) + t] for m in batch for t in range(kept)]
-        assert items["all_swaps_match"].values[n] == (own > max(others, default=-np.inf))
-        assert items["all_swaps_negative"].values[n] == (own > score_NT[n, n * (kept + 1) + kept])
+        foreign_scores = [score_NT[n, m * (summary_count + 1) + t] for m in batch for t in range(summary_count)]
+        assert items["all_swaps_match"].values[n] == (worst_score > max(foreign_scores, default=-np.inf))
+        assert items["all_swaps_negative"].values[n] == (
+            worst_score > score_NT[n, n * (summary_count + 1) + summary_count]
+        )
 
 
 def test_a_missing_part_leaves_the_other_batches_as_they_are():
-    records, embedded, score_NT = made(10, 1, 0)
+    records, embedded, score_NT = make_records(10, 1, 0)
     batches = sdci.number_batches(records)
     del embedded.image_row["i0"]
     items = sdci.evaluate(batches, records, embedded)["all_swaps_match"]

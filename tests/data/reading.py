@@ -14,7 +14,7 @@ from compclip.data.sample import Sample
 from compclip.prepare import shard_stages, shard_writer
 
 
-def read(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
+def read_source(source: ModuleType, cfg: Data) -> tuple[list[Sample], Counter]:
     """All samples of a data set, with their own captions, and what counts.json says."""
     data_config = replace(cfg, source=source.__name__.rpartition(".")[2], captioner="none")
     with tempfile.TemporaryDirectory() as root:

@@ -106,6 +106,6 @@ def false_sentences(text: str, scene: Scene) -> list[str]:
 
 
 def _true(sentence: str, scene: Scene) -> bool:
-    read = [(check, m) for form, check in FORMS.items() if (m := re.fullmatch(form, sentence))]
-    assert len(read) == 1, sentence
-    return read[0][0](scene, *read[0][1].groups())
+    matches = [(check, m) for form, check in FORMS.items() if (m := re.fullmatch(form, sentence))]
+    assert len(matches) == 1, sentence
+    return matches[0][0](scene, *matches[0][1].groups())

@@ -43,7 +43,7 @@ def texts(file, **options) -> Texts:
     return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **options}}))["negative"]
 
 
-def read(cfg: Texts) -> tuple[dict, dict]:
+def read_texts(cfg: Texts) -> tuple[dict, dict]:
     counts: Counter = Counter()
     return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
@@ -60,11 +60,11 @@ def put(path: Path, content: str | bytes) -> Path:
 def test_negclip(tmp_path):
     """By the caption's own text; a column that is no list is damaged, and nothing of it is run."""
     file = put(tmp_path / "t.tsv", NEGCLIP)
-    assert read(texts(file, on="caption", column="neg_caption", lists=True)) == (
+    assert read_texts(texts(file, on="caption", column="neg_caption", lists=True)) == (
         {"A dog sees a cat.": ("A cat sees a dog.", "A man's dog \\ sees.")},
         {"captions_rows": 3, "captions_damaged": 1, "captions_empty": 1},
     )
-    assert list(read(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
+    assert list(read_texts(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
 
 
 def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
@@ -73,9 +73,9 @@ def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
     put(tmp_path / "sam" / "a.jpg.json", '{"caption": ["a dog", "a ball"]}')
     put(tmp_path / "pos" / "a.jpg.json", '{"positive": "Dogs play.", "caption": "A dog."}')
     put(tmp_path / "pos" / "b.jpg.json", '{"positive": "invalid", "caption": "A cat."}')
-    assert read(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
-    assert read(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
-    assert read(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
+    assert read_texts(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
+    assert read_texts(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
+    assert read_texts(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
         {"a.jpg": ("Dogs play.",)},
         {"captions_rows": 2, "captions_empty": 1},
     )
@@ -89,20 +89,20 @@ def test_what_is_no_such_file_is_counted(tmp_path):
     put(tmp_path / "e.json", "[" * 100_000)
     put(tmp_path / "f.json", "7")
     os.mkfifo(tmp_path / "g.json")
-    texts_by_key, counts = read(texts(tmp_path, on="key", column="caption"))
+    texts_by_key, counts = read_texts(texts(tmp_path, on="key", column="caption"))
     assert not texts_by_key
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
     with pytest.raises(UserError, match="which column holds the texts. set texts.column to one of 'other'"):
-        read(texts(tmp_path, on="key"))
+        read_texts(texts(tmp_path, on="key"))
     with pytest.raises(UserError, match=".txt and .json from a folder alone"):
-        read(texts(tmp_path / "a.json", on="key"))
+        read_texts(texts(tmp_path / "a.json", on="key"))
 
 
 def test_a_folder_of_both_is_read_as_it_was(tmp_path):
     """img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption."""
     put(tmp_path / "a.txt", "a dog")
     put(tmp_path / "a.json", '{"caption": "a cat"}')
-    assert read(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
+    assert read_texts(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))

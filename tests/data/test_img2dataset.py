@@ -23,8 +23,8 @@ def sample(folder, name, caption, picture=True):
         Image.new("RGB", (20, 10)).save(path)
 
 
-def read(folder, **options):
-    return reading.read(img2dataset, Data(source="img2dataset", path=str(folder), images=str(folder), **options))
+def read_folder(folder, **options):
+    return reading.read_source(img2dataset, Data(source="img2dataset", path=str(folder), images=str(folder), **options))
 
 
 def test_shards_in_order_and_counts(tmp_path):
@@ -33,7 +33,7 @@ def test_shards_in_order_and_counts(tmp_path):
     sample(tmp_path, "00000/000000002.jpg", b"lost", picture=False)
     sample(tmp_path, "00000/000000003.jpg", b" ")
     sample(tmp_path, "00000/000000004.jpg", b"\xff\xfe")
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
         ("00000/000000001", ("A dog.",), 20, 10),
         ("00001/000010000", ("A train. On a bridge.",), 20, 10),
@@ -55,7 +55,7 @@ def test_captions_that_are_no_files(tmp_path):
     (tmp_path / "0" / "3.txt").symlink_to("/dev/zero")
     (tmp_path / "0" / "4.txt").symlink_to("4.txt")
     (tmp_path / "0" / "5.txt").mkdir()
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert [s.id for s in samples] == ["0/1"]
     assert counts["unreadable_captions"] == 4
 
@@ -63,9 +63,9 @@ def test_captions_that_are_no_files(tmp_path):
 def test_a_limit_takes_the_first(tmp_path):
     for i in range(5):
         sample(tmp_path, f"00000/{i:09}.jpg", b"x")
-    assert [s.id for s in read(tmp_path, limit=2)[0]] == ["00000/000000000", "00000/000000001"]
+    assert [s.id for s in read_folder(tmp_path, limit=2)[0]] == ["00000/000000000", "00000/000000001"]
 
 
 def test_a_folder_without_captions_is_named(tmp_path):
     with pytest.raises(UserError, match="no .txt files there; download with img2dataset --output_format files"):
-        read(tmp_path)
+        read_folder(tmp_path)

@@ -38,7 +38,7 @@ def config(file, **options) -> Captions:
     return captions
 
 
-def read(cfg) -> tuple[dict, dict]:
+def read_captions(cfg) -> tuple[dict, dict]:
     counts: Counter = Counter()
     return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
@@ -55,33 +55,38 @@ def put(path, content: bytes | str):
 def test_dreamlip(tmp_path):
     """Several columns are several captions; a line break within quotation marks is white space."""
     file = put(tmp_path / "cc3m.csv", DREAMLIP)
-    captions, counts = read(config(file, on="url", column=["shortIB_captions", "longIB_captions"]))
+    captions, counts = read_captions(config(file, on="url", column=["shortIB_captions", "longIB_captions"]))
     assert captions == {
         "http://a/1.jpg": ("a dog", 'In the image, a dog runs. It is "fast".'),
         "http://a/2.jpg": ("a cat",),
     }
     assert counts == {"captions_rows": 2}
-    assert read(config(tmp_path, on="url", column="raw_caption"))[0]["http://a/2.jpg"] == ("raw 2",)  # its folder
-    assert read(config(file, on="url", column="longIB_captions"))[1] == {"captions_rows": 2, "captions_empty": 1}
+    assert read_captions(config(tmp_path, on="url", column="raw_caption"))[0]["http://a/2.jpg"] == (
+        "raw 2",
+    )  # its folder
+    assert read_captions(config(file, on="url", column="longIB_captions"))[1] == {
+        "captions_rows": 2,
+        "captions_empty": 1,
+    }
 
 
 def test_pixelprose_is_a_folder_of_parquet(tmp_path):
     table = {"uid": ["a"], "url": [" http://a/1.jpg "], "key": ["00012"], "vlm_caption": ["This image displays a dog."]}
     pq.write_table(pa.table(table), tmp_path / "00.parquet")
     pq.write_table(pa.table({**table, "url": [None], "vlm_caption": ["lost"]}), tmp_path / "01.parquet")
-    captions, counts = read(config(tmp_path, on="url", column="vlm_caption"))
+    captions, counts = read_captions(config(tmp_path, on="url", column="vlm_caption"))
     assert captions == {"http://a/1.jpg": ("This image displays a dog.",)}
     assert counts == {"captions_rows": 2, "captions_without_key": 1}
-    assert list(read(config(tmp_path, on="key", column="vlm_caption"))[0]) == ["00012"]
+    assert list(read_captions(config(tmp_path, on="key", column="vlm_caption"))[0]) == ["00012"]
 
 
 def test_a_list_without_header_and_rows_of_different_length(tmp_path):
     """As CLIC's programs read and write theirs: an address, then sentences without their full stops."""
     file = put(tmp_path / "clic.csv", "http://a/1.jpg,A dog runs,It is fast!\n\nhttp://a/2.jpg,A cat,It sits,It eats\n")
     bare = {"on": "url", "header": False, "key_column": 1}
-    assert read(config(file, column="2-", **bare))[0]["http://a/2.jpg"] == ("A cat", "It sits", "It eats")
-    assert read(config(file, column=2, **bare))[0]["http://a/1.jpg"] == ("A dog runs",)
-    assert read(config(file, column="2-", sentences=True, **bare))[0] == {
+    assert read_captions(config(file, column="2-", **bare))[0]["http://a/2.jpg"] == ("A cat", "It sits", "It eats")
+    assert read_captions(config(file, column=2, **bare))[0]["http://a/1.jpg"] == ("A dog runs",)
+    assert read_captions(config(file, column="2-", sentences=True, **bare))[0] == {
         "http://a/1.jpg": ("A dog runs. It is fast!",),
         "http://a/2.jpg": ("A cat. It sits. It eats.",),
     }
@@ -93,7 +98,7 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
     put(tmp_path / "000000013.txt", b"\xff")
     put(tmp_path / "000000014.txt", "\n")
     os.mkfifo(tmp_path / "000000015.txt")
-    captions, counts = read(config(tmp_path, on="key"))
+    captions, counts = read_captions(config(tmp_path, on="key"))
     assert captions == {"000000012": ("a dog on grass",)}
     assert counts == {
         "captions_rows": 4, "captions_not_utf8": 1, "captions_empty": 1, "captions_damaged": 1
@@ -123,7 +128,7 @@ def test_json_lines(tmp_path):
     file = put(
         tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode() + b'\n{"url": "u5", "c": "\xff"}\n{"url": \n\n'
     )
-    captions, counts = read(config(file, on="url", column="c"))
+    captions, counts = read_captions(config(file, on="url", column="c"))
     assert captions == {"u1": ("a",), "u2": ("b", "\ufffd")}
     assert counts == {"captions_rows": 7, "captions_damaged": 3, "captions_empty": 1, "captions_not_utf8": 1}
 
@@ -131,7 +136,7 @@ def test_json_lines(tmp_path):
 def test_damage_in_a_csv_costs_a_few_rows(tmp_path):
     """A quotation mark that is never closed, a row that is too long, one that is not UTF-8, a row of another length."""
     broken = b'u2,"open ' + b"x" * 200_000 + b"\nu3,fine\nu4,\xff\xfe\nu5,a,b\nu6\nu7,\x00odd\n"
-    captions, counts = read(
+    captions, counts = read_captions(
         config(put(tmp_path / "x.csv", b"\xef\xbb\xbfurl,c\nu1,good\n" + broken), on="url", column="c")
     )
     assert captions == {"u1": ("good",), "u3": ("fine",), "u7": ("\0odd",)}
@@ -151,13 +156,16 @@ def test_parquet_that_is_not_utf8_and_of_other_types(tmp_path):
         }
     )
     pq.write_table(table, tmp_path / "x.parquet")
-    assert read(config(tmp_path / "x.parquet", on="key", column="c")) == (
+    assert read_captions(config(tmp_path / "x.parquet", on="key", column="c")) == (
         {"7": ("ok",)},
         {"captions_rows": 2, "captions_not_utf8": 1},
     )
-    assert read(config(tmp_path / "x.parquet", on="key", column=["d", "e"]))[0] == {"7": ("x", "p", "q"), "8": ("y",)}
+    assert read_captions(config(tmp_path / "x.parquet", on="key", column=["d", "e"]))[0] == {
+        "7": ("x", "p", "q"),
+        "8": ("y",),
+    }
     with pytest.raises(UserError, match="column 'f' holds double, no text"):
-        read(config(tmp_path / "x.parquet", on="key", column="f"))
+        read_captions(config(tmp_path / "x.parquet", on="key", column="f"))
 
 
 FAULTS = [
@@ -200,12 +208,12 @@ def test_what_is_wrong_is_told(tmp_path, name, content, options, fault):
 
 def test_no_list(tmp_path):
     with pytest.raises(UserError, match="no such list of captions"):
-        read(config(tmp_path / "x.csv", on="url"))
+        read_captions(config(tmp_path / "x.csv", on="url"))
     with pytest.raises(UserError, match="this has none, or several"):
-        read(config(tmp_path, on="url"))
+        read_captions(config(tmp_path, on="url"))
     os.mkfifo(tmp_path / "x.csv")
     with pytest.raises(UserError, match="not a regular file"):
-        read(config(tmp_path / "x.csv", on="url"))
+        read_captions(config(tmp_path / "x.csv", on="url"))
 
 
 def test_joined_to_samples_and_counted_on_both_sides(tmp_path):

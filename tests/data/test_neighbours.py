@@ -72,7 +72,7 @@ def test_by_hand(tmp_path):
 
 
 @given(*[st.integers(*bounds) for bounds in ((3, 40), (1, 9), (1, 9), (0, 5000), (1, 9), (0, 99))])
-def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, rows, columns, held, count, seed):
+def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, rows, columns, held_bytes, count, seed):
     rng = np.random.default_rng(seed)
     vector_ND = rng.normal(size=(size, 16))
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
@@ -82,7 +82,7 @@ def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, row
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "ROWS", rows)
         patch.setattr(nearest, "COLUMNS", columns)
-        patch.setattr(nearest, "HELD_BYTES", held)
+        patch.setattr(nearest, "HELD_BYTES", held_bytes)
         neighbours_NK = nearest.find_nearest(vectors(tmp_path_factory.getbasetemp(), vector_ND, is_there_N), count)
     assert np.array_equal(neighbours_NK, of_all_pairs(vector_ND, is_there_N, count))
 
@@ -96,8 +96,8 @@ def test_the_file_is_read_once_for_each_group_of_held_vectors(tmp_path, monkeypa
     monkeypatch.setattr(nearest, "COLUMNS", 500)
     monkeypatch.setattr(os, "pread", lambda *args: bytes_read.append(args[1]) or read_file(*args))
     results_NK = []
-    for passes, held in ((1, nearest.HELD_BYTES), (2, 2000 * 16 * 2), (21, 1)):
-        monkeypatch.setattr(nearest, "HELD_BYTES", held)
+    for passes, held_bytes in ((1, nearest.HELD_BYTES), (2, 2000 * 16 * 2), (21, 1)):
+        monkeypatch.setattr(nearest, "HELD_BYTES", held_bytes)
         bytes_read.clear()
         results_NK.append(nearest.find_nearest(file, 10))
         assert sum(bytes_read) == passes * 2000 * 16 * 4

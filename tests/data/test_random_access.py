@@ -257,8 +257,8 @@ def test_variations_are_shown_with_their_own_texts(tmp_path):
     pairs = set()
     for epoch in range(40):
         view = maker.view(0, epoch, views)
-        shown = [picture and picture.getpixel((0, 0)) for picture in view.negative_images]
-        assert [colours[colour] for colour in shown] == list(view.negatives[1:])
+        picture_colours = [picture and picture.getpixel((0, 0)) for picture in view.negative_images]
+        assert [colours[colour] for colour in picture_colours] == list(view.negatives[1:])
         rng = view_maker.sample_generator(0, epoch, "s0", view_maker.VARIED)
         drawn = stored_texts.draw_variations(2, annotations[0][0], rng)
         assert view.negatives == (f"{annotations[0][0].text.upper()}?", *(text for _, text in drawn))

@@ -132,8 +132,8 @@ def test_what_cannot_be_used_is_counted(photos):
     ]
     Path("list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     samples, counts = recaptioned(section(file="list.jsonl", on="image", column="regions", least_side=5, most=2))
-    cut, whole = samples[0].regions
-    assert cut.box == (0.9, 0.5, 1.0, 1.0) and whole.box == (0.0, 0.0, 1.0, 1.0)
+    cut, full_region = samples[0].regions
+    assert cut.box == (0.9, 0.5, 1.0, 1.0) and full_region.box == (0.0, 0.0, 1.0, 1.0)
     assert counts == {"rows": 5, "listed": 12, "damaged": 8, "without_key": 1, "outside": 2, "of_other_size": 1,
                       "beyond": 1, "samples": 1, "without": 2}  # fmt: skip
 
@@ -206,10 +206,10 @@ def test_boxes_are_where_their_things_are_in_what_is_shown(photos):
             picture = view.image if crop else view.image.crop((20, 0, 60, 40)).resize((64, 64))  # the middle of 80 x 40
             red_HW = np.asarray(picture)[..., 0] > 128
             boxes = [region.box for region in view.regions if region]
-            shown = [box for box in boxes if red_HW[tuple(_slices(box))].mean() > 0.9]
+            red_boxes = [box for box in boxes if red_HW[tuple(_slices(box))].mean() > 0.9]
             assert len(boxes) + view.regions_left == 2
-            assert len(shown) == (red_HW.sum() >= 0.5 * _area_in_pixels(maker, epoch))
-            for box in shown:
+            assert len(red_boxes) == (red_HW.sum() >= 0.5 * _area_in_pixels(maker, epoch))
+            for box in red_boxes:
                 beside_HW = red_HW.copy()
                 beside_HW[tuple(_slices(box, margin=2))] = False
                 assert not beside_HW.any()
@@ -230,7 +230,7 @@ def _slices(box, margin: int = -1) -> list[slice]:
     return [slice(max(0, round(low) - margin), round(high) + margin) for low, high in ((upper, lower), (left, right))]
 
 
-@pytest.mark.parametrize("box,part,expected", [
+@pytest.mark.parametrize("box,crop,expected", [
     ((0.5, 0.5, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.5, 1.0, 1.0)),
     ((0.5, 0.25, 0.75, 0.75), (0.5, 0.0, 1.0, 1.0), (0.0, 0.25, 0.5, 0.75)),
     ((0.25, 0.0, 0.75, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.5, 1.0)),  # half of it is seen
@@ -238,16 +238,16 @@ def _slices(box, margin: int = -1) -> list[slice]:
     ((0.0, 0.0, 0.25, 1.0), (0.5, 0.0, 1.0, 1.0), None),
     ((0.0, 0.0, 1.0, 1.0), (0.0, -0.5, 1.0, 1.5), (0.0, 0.25, 1.0, 0.75)),  # a margin is added
 ])  # fmt: skip
-def test_a_box_in_a_part_of_the_picture(box, part, expected):
-    assert region_views.place_box(box, part) == expected
+def test_a_box_in_a_part_of_the_picture(box, crop, expected):
+    assert region_views.place_box(box, crop) == expected
 
 
 def test_regions_are_drawn_evenly_and_by_their_own_stream():
     regions = [replace(OTHER, captions=(str(n),)) for n in range(4)]
     views, seen = Views(regions=2), Counter()
     for seed in range(400):
-        drawn, left = region_views.draw_regions(regions, region_views.WHOLE, views, np.random.default_rng(seed))
-        assert len(drawn) == 2 and left == 0
+        drawn, regions_left = region_views.draw_regions(regions, region_views.WHOLE, views, np.random.default_rng(seed))
+        assert len(drawn) == 2 and regions_left == 0
         seen.update(texts[0] for _, texts, _ in drawn)
     assert min(seen.values()) > 160 and sum(seen.values()) == 800
 

@@ -134,15 +134,15 @@ def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
         Image.new("RGB", (20, 10)).save(tmp_path / name)
     monkeypatch.setattr(shard_writer, "ROWS", 2)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    written = Counter[str]()
-    monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, written))
+    write_counts = Counter[str]()
+    monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, write_counts))
 
     def both():
         cfg = described(tmp_path, texts)
         shard_stages.run_stage("recaption", NAME, cfg, tmp_path)
         shard_stages.run_stage("annotate", NAME, cfg, tmp_path)
-        took = dict(written)
-        written.clear()
+        took = dict(write_counts)
+        write_counts.clear()
         return took, [p.stat().st_ino for p in sorted((tmp_path / "data" / "x" / "shards").glob("*.arrow"))]
 
     took, first = both()
@@ -171,11 +171,11 @@ def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):
     assert [str(p) for p in (second_work.folder / "blocks").iterdir()] == [second_work.items[0].inputs["path"]]
 
 
-def counted(make, written):
+def counted(make, write_counts):
     """A function that counts what it is asked to make."""
 
     def counting(work, item, how):
-        written[item.name] += 1
+        write_counts[item.name] += 1
         make(work, item, how)
 
     return counting

@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.config.sections import Data
 from compclip.data import images
 from compclip.prepare.sources import coco, flickr8k, karpathy
-from tests.data.reading import read
+from tests.data.reading import read_source
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_karpathy(folder):
             ]
         },
     )
-    samples, counts = read(karpathy, data("karpathy", path, folder))
+    samples, counts = read_source(karpathy, data("karpathy", path, folder))
     assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
         ("a", ("A dog.",), 20, 10),
         ("b", ("A cat.",), 10, 20),
@@ -85,7 +85,7 @@ def test_coco(folder):
             ],
         },
     )
-    samples, _ = read(coco, data("coco", path, folder))
+    samples, _ = read_source(coco, data("coco", path, folder))
     assert [(s.id, s.captions) for s in samples] == [("a", ("wide", "wide too")), ("b", ("tall",))]
 
 
@@ -95,9 +95,9 @@ def test_flickr8k_both_layouts(folder):
         'image,caption\na.jpg,"A dog, running ."\nb.jpg,A cat, sitting .\na.jpg,Dog .\n'
     )
     (folder / "token.txt").write_text("a.jpg#0\tA dog , running .\na.jpg#1\tDog .\nb.jpg#0\tA cat .\n")
-    samples, _ = read(flickr8k, data("flickr8k", folder / "captions.txt", folder))
+    samples, _ = read_source(flickr8k, data("flickr8k", folder / "captions.txt", folder))
     assert [s.captions for s in samples] == [("A dog, running .", "Dog ."), ("A cat, sitting .",)]
-    samples, _ = read(flickr8k, data("flickr8k", folder / "token.txt", folder))
+    samples, _ = read_source(flickr8k, data("flickr8k", folder / "token.txt", folder))
     assert [s.captions for s in samples] == [("A dog , running .", "Dog ."), ("A cat .",)]
 
 
@@ -106,7 +106,7 @@ def test_flickr8k_an_open_quote_spoils_one_line(folder):
     (folder / "captions.txt").write_bytes(
         b'\xef\xbb\xbfimage,caption\r\na.jpg,"A dog\r\nb.jpg,A cat\r\nnonsense\r\na.jpg,"Two ""dogs"", say"\r\n'
     )
-    samples, counts = read(flickr8k, data("flickr8k", folder / "captions.txt", folder))
+    samples, counts = read_source(flickr8k, data("flickr8k", folder / "captions.txt", folder))
     assert [(s.id, s.captions) for s in samples] == [("b", ("A cat",)), ("a", ('Two "dogs", say',))]
     assert counts["malformed_lines"] == 2
 
@@ -116,7 +116,7 @@ def test_twice_and_without_a_picture(folder):
     path = write(
         folder / "d.json", {"images": [image("a.jpg", "train", "A dog.", "A  dog."), image("a.jpg", "train", "A cat.")]}
     )
-    samples, counts = read(karpathy, data("karpathy", path, folder))
+    samples, counts = read_source(karpathy, data("karpathy", path, folder))
     assert [s.captions for s in samples] == [("A dog.", "A dog."), ("A cat.",)]
     assert (counts["duplicate_captions"], counts["duplicate_images"]) == (1, 1)
     path = write(
@@ -130,14 +130,14 @@ def test_twice_and_without_a_picture(folder):
             ],
         },
     )
-    _, counts = read(coco, data("coco", path, folder))
+    _, counts = read_source(coco, data("coco", path, folder))
     assert counts["captions_without_image"] == 2
 
 
 def test_counts_are_those_of_the_limit(folder):
     """Beyond the limit nothing is read and nothing is counted."""
     path = write(folder / "d.json", {"images": [image("a.jpg", "train", "A dog."), image("gone.jpg", "train", " ")]})
-    _, counts = read(karpathy, data("karpathy", path, folder, limit=1))
+    _, counts = read_source(karpathy, data("karpathy", path, folder, limit=1))
     assert (counts["images"], counts["empty_captions"], counts["missing_image"]) == (1, 0, 0)
 
 
@@ -145,7 +145,7 @@ def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
     """One broken line is dropped; a caption of 10,000 words is kept and counted."""
     long = b"word " * 10_000
     (folder / "captions.txt").write_bytes(b"image,caption\na.jpg,A dog\nb.jpg,\xff\xfe\nb.jpg," + long + b"\n")
-    samples, counts = read(flickr8k, data("flickr8k", folder / "captions.txt", folder))
+    samples, counts = read_source(flickr8k, data("flickr8k", folder / "captions.txt", folder))
     assert counts["invalid_utf8_lines"] == 1
     assert counts["long_captions"] == 1
     assert len(samples[1].captions[0].split()) == 10_000
@@ -175,7 +175,7 @@ def test_malformed_files(folder, source, value, message):
     """Missing fields name the file, the record and the field."""
     path = write(folder / "d.json", value)
     with pytest.raises(UserError, match=f"d.json.*{message}"):
-        read(source, data("x", path, folder))
+        read_source(source, data("x", path, folder))
 
 
 OUTSIDE = "../other/a.jpg"
@@ -210,9 +210,9 @@ def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
         pytest.raises(UserError, match=r"record '\w+': picture .* lies outside of images"),
     ):
         patch.setattr(images, "read_size", None)
-        read(source, cfg)
+        read_source(source, cfg)
     if "gone" not in name:
-        samples, _ = read(source, replace(cfg, images_outside=True))
+        samples, _ = read_source(source, replace(cfg, images_outside=True))
         assert len(samples) == 1
 
 
@@ -220,7 +220,7 @@ def test_a_picture_outside_is_refused(tmp_path, monkeypatch, source, name):
 def test_halves_of_surrogate_pairs_are_repaired_and_counted(folder, source):
     """Where captions enter data/<name>, whoever wrote them."""
     cfg = data(source.__name__.rpartition(".")[2], write_source_file(source, folder, "a.jpg"), folder, captioner="none")
-    (sample,), counts = read(source, cfg)
+    (sample,), counts = read_source(source, cfg)
     assert counts["repaired_captions"] == 1
     assert sample.captions == ("\ufffd A dog.",)
 
@@ -232,7 +232,7 @@ def test_a_name_that_no_table_takes_is_unreadable(folder):
         folder / "d.json",
         {"images": [image("\udcff.jpg", "train", "x"), image("a\0.jpg", "train", "x"), image("b.jpg", "train", "y")]},
     )
-    samples, counts = read(karpathy, data("karpathy", path, folder))
+    samples, counts = read_source(karpathy, data("karpathy", path, folder))
     assert ([s.id for s in samples], counts["unreadable_image"], counts["missing_image"]) == (["b"], 1, 1)
 
 
@@ -240,13 +240,13 @@ def test_nothing_left(folder):
     """When no picture is found the counts are in the error."""
     path = write(folder / "d.json", {"images": [image("gone.jpg", "train", "x")]})
     with pytest.raises(UserError, match="no sample is left of 1 .*1 missing_image"):
-        read(karpathy, data("karpathy", path, folder))
+        read_source(karpathy, data("karpathy", path, folder))
 
 
 def test_real_coco(shared_data):
     """154 photographs, 770 captions."""
     cfg = data("coco", shared_data / "coco/annotations/captions_val2017.json", shared_data / "coco/val2017")
-    samples, counts = read(coco, cfg)
+    samples, counts = read_source(coco, cfg)
     assert (len(samples), sum(len(s.captions) for s in samples)) == (154, 770)
     assert counts["missing_image"] == counts["unreadable_image"] == 0
 
@@ -254,7 +254,7 @@ def test_real_coco(shared_data):
 def test_real_flickr8k(shared_data):
     """1,000 photographs with five captions each; a limit takes the first ones."""
     cfg = data("flickr8k", shared_data / "flickr8k/captions.txt", shared_data / "flickr8k/Images")
-    samples, _ = read(flickr8k, cfg)
+    samples, _ = read_source(flickr8k, cfg)
     assert (len(samples), {len(s.captions) for s in samples}) == (1000, {5})
-    few, _ = read(flickr8k, data("flickr8k", cfg.path, cfg.images, limit=3))
+    few, _ = read_source(flickr8k, data("flickr8k", cfg.path, cfg.images, limit=3))
     assert few == samples[:3]

@@ -82,7 +82,7 @@ def test_members(tar):
 def test_recaption(tar):
     """The samples before it are read, the damage is counted."""
     data = Data("webdataset", str(tar.parent), str(tar.parent), captioner="none")
-    samples, counts = reading.read(webdataset, data)
+    samples, counts = reading.read_source(webdataset, data)
     assert [sample.captions for sample in samples] == [("a dog",)]
     assert counts["damaged_tars"] == 1
 

@@ -294,18 +294,18 @@ def test_restated_texts_are_true_where_they_bind():
 
 def test_restated_texts_bind_nothing_otherwise():
     """A colour is the symbol's own as often as the other thing's; a relation is right or the converse as often."""
-    own, right, colours, relations = 0, 0, 0, 0
+    true_colours, true_relations, colours, relations = 0, 0, 0, 0
     for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=0.0, things=[0, 1, 0, 0]), 400):
         for colour, noun in re.findall(rf"\b({COLOUR}) ({SYMBOL})\b", caption.lower()):
-            own += (NAMED[colour], NAMED[noun]) in {t.pair for t in scene.things}
+            true_colours += (NAMED[colour], NAMED[noun]) in {t.pair for t in scene.things}
             colours += 1
         for a, kind, b in related_things(caption):
             truth = layout.relation(thing(scene, a), thing(scene, b))
             assert kind in (truth, layout.CONVERSE[truth]), caption
-            right += kind == truth
+            true_relations += kind == truth
             relations += 1
-    assert is_share(own / colours, 0.5, colours / 6)  # the colours of a caption's sentences are drawn together
-    assert is_share(right / relations, 0.5, relations) and relations > 150
+    assert is_share(true_colours / colours, 0.5, colours / 6)  # the colours of a caption's sentences are drawn together
+    assert is_share(true_relations / relations, 0.5, relations) and relations > 150
 
 
 def test_relations_are_of_any_axis_where_none_is_asked_for():

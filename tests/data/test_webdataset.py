@@ -28,9 +28,9 @@ def data(folder, **options) -> Data:
     return Data("webdataset", str(folder), str(folder), captioner="none", **options)
 
 
-def read(folder, **options):
+def read_folder(folder, **options):
     """Its samples and counts."""
-    return reading.read(webdataset, data(folder, **options))
+    return reading.read_source(webdataset, data(folder, **options))
 
 
 def test_tars_in_order_each_a_shard(tmp_path):
@@ -39,7 +39,7 @@ def test_tars_in_order_each_a_shard(tmp_path):
     write(tmp_path / "00001.tar", sample("000010000", "A train.  On a bridge.\n", tall))
     facts = {"url": "http://x/a.jpg", "sha256": "ab" * 32}
     write(tmp_path / "00000.tar", [*sample("000000001", "A dog.", wide, **facts), *sample("000000002", "A cat.")])
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert [(s.id, s.captions, s.width, s.height) for s in samples] == [
         ("00000/000000001", ("A dog.",), 20, 10),
         ("00000/000000002", ("A cat.",), 20, 10),
@@ -58,7 +58,7 @@ def test_the_hub_s_layout(tmp_path):
     members = [("a.JPG", picture()), ("a.txt", b"A dog."), ("d/b.c.png", picture(kind="PNG")), ("d/b.txt", b"other")]
     members += [("e.png", picture(kind="PNG")), ("e.json", b'{"caption": "A fox."}')]
     write(tmp_path / "cc12m-train-0000.tar", members)
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert [(s.id, s.captions) for s in samples] == [
         ("cc12m-train-0000/a", ("A dog.",)),
         ("cc12m-train-0000/e", ("A fox.",)),
@@ -88,7 +88,7 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         ("9.json", b"[1"),
     ]
     write(tmp_path / "0.tar", members)
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert [(s.id, s.width) for s in samples] == [("0/1", 20), ("0/7", 20)]
     expected = {
         "no_picture": 1,
@@ -106,7 +106,7 @@ def test_a_tar_that_ends_too_early(tmp_path, cut):
     write(tmp_path / "1.tar", sample("x", "A dog."))
     path = write(tmp_path / "0.tar", [m for i in range(9) for m in sample(f"{i}", "A cat.")])
     (tmp_path / "0.tar").write_bytes(path.read_bytes()[:cut])
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert counts["damaged_tars"] == 1
     assert samples[-1].captions == ("A dog.",)
     assert all(s.captions == ("A cat.",) for s in samples[:-1])
@@ -120,7 +120,7 @@ def test_a_header_that_is_none(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[header_offset : header_offset + 100] = b"\x07" * 100
     path.write_bytes(raw)
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert ([s.id for s in samples], counts["damaged_tars"]) == (["0/1"], 1)
 
 
@@ -134,7 +134,7 @@ def test_members_that_are_no_files(tmp_path):
         info = tarfile.TarInfo("1.txt")
         tar.addfile(info)
     write(tmp_path / "1.tar", sample("x", "A dog."))
-    samples, counts = read(tmp_path)
+    samples, counts = read_folder(tmp_path)
     assert ([s.id for s in samples], counts["no_picture"]) == (["1/x"], 1)
     shard_stages.run_stage("recaption", SafeName("x", "data"), data(tmp_path), tmp_path / "out")
     lines = (tmp_path / "out/data/x/samples/counts.jsonl").read_text().splitlines()
@@ -158,10 +158,10 @@ def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
 def test_no_tar_and_compressed_ones(tmp_path):
     """Each says what to do."""
     with pytest.raises(UserError, match=r"no \*.tar there; download with img2dataset --output_format webdataset"):
-        read(tmp_path)
+        read_folder(tmp_path)
     (tmp_path / "0.tar.gz").write_bytes(b"x")
     with pytest.raises(UserError, match="0.tar.gz: compressed, .* unpack it to a .tar"):
-        read(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_limit_takes_the_first(tmp_path):
@@ -169,7 +169,7 @@ def test_a_limit_takes_the_first(tmp_path):
     for tar in range(3):
         write(tmp_path / f"{tar}.tar", [m for i in range(2) for m in sample(f"{i}", f"{tar}{i}")])
     (tmp_path / "3.tar").write_bytes(b"damaged")
-    samples, counts = read(tmp_path, limit=3)
+    samples, counts = read_folder(tmp_path, limit=3)
     assert ([s.captions[0] for s in samples], counts["images"]) == (["00", "01", "10"], 3)
 
 
@@ -179,14 +179,14 @@ def test_a_tar_that_lies_elsewhere(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "0.tar").symlink_to("../other/0.tar")
     with pytest.raises(UserError, match="lies outside of images"):
-        read(tmp_path / "mine")
-    assert len(read(tmp_path / "mine", images_outside=True)[0]) == 1
+        read_folder(tmp_path / "mine")
+    assert len(read_folder(tmp_path / "mine", images_outside=True)[0]) == 1
 
 
 def test_a_place_beyond_the_archive(tmp_path):
     """As after a tar was replaced by a shorter one: an unreadable picture, which training passes over."""
     write(tmp_path / "0.tar", sample("1", "A dog."))
-    (record,), _ = read(tmp_path)
+    (record,), _ = read_folder(tmp_path)
     with pytest.raises(images.ImageError, match="the archive ends within this picture"):
         images.load_image(replace(record, offset=10**9).picture)
     with pytest.raises(images.ImageError, match="bytes are more than"):

@@ -108,8 +108,8 @@ def test_a_loss_that_raises_leaves_the_others_alone(monkeypatch):
 def test_a_resume_without_the_optimisers_state_fails(monkeypatch):
     restore = checkpoint._restore
 
-    def forget_moments(tensors, *others):
-        restore({name: value for name, value in tensors.items() if not name.startswith("exp_avg.")}, *others)
+    def forget_moments(tensors, *arguments):
+        restore({name: value for name, value in tensors.items() if not name.startswith("exp_avg.")}, *arguments)
 
     monkeypatch.setattr(checkpoint, "_restore", forget_moments)
     rows = list(resumed_run.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
@@ -120,7 +120,7 @@ def test_a_resume_without_the_optimisers_state_fails(monkeypatch):
 def test_a_checkpoint_that_cannot_be_read_fails(monkeypatch):
     """The run that begins anew ends with the same bits, and was not resumed."""
 
-    def refuse(*parts):
+    def refuse(*arguments):
         raise RuntimeError("Expected all tensors to be on the same device")
 
     monkeypatch.setattr(checkpoint, "_read_file", refuse)

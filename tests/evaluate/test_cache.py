@@ -35,17 +35,17 @@ def test_a_new_benchmark_encodes_only_what_is_new(model, pictures, how, encoded,
     first = embed.encode_all([model], pictures[:3], TEXTS[:4], how, ["w"])[0]
     assert encoded == {"image": 3, "text": 4} and len(cache_files(how)) == 1
     shutil.copyfile(pictures[0], tmp_path / "copy.png")
-    copy, part = str(tmp_path / "copy.png"), picture_references.with_box(pictures[0], (0, 0, 10, 10))
-    second = embed.encode_all([model], [*pictures[:4], copy, part], TEXTS, how, ["w"])[0]
+    copy, crop = str(tmp_path / "copy.png"), picture_references.with_box(pictures[0], (0, 0, 10, 10))
+    second = embed.encode_all([model], [*pictures[:4], copy, crop], TEXTS, how, ["w"])[0]
     assert encoded == {"image": 5, "text": 6} and len(cache_files(how)) == 2
     assert np.array_equal(first.images(pictures[:3]), second.images(pictures[:3]))
     assert np.array_equal(first.texts(TEXTS[:4]), second.texts(TEXTS[:4]))
     assert np.array_equal(second.images([copy]), first.images(pictures[:1]))
-    third = embed.encode_all([model], [*pictures[:4], part], TEXTS, how, ["w"])[0]
+    third = embed.encode_all([model], [*pictures[:4], crop], TEXTS, how, ["w"])[0]
     assert encoded == {"image": 5, "text": 6} and len(cache_files(how)) == 2
-    assert np.array_equal(third.images([part]), second.images([part]))
-    plain = embed.encode(model, [*pictures[:4], part], TEXTS)
-    assert third.images([*pictures[:4], part]) == pytest.approx(plain.images([*pictures[:4], part]), abs=1e-6)
+    assert np.array_equal(third.images([crop]), second.images([crop]))
+    plain = embed.encode(model, [*pictures[:4], crop], TEXTS)
+    assert third.images([*pictures[:4], crop]) == pytest.approx(plain.images([*pictures[:4], crop]), abs=1e-6)
     assert third.texts(TEXTS) == pytest.approx(plain.texts(TEXTS), abs=1e-6)
 
 
@@ -96,8 +96,8 @@ def open_cache(folder):
     """A cache with three vectors, and its one part."""
     cache = EmbeddingCache(folder / "known")
     cache.add(dict(zip(KEYS[:3], EYE, strict=False)))
-    [part] = cache.folder.iterdir()
-    return cache, part
+    [part_file] = cache.folder.iterdir()
+    return cache, part_file
 
 
 def test_what_is_wanted_comes_back(tmp_path):
@@ -111,18 +111,18 @@ def test_what_is_wanted_comes_back(tmp_path):
 @pytest.mark.parametrize("offset", [0, 31, 40, 100, 300, -1])
 def test_a_damaged_part_is_left_out_with_a_line(tmp_path, capsys, offset):
     """A byte changed anywhere, of its digest, its head, a key or a vector."""
-    cache, part = open_cache(tmp_path)
-    raw = bytearray(part.read_bytes())
+    cache, part_file = open_cache(tmp_path)
+    raw = bytearray(part_file.read_bytes())
     raw[offset] ^= 1
-    part.write_bytes(raw)
+    part_file.write_bytes(raw)
     assert cache.lookup(set(KEYS)) == {}
-    assert f"{part}: damaged, left out; remove it" in capsys.readouterr().err
+    assert f"{part_file}: damaged, left out; remove it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("length", [0, 10, 32, 33, 200])
 def test_a_part_that_was_cut_is_left_out(tmp_path, length):
-    cache, part = open_cache(tmp_path)
-    part.write_bytes(part.read_bytes()[:length])
+    cache, part_file = open_cache(tmp_path)
+    part_file.write_bytes(part_file.read_bytes()[:length])
     assert cache.lookup(set(KEYS)) == {}
 
 

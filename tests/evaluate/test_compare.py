@@ -170,9 +170,9 @@ def test_what_the_items_decide(tmp_path, capsys):
 
 def test_a_limit_that_is_none_is_refused(results, capsys):
     """Neither a number nor the word."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([str(results), "theirs.json", "--within", "item"])
-    assert left.value.code == 2
+    assert exit_info.value.code == 2
     assert "'item' is no number of points, as 0.1, nor `items`" in capsys.readouterr().err
 
 

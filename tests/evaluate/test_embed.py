@@ -84,28 +84,28 @@ def opened(monkeypatch):
 
 
 @pytest.fixture
-def others(model, tmp_path):
+def three_models(model, tmp_path):
     """Models of the same architecture with other weights."""
     (tmp_path / "embedtiny.json").write_text(json.dumps(CONFIG))
     return [model, *(backbone.create(str(tmp_path / "embedtiny.json"), seed=seed) for seed in (2, 3))]
 
 
-def test_several_models_share_each_picture_and_text(others, pictures, opened, encoded, monkeypatch):
+def test_several_models_share_each_picture_and_text(three_models, pictures, opened, encoded, monkeypatch):
     """One pass opens each picture once and tokenises each text once, whatever the number of models."""
-    tokenised, tokenize = [], type(others[0]).tokenize
+    tokenised, tokenize = [], type(three_models[0]).tokenize
     monkeypatch.setattr(
-        type(others[0]), "tokenize", lambda self, texts: tokenised.extend(texts) or tokenize(self, texts)
+        type(three_models[0]), "tokenize", lambda self, texts: tokenised.extend(texts) or tokenize(self, texts)
     )
-    embed.encode_all(others, pictures * 2, TEXTS * 2, Scoring(batch_size=2))
+    embed.encode_all(three_models, pictures * 2, TEXTS * 2, Scoring(batch_size=2))
     assert opened == dict.fromkeys(pictures, 1)
     assert sorted(tokenised) == sorted(TEXTS)
     assert encoded == {"image": 3 * 5, "text": 3 * 6}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_several_models_have_the_bits_of_each_by_itself(others, pictures, threads):
-    together = embed.encode_all(others, pictures, TEXTS, Scoring(batch_size=2, threads=threads))
-    for model, embedded in zip(others, together, strict=True):
+def test_several_models_have_the_bits_of_each_by_itself(three_models, pictures, threads):
+    together = embed.encode_all(three_models, pictures, TEXTS, Scoring(batch_size=2, threads=threads))
+    for model, embedded in zip(three_models, together, strict=True):
         alone = embed.encode(model, pictures, TEXTS, Scoring(batch_size=2))
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
@@ -113,11 +113,11 @@ def test_several_models_have_the_bits_of_each_by_itself(others, pictures, thread
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_copies_on_further_devices_share_the_batches_and_change_no_bit(others, pictures, threads, monkeypatch):
+def test_copies_on_further_devices_share_the_batches_and_change_no_bit(three_models, pictures, threads, monkeypatch):
     """Two sets of the models on "cpu": each meets the other at its first batch, and all vectors are those of one."""
-    copies = copy_models(others, ["cpu", "cpu"])[1:]
+    copies = copy_models(three_models, ["cpu", "cpu"])[1:]
     how, meeting, lock = Scoring(batch_size=2, threads=threads), threading.Barrier(2, timeout=60), threading.Lock()
-    tower, awaited = embed.inference_towers.encode_images, {others[0].clip, copies[0][0].clip}
+    tower, awaited = embed.inference_towers.encode_images, {three_models[0].clip, copies[0][0].clip}
 
     def encode(clip, batch):
         with lock:
@@ -128,10 +128,10 @@ def test_copies_on_further_devices_share_the_batches_and_change_no_bit(others, p
         return tower(clip, batch)
 
     monkeypatch.setattr(embed.inference_towers, "encode_images", encode)
-    shared = embed.encode_all(others, pictures, TEXTS, how, (), None, copies)
+    shared = embed.encode_all(three_models, pictures, TEXTS, how, (), None, copies)
     assert not awaited
     monkeypatch.undo()
-    for embedded, alone in zip(shared, embed.encode_all(others, pictures, TEXTS, how), strict=True):
+    for embedded, alone in zip(shared, embed.encode_all(three_models, pictures, TEXTS, how), strict=True):
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
 
@@ -226,26 +226,26 @@ def test_references_are_told_apart():
 
 
 def test_a_box_is_cut_out(model, tmp_path):
-    whole, part = tmp_path / "whole.png", tmp_path / "part.png"
+    full_path, crop_path = tmp_path / "whole.png", tmp_path / "part.png"
     canvas = Image.new("RGB", (32, 32), "blue")
     canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
-    canvas.save(whole)
-    Image.new("RGB", (16, 16), "red").save(part)
-    box = picture_references.with_box(str(whole), (16, 0, 16, 16))
-    embedded = embed.encode(model, [str(whole), str(part), box], [])
-    assert embedded.images([box]) == pytest.approx(embedded.images([str(part)]), abs=1e-6)
-    assert not np.allclose(embedded.images([box]), embedded.images([str(whole)]), atol=1e-3)
+    canvas.save(full_path)
+    Image.new("RGB", (16, 16), "red").save(crop_path)
+    box = picture_references.with_box(str(full_path), (16, 0, 16, 16))
+    embedded = embed.encode(model, [str(full_path), str(crop_path), box], [])
+    assert embedded.images([box]) == pytest.approx(embedded.images([str(crop_path)]), abs=1e-6)
+    assert not np.allclose(embedded.images([box]), embedded.images([str(full_path)]), atol=1e-3)
 
 
 def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(model, tmp_path):
-    large, part = tmp_path / "large.jpg", tmp_path / "part.png"
+    large, crop_path = tmp_path / "large.jpg", tmp_path / "part.png"
     canvas = Image.new("RGB", (2400, 2400), "blue")
     canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
     canvas.save(large, quality=95)
-    Image.new("RGB", (600, 600), "red").save(part)
+    Image.new("RGB", (600, 600), "red").save(crop_path)
     box = picture_references.with_box(str(large), (1810, 1210, 580, 580))
-    embedded = embed.encode(model, [str(part), box], [])
-    assert embedded.images([box]) == pytest.approx(embedded.images([str(part)]), abs=0.02)
+    embedded = embed.encode(model, [str(crop_path), box], [])
+    assert embedded.images([box]) == pytest.approx(embedded.images([str(crop_path)]), abs=0.02)
 
 
 NAN, INF = float("nan"), float("inf")
@@ -297,11 +297,11 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
     name, numbers = picture_references.parse_reference(picture_references.with_box(path, box))
     assert name == path
     try:
-        part = crop_to_box(picture, path, numbers)
+        crop = crop_to_box(picture, path, numbers)
     except embed.data_images.ImageError as error:
         assert error.reason == "box"
     else:
-        assert 0 < part.width * part.height <= 8 * 30 * 20
+        assert 0 < crop.width * crop.height <= 8 * 30 * 20
 
 
 @pytest.mark.parametrize("name", ["a#box=.jpg", "a#box=1,2,3", "a#box=x,y,z,w", "a#box=1,2,3,4/b.jpg"])

@@ -136,13 +136,16 @@ def _opened(monkeypatch):
 
 def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
     """Pictures are read twice for four checkpoints, of two kinds; each has the results it has alone."""
-    given, loaded = [score.checkpoint_at(ref) for ref in checkpoints], _loaded(params)
-    alone = [score.score_checkpoint(one, loaded) for one in given]
+    scored_checkpoints, loaded = [score.checkpoint_at(ref) for ref in checkpoints], _loaded(params)
+    alone = [score.score_checkpoint(one, loaded) for one in scored_checkpoints]
     opened = _opened(monkeypatch)
-    together = {one.ref: documents for one, documents in score.score_checkpoints(given, loaded)}
+    together = {one.ref: documents for one, documents in score.score_checkpoints(scored_checkpoints, loaded)}
     assert set(opened.values()) == {2} and len(opened) == 4
-    for one, documents in zip(given, alone, strict=True):
-        untimed = [{n: d | {"seconds": 0} for n, d in found.items()} for found in (documents, together[one.ref])]
+    for one, documents in zip(scored_checkpoints, alone, strict=True):
+        untimed = [
+            {n: d | {"seconds": 0} for n, d in documents_by_name.items()}
+            for documents_by_name in (documents, together[one.ref])
+        ]
         assert untimed[0] == untimed[1]
     assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
 
@@ -201,8 +204,8 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     broken.clip.visual.proj.data.fill_(float("nan"))
     broken.save(checkpoints[1])
     (Path(checkpoints[2]) / clip_model.WEIGHTS).write_bytes(b"no")
-    given = [score.ScoredCheckpoint(ref) for ref in checkpoints]
-    result_by_ref = {one.ref: result for one, result in score.score_checkpoints(given, _loaded(params))}
+    scored_checkpoints = [score.ScoredCheckpoint(ref) for ref in checkpoints]
+    result_by_ref = {one.ref: result for one, result in score.score_checkpoints(scored_checkpoints, _loaded(params))}
     assert "diverged" in str(result_by_ref[checkpoints[1]]) and "not a readable weights file" in str(
         result_by_ref[checkpoints[2]]
     )

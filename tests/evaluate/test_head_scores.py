@@ -66,8 +66,10 @@ def by_pair(model, path, text) -> float:
             return float((model.head.pool(patch_1ND, text_1D[None])[0] * text_1D).sum())
         if model.head.kind == "token_mixture":
             return float((model.head.mix(patch_1ND, text_1D)[0] * text_1D).sum())
-        own = token_1TD[:, 1 : int(ids[0].argmax()) + 1]
-        return float((model.head.map_images(image_1D, patch_1ND) * model.head.map_texts(text_1D, own)).sum())
+        caption_token_1TD = token_1TD[:, 1 : int(ids[0].argmax()) + 1]
+        return float(
+            (model.head.map_images(image_1D, patch_1ND) * model.head.map_texts(text_1D, caption_token_1TD)).sum()
+        )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -215,14 +217,14 @@ def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options, taken",
+    "options, head_inputs",
     [
         ({"tokens": 2, "token_width": 32}, "2 class tokens of 32"),
         ({"tokens": 3, "token_width": 8}, "3 class tokens of 8"),
     ],
 )
-def test_a_head_of_other_class_tokens_is_refused(trained, tmp_path, options, taken):
+def test_a_head_of_other_class_tokens_is_refused(trained, tmp_path, options, head_inputs):
     folder = shutil.copytree(checkpoint(trained, "llip"), tmp_path / "other")
     heads.TokenMixture(width=16, heads=4, temperature=5, **options).save(folder)
-    with pytest.raises(UserError, match=f"its head takes {taken} numbers, not 3 of"):
+    with pytest.raises(UserError, match=f"its head takes {head_inputs} numbers, not 3 of"):
         backbone.load(folder)

@@ -68,13 +68,13 @@ def test_attended_is_c2lips(model, pictures):  # noqa: F811
 @pytest.mark.parametrize("scorer", ["local", "attended"])
 def test_batches_and_threads_change_nothing_and_pairs_are_scored_once(model, pictures, scorer, monkeypatch):  # noqa: F811
     refs, texts = [ref for ref in pictures for _ in TEXTS], TEXTS * len(pictures)
-    whole = paired(model, pictures, TEXTS, scorer, threads=1).matches(refs, texts)
+    expected = paired(model, pictures, TEXTS, scorer, threads=1).matches(refs, texts)
     monkeypatch.setattr(pair_scorers, "BATCH", 4)
-    parts, asked = paired(model, pictures, TEXTS, scorer, threads=3), []
-    assert parts.matches(refs, texts) == pytest.approx(whole, rel=1e-5)
-    monkeypatch.setattr(pair_scorers, "_batch", lambda *given: asked.append(given))
-    assert parts.table(pictures, TEXTS).shape == (len(pictures), len(TEXTS)) and not asked
-    i2t_I3, t2i_T3 = parts.ranks(pictures, TEXTS[: len(pictures)], np.arange(len(pictures)))
+    small_batches, batch_calls = paired(model, pictures, TEXTS, scorer, threads=3), []
+    assert small_batches.matches(refs, texts) == pytest.approx(expected, rel=1e-5)
+    monkeypatch.setattr(pair_scorers, "_batch", lambda *arguments: batch_calls.append(arguments))
+    assert small_batches.table(pictures, TEXTS).shape == (len(pictures), len(TEXTS)) and not batch_calls
+    i2t_I3, t2i_T3 = small_batches.ranks(pictures, TEXTS[: len(pictures)], np.arange(len(pictures)))
     assert i2t_I3.shape == t2i_T3.shape == (len(pictures), 3)
 
 
@@ -84,14 +84,14 @@ def test_metrics_stand_beside_the_cosines(checkpoint, params):  # noqa: F811
         params.benchmarks, list(params.benchmarks), Scoring(scorers=["cosine", "local", "attended"])
     )
     one = score.checkpoint_at(str(checkpoint))
-    alone, found = score.score_checkpoint(one, _loaded(params)), score.score_checkpoint(one, loaded)
-    plain = {name: {m: v for m, v in d["metrics"].items() if "." not in m} for name, d in found.items()}
+    alone, documents = score.score_checkpoint(one, _loaded(params)), score.score_checkpoint(one, loaded)
+    plain = {name: {m: v for m, v in d["metrics"].items() if "." not in m} for name, d in documents.items()}
     assert plain == {name: document["metrics"] for name, document in alone.items()}
-    assert {"swap_att.local", "swap.attended", "average.local"} <= found["sugarcrepe"]["metrics"].keys()
-    assert found["sugarcrepe"]["means"]["swap.local"] == ["swap_att.local", "swap_obj.local"]
-    assert "swap_att_itt.local" in found["plus"]["metrics"]
-    assert not [metric for metric in found["plus"]["metrics"] if "tot." in metric]
-    assert found["sugarcrepe"]["how"]["scorers"] == ["cosine", "local", "attended"]
+    assert {"swap_att.local", "swap.attended", "average.local"} <= documents["sugarcrepe"]["metrics"].keys()
+    assert documents["sugarcrepe"]["means"]["swap.local"] == ["swap_att.local", "swap_obj.local"]
+    assert "swap_att_itt.local" in documents["plus"]["metrics"]
+    assert not [metric for metric in documents["plus"]["metrics"] if "tot." in metric]
+    assert documents["sugarcrepe"]["how"]["scorers"] == ["cosine", "local", "attended"]
 
 
 def test_what_is_lower_is_lower_by_another_scorer_too():

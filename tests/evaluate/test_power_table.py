@@ -52,13 +52,13 @@ def params(tmp_path, monkeypatch):
         (tmp_path / f"{name}.json").write_text(json.dumps(records))
     section = BenchmarkSection(path=str(tmp_path), images=str(tmp_path), split="swap_att,swap_obj")
     report = SimpleNamespace(columns=["sugarcrepe/swap_att", "sugarcrepe/swap"], reference="", correction="none")
-    made = SimpleNamespace(
+    grid_params = SimpleNamespace(
         benchmarks={"sugarcrepe": section}, report=report, evaluate=SimpleNamespace(benchmarks=["sugarcrepe"], ties="wrong"),
         grid=SimpleNamespace(methods=["pretrained", "negclip"], seeds=[0, 1, 2], versions={}),
     )  # fmt: skip
     monkeypatch.setattr(power_table.grid, "list_cells", lambda params: [Cell("negclip", "vit", "scenes", 0)])
-    monkeypatch.setattr(power_table.read, "load_params", lambda *args, **options: made)
-    return made
+    monkeypatch.setattr(power_table.read, "load_params", lambda *args, **options: grid_params)
+    return grid_params
 
 
 def test_a_line_for_each_column(params, capsys):
@@ -106,12 +106,12 @@ def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
 
     fake_runs.make(tmp_path)
     monkeypatch.setattr(power_table.grid, "list_cells", lambda params: fake_runs.cells())
-    made = SimpleNamespace(
+    grid_params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)),
         report=SimpleNamespace(columns=[], reference="clic"),
         grid=SimpleNamespace(versions={}),
     )
-    measured = power_table.measure_spreads(made, tmp_path)
+    measured = power_table.measure_spreads(grid_params, tmp_path)
     assert [spread.seeds for spread in measured["sugarcrepe/swap"]] == [2, 2]
 
 

@@ -34,10 +34,10 @@ def retrieval(draw):
     return vectors[:images], vectors[images:], np.array(draw(st.permutations(owners)))
 
 
-@given(given=retrieval(), at_once=st.integers(1, 40))
-def test_outcomes_are_those_of_the_table(given, at_once):
+@given(vectors=retrieval(), at_once=st.integers(1, 40))
+def test_outcomes_are_those_of_the_table(vectors, at_once):
     """Ties, NaN and repeated texts included, whatever the size of the blocks."""
-    image_ID, text_TD, owner_T = given
+    image_ID, text_TD, owner_T = vectors
     ks = (1, 2, 3)
     from_table = metrics.recall_at_ranks(*metrics.ranks_from_table(image_ID @ text_TD.T, owner_T), ks)
     from_ranks = metrics.recall_at_ranks(*metrics.count_ranks(image_ID, text_TD, owner_T, at_once), ks)
@@ -46,10 +46,10 @@ def test_outcomes_are_those_of_the_table(given, at_once):
     }
 
 
-@given(given=retrieval(), at_once=st.integers(1, 40))
-def test_three_ways_with_ties(given, at_once):
+@given(vectors=retrieval(), at_once=st.integers(1, 40))
+def test_three_ways_with_ties(vectors, at_once):
     """Against a loop: losing, the first of equals, winning; from vectors, and from the table."""
-    image_ID, text_TD, owner_T = given
+    image_ID, text_TD, owner_T = vectors
     scores_IT = image_ID @ text_TD.T
     i2t_I3, t2i_T3 = metrics.count_ranks(image_ID, text_TD, owner_T, at_once)
     for mine, from_table in zip((i2t_I3, t2i_T3), metrics.ranks_from_table(scores_IT, owner_T), strict=True):

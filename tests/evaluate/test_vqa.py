@@ -84,7 +84,7 @@ def mean_probability(logits_LV, tokens):
 DIALOGUE = "USER: <|vision_start|><image><|vision_end|> {} ASSISTANT: "
 
 
-def whole(**words):
+def likelihood_question(**words):
     """Scored over the answer and its end."""
     return VqaQuestion(**{"question": "describe this a {}", "answer": "red", "score": "answer_likelihood"} | words)
 
@@ -95,7 +95,7 @@ def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
     """By the plain forward pass over one picture, its prompt, the answer and the token that ends it."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog"), (pictures[2], "cat")]
     processor, model = hf.load_model(folder, "cpu")
-    scores = vqa.scores_by_model(processor, model, whole(answer=answer, dialogue=DIALOGUE))(pairs)
+    scores = vqa.scores_by_model(processor, model, likelihood_question(answer=answer, dialogue=DIALOGUE))(pairs)
     tokens = processor.tokenizer.convert_tokens_to_ids([*answer.split(), "</s>"])
     for score, (ref, text) in zip(scores, pairs, strict=True):
         inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
@@ -113,7 +113,7 @@ def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instruc
     """The decoder is fed token by token, from its start token on."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat"), (pictures[1], "blue tree"), (pictures[0], "cat")]
     processor, model = hf.load_model(instructblip, "cpu")
-    asking = whole(question="is a {}", answer="yes")
+    asking = likelihood_question(question="is a {}", answer="yes")
     scores = vqa.scores_by_model(processor, model, asking)(pairs)
     tokens = processor.tokenizer.convert_tokens_to_ids(["yes", "</s>"])
     for score, (ref, text) in zip(scores, pairs, strict=True):
@@ -130,7 +130,7 @@ def test_batches_of_answers_change_nothing(pictures, tmp_path, make):
     processor, weights = hf.load_model(str(getattr(module, make)(tmp_path, transformers)), "cpu")
     model = processor, weights.double()  # random weights amplify float32 roundings on some processors
     chat = {"answer": "red", "dialogue": DIALOGUE}
-    asking = whole(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
+    asking = likelihood_question(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
     alone = vqa.scores_by_model(*model, asking, batch_size=1)(pairs)
     np.testing.assert_allclose(vqa.scores_by_model(*model, asking, batch_size=5)(pairs), alone, rtol=1e-4)
@@ -199,7 +199,7 @@ def test_a_space_before_the_answer_belongs_to_its_first_token():
 
 def test_a_model_that_continues_text_has_no_end_to_score(pictures, blip):
     with pytest.raises(UserError, match=r"--score answer_likelihood: this model does not chat; give first_token"):
-        vqa.scores_by_model(*hf.load_model(blip, "cpu"), whole())([(pictures[0], "dog")])
+        vqa.scores_by_model(*hf.load_model(blip, "cpu"), likelihood_question())([(pictures[0], "dog")])
 
 
 def test_clip_flant5_is_refused_by_name(tmp_path):
@@ -279,8 +279,8 @@ def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path
 
 def test_a_part_of_a_picture_is_what_is_asked_about(pictures, folder):
     ask = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)
-    whole, part = ask([(pictures[0], "dog"), (with_box(pictures[0], (0, 0, 9, 9)), "dog")])
-    assert whole != part
+    picture_score, box_score = ask([(pictures[0], "dog"), (with_box(pictures[0], (0, 0, 9, 9)), "dog")])
+    assert picture_score != box_score
 
 
 def test_results_say_which_model_answered(folder):
@@ -349,7 +349,7 @@ def test_only_yes_and_no_are_each_other_s_rest(pictures, tmp_path):
 
 def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
     with pytest.raises(UserError, match=r"--score answer_likelihood: an endpoint tells the first token alone"):
-        vqa.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), whole())
+        vqa.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), likelihood_question())
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,8 @@ def test_paths(pair, tmp_path, capsys):
     a, b = map(str, pair)
     for alpha in ("0", "0.5", "1"):
         assert wise_ft.main(["--pretrained", a, "--tuned", b, "--alpha", alpha, "--out", str(tmp_path / alpha)]) == 0
-    start, end, none, half, whole = states(a, b, tmp_path / "0", tmp_path / "0.5", tmp_path / "1")
-    assert all(torch.equal(start[k], none[k]) and torch.equal(end[k], whole[k]) for k in start)
+    start, end, none, half, full = states(a, b, tmp_path / "0", tmp_path / "0.5", tmp_path / "1")
+    assert all(torch.equal(start[k], none[k]) and torch.equal(end[k], full[k]) for k in start)
     for k in start:
         torch.testing.assert_close(half[k], (start[k].double() + end[k].double()).div(2).float())
     assert not torch.equal(half["visual.conv1.weight"], start["visual.conv1.weight"])
@@ -146,11 +146,11 @@ def test_paths_that_do_not_fit(pair, tmp_path):
     for name, cfg in (("quick", TINY | {"quick_gelu": True}), ("wide", TINY | {"embed_dim": 8})):
         write_json(tmp_path / f"{name}.json", cfg)
         backbone.create(str(tmp_path / f"{name}.json")).save(tmp_path / name)
-    rest = ["--alpha", "0.5", "--out", str(tmp_path / "out")]
+    point_options = ["--alpha", "0.5", "--out", str(tmp_path / "out")]
     with pytest.raises(UserError, match="differ in quick_gelu"):
-        wise_ft.main(["--pretrained", str(tmp_path / "quick"), "--tuned", b, *rest])
+        wise_ft.main(["--pretrained", str(tmp_path / "quick"), "--tuned", b, *point_options])
     with pytest.raises(UserError, match="two architectures"):
-        wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *rest])
+        wise_ft.main(["--pretrained", str(tmp_path / "wide"), "--tuned", b, *point_options])
     with pytest.raises(UserError, match="needs --tuned, --alpha and --out"):
         wise_ft.main(["--pretrained", a])
     for option, value in (("--alpha", "0"), ("--out", "x"), ("--tuned", b), ("--model", "ViT-B-32")):
@@ -165,21 +165,21 @@ def test_paths_that_do_not_fit(pair, tmp_path):
         with pytest.raises(UserError, match=f"--alpha {re.escape(alpha)}: must be a finite number"):
             wise_ft.main(["--pretrained", a, "--tuned", b, f"--alpha={alpha}", "--out", str(tmp_path / "out")])
     with pytest.raises(UserError, match="device 'foo': "):
-        wise_ft.main(["--pretrained", a, "--tuned", b, *rest, "--device", "foo"])
+        wise_ft.main(["--pretrained", a, "--tuned", b, *point_options, "--device", "foo"])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("method", CELLS)
 def test_a_cell_at_eleven_points(here, method):
     """alpha 0 has the pretrained model's scores and alpha 1 the cell's own, exactly and for every metric."""
-    own, base = Published(here, CELLS[method]).trained.checkpoint, here / "models" / "tiny"
-    before = fingerprint(own, base)
+    cell_checkpoint, base = Published(here, CELLS[method]).trained.checkpoint, here / "models" / "tiny"
+    before = fingerprint(cell_checkpoint, base)
     assert wise_ft.main(["--cell", CELLS[method].name, GRID, VARIANT]) == 0
     points = read_json(Published(here, CELLS[method]).line)["points"]
     assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
     assert points[0]["metrics"] == scores(base)
-    assert points[-1]["metrics"] == scores(own)
-    assert before == fingerprint(own, base)
+    assert points[-1]["metrics"] == scores(cell_checkpoint)
+    assert before == fingerprint(cell_checkpoint, base)
 
 
 def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monkeypatch):
@@ -188,7 +188,9 @@ def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monke
     monkeypatch.setattr(
         score,
         "score_line",
-        lambda a, b, asked, *how, **more: alphas.append(list(asked)) or score_line(a, b, asked, *how, **more),
+        lambda a, b, unscored_alphas, *how, **more: (
+            alphas.append(list(unscored_alphas)) or score_line(a, b, unscored_alphas, *how, **more)
+        ),
     )
     cell = Cell("finetune", "tiny", "scenes", 0)
     lines = []
@@ -213,7 +215,7 @@ def test_the_embeddings_move_between_the_ends(here):
     """The models on the way are neither end: their embeddings differ, and change steadily."""
     pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        models = [m for part in score.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in part]
+        models = [m for model_group in score.models_on_line(*ends(here), [0.0, 0.5, 1.0]) for m in model_group]
         embeddings = [m.clip.encode_image(pixels) for m in models]
     assert not torch.equal(embeddings[0], embeddings[1])
     assert not torch.equal(embeddings[1], embeddings[2])
@@ -227,19 +229,21 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
     """
     alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load_image
     encode, shared = score.embed.encode_all, []
-    monkeypatch.setattr(score.embed, "encode_all", lambda m, *rest: shared.append(len(m)) or encode(m, *rest))
+    monkeypatch.setattr(score.embed, "encode_all", lambda m, *arguments: shared.append(len(m)) or encode(m, *arguments))
     monkeypatch.setattr(
         score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
     )
     sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
     benchmarks = score.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
-    size, found = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
+    size, points_by_budget = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
     for models, passes in ((5, 1), (2, 3), (0, 5)):
         counts.clear(), shared.clear()
-        found[models] = list(score.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size))
+        points_by_budget[models] = list(
+            score.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size)
+        )
         assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
-    assert found[5] == found[2] == found[0]
-    assert [p["alpha"] for p in found[5]] == alphas
+    assert points_by_budget[5] == points_by_budget[2] == points_by_budget[0]
+    assert [p["alpha"] for p in points_by_budget[5]] == alphas
 
 
 def test_every_line_of_a_method(here, capsys):

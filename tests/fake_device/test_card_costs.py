@@ -89,10 +89,10 @@ def test_rates_are_those_of_the_precision():
 def test_the_largest_micro_batch_that_fits(model):
     """The one that is named fits, and the next larger one does not; what is equal is simulated once."""
     run = make_run(model, batch_size=256)
-    whole = CostPredictor(LARGE).predict(run)
-    assert whole.fits and whole.micro_batch == 0
-    half = CostPredictor(LARGE).predict(replace(run, train=replace(run.train, micro_batch=128))).configured
-    card = with_memory(half.peak_bytes - 1)
+    full_batch_cost = CostPredictor(LARGE).predict(run)
+    assert full_batch_cost.fits and full_batch_cost.micro_batch == 0
+    half_batch_cost = CostPredictor(LARGE).predict(replace(run, train=replace(run.train, micro_batch=128))).configured
+    card = with_memory(half_batch_cost.peak_bytes - 1)
     predictor = CostPredictor(card)
     cost = predictor.predict(run)
     assert not cost.fits and 0 < cost.micro_batch < 128
@@ -138,10 +138,10 @@ def test_steps_that_take_turns(method, turns):
 
 def test_processes_share_a_batch(model):
     """Each encodes its share, and the loss contrasts the rows of all; an uneven share is refused as in training."""
-    whole, half = (CostPredictor(LARGE, n).predict(make_run(model, batch_size=512)) for n in (1, 2))
+    one_process, two_processes = (CostPredictor(LARGE, n).predict(make_run(model, batch_size=512)) for n in (1, 2))
     share = CostPredictor(LARGE).predict(make_run(model, batch_size=256))
-    assert share.step.flops < half.step.flops < whole.step.flops
-    assert share.step.peak_bytes < half.step.peak_bytes < whole.step.peak_bytes
+    assert share.step.flops < two_processes.step.flops < one_process.step.flops
+    assert share.step.peak_bytes < two_processes.step.peak_bytes < one_process.step.peak_bytes
     with pytest.raises(UserError, match="batch_size=15: not a multiple of the 2 processes"):
         CostPredictor(LARGE, 2).predict(make_run(model, batch_size=15))
 
@@ -221,8 +221,8 @@ def test_what_cannot_be_predicted_is_said(small_grid, capsys, monkeypatch):
     """The other rows stand, and the exit code is 1."""
     monkeypatch.setattr("compclip.methods.finetune.loss", lambda f, cfg, step: {"broken": f.text_BD[7:, 99]})
     assert compclip_command.main(["config", "cost"]) == 1
-    broken, whole = capsys.readouterr().out.splitlines()[-2:]
-    assert "not predicted: its step cannot be simulated: " in broken and "yes" in whole
+    broken, predicted = capsys.readouterr().out.splitlines()[-2:]
+    assert "not predicted: its step cannot be simulated: " in broken and "yes" in predicted
 
 
 @pytest.mark.parametrize("command", ["config cost --card a100-80g", "launch --card a100-80g"])

@@ -127,10 +127,10 @@ def test_a_step_count_of_the_cpu_is_refused(monkeypatch):
     """As a run was resumed that had its optimiser's state read to the CPU."""
     update = simulated_step.fine_tuning.update
 
-    def update_as_resumed(model, adamw, *others):
+    def update_as_resumed(model, adamw, *arguments):
         for state in adamw.state.values():
             state["step"] = state["step"].cpu()
-        return update(model, adamw, *others)
+        return update(model, adamw, *arguments)
 
     monkeypatch.setattr(simulated_step.fine_tuning, "update", update_as_resumed)
     with pytest.raises(RuntimeError, match="fused_adamw.*same device"):
@@ -151,8 +151,10 @@ def state_on_device() -> dict[str, torch.Tensor]:
 
 def save_on_device(monkeypatch, tmp_path) -> tuple[fake_device.Ledger, list[dict[str, torch.Tensor]]]:
     """The ledger of three saves after one step, and what was written."""
-    written: list[dict[str, torch.Tensor]] = []
-    monkeypatch.setattr(checkpoint, "write_tensors", lambda _folder, _step, tensors, _header: written.append(tensors))
+    saved_copies: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(
+        checkpoint, "write_tensors", lambda _folder, _step, tensors, _header: saved_copies.append(tensors)
+    )
     with fake_device.simulate() as ledger:
         tensors = state_on_device()
         ledger.reset_counts()
@@ -160,25 +162,25 @@ def save_on_device(monkeypatch, tmp_path) -> tuple[fake_device.Ledger, list[dict
         for step in (1, 2, 3):
             writer.save(step, tensors, {})
         writer.finish()
-    assert [copies.keys() for copies in written] == [tensors.keys()] * 3
-    return ledger, written
+    assert [copies.keys() for copies in saved_copies] == [tensors.keys()] * 3
+    return ledger, saved_copies
 
 
 def test_a_save_waits_for_no_device(monkeypatch, tmp_path):
     """Weights and moments go to pinned memory, the same at every save; the wait for them is the writer's."""
     waiting: list[str] = []
     monkeypatch.setattr(fake_device._Event, "synchronize", lambda _: waiting.append(threading.current_thread().name))
-    ledger, written = save_on_device(monkeypatch, tmp_path)
+    ledger, saved_copies = save_on_device(monkeypatch, tmp_path)
     assert (ledger.waits, ledger.blocking_copies, ledger.launches) == ({}, {}, 0)
     assert waiting == [checkpoint_writer.THREAD] * 3
-    assert all(written[0][name] is copy is written[2][name] for name, copy in written[1].items())
-    assert {name.partition(".")[0] for name in written[0]} == {"model", "exp_avg", "exp_avg_sq", "step"}
+    assert all(saved_copies[0][name] is copy is saved_copies[2][name] for name, copy in saved_copies[1].items())
+    assert {name.partition(".")[0] for name in saved_copies[0]} == {"model", "exp_avg", "exp_avg_sq", "step"}
 
 
 def test_a_save_to_pageable_memory_is_a_wait(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint_writer, "_like", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
-    ledger, written = save_on_device(monkeypatch, tmp_path)
-    assert sum(ledger.waits.values()) == 3 * len(written[0])
+    ledger, saved_copies = save_on_device(monkeypatch, tmp_path)
+    assert sum(ledger.waits.values()) == 3 * len(saved_copies[0])
     assert {place.partition(":")[0] for place in ledger.waits} == {"train/checkpoint_writer.py"}
 
 

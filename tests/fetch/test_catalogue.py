@@ -117,7 +117,7 @@ def test_the_files_that_two_benchmarks_read_are_all_named():
 GOOD = {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": "http://host/a", "files": {"b.json": {}}}
 
 
-def read(tmp_path, **change):
+def load_entry(tmp_path, **change):
     from omegaconf import OmegaConf
 
     path = tmp_path / "c.yaml"
@@ -127,7 +127,7 @@ def read(tmp_path, **change):
 
 def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
     files = {"b.json": {}, "c.json": {"source": "d/e.json?x=1"}, "f.json": {"source": "https://other/f"}}
-    entry = read(tmp_path, files=files)
+    entry = load_entry(tmp_path, files=files)
     assert [entry.address(name) for name in files] == [
         "http://host/a/b.json",
         "http://host/a/d/e.json?x=1",
@@ -136,8 +136,8 @@ def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
 
 
 def test_a_size_is_known_where_all_are(tmp_path):
-    assert read(tmp_path, files={"a": {"size": 2}, "b": {"size": 3}}).size == 5
-    assert read(tmp_path, files={"a": {"size": 2}, "b": {}}).size == 0
+    assert load_entry(tmp_path, files={"a": {"size": 2}, "b": {"size": 3}}).size == 5
+    assert load_entry(tmp_path, files={"a": {"size": 2}, "b": {}}).size == 0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_size_is_known_where_all_are(tmp_path):
 def test_a_strangers_catalogue(tmp_path, change, message):
     """One line that names the entry, the key and the value; nothing was asked for yet."""
     with pytest.raises(UserError, match=re.escape(message)) as raised:
-        read(tmp_path, **change)
+        load_entry(tmp_path, **change)
     assert str(raised.value).startswith(f"{tmp_path}/c.yaml: x") and "secret" not in str(raised.value)
 
 

@@ -79,8 +79,8 @@ def test_a_benchmark_and_its_pictures(fetch, files, tmp_path, zipped):
     code, out, _ = fetch(catalogue, "sugarcrepe", "coco_val2017")
     assert out.splitlines()[0] == "sugarcrepe: 7 there already in data/raw/sugarcrepe"
     assert below(tmp_path / "data/raw/coco") == ["val2017/000000000001.jpg", "val2017/000000000002.jpg"]
-    read = sugarcrepe.load("data/raw/sugarcrepe", "data/raw/coco/val2017")
-    assert {os.path.isfile(path) for record in read.records for path in record.images} == {True}
+    benchmark = sugarcrepe.load("data/raw/sugarcrepe", "data/raw/coco/val2017")
+    assert {os.path.isfile(path) for record in benchmark.records for path in record.images} == {True}
     request_count = len(files.requests)
     code, out, _ = fetch(catalogue, "sugarcrepe", "coco_val2017")
     assert (code, len(files.requests)) == (0, request_count)

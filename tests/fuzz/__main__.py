@@ -37,16 +37,16 @@ def main(argv: list[str]) -> int:
     """Try the inputs, print the counts and every different defect with the first input that showed it."""
     args = _arguments(argv)
     names = [r.name for r in every() if not args.readers or r.name.startswith(tuple(args.readers))]
-    inputs = [_parsed(args.again)] if args.again else made(names, args.inputs, args.seed)
+    inputs = [_parsed(args.again)] if args.again else list_inputs(names, args.inputs, args.seed)
     counts: Counter[str] = Counter()
     defects: dict[str, Input] = {}
     for tried, outcome in outcomes(inputs, args.processes, args.deadline):
         kind = _judged(tried, outcome)
         counts[kind] += 1
         if kind in BAD:
-            defects.setdefault(f"{kind}: {tried[0]}: {outcome.told}", tried)
+            defects.setdefault(f"{kind}: {tried[0]}: {outcome.message}", tried)
         if args.again:
-            print(f"{kind}: {outcome.told}")
+            print(f"{kind}: {outcome.message}")
     _tell(counts, defects)
     return 1 if defects else 0
 
@@ -69,7 +69,7 @@ def _parsed(text: str) -> Input:
     return name, int(number)
 
 
-def made(names: list[str], inputs: int, seed: int) -> list[Input]:
+def list_inputs(names: list[str], inputs: int, seed: int) -> list[Input]:
     """So many inputs, every reader in turn, the valid one of each first; another seed gives other numbers."""
     first = 1 + seed * 1_000_000
     rounds = -(-(inputs - len(names)) // len(names))
@@ -83,10 +83,10 @@ def _judged(tried: Input, outcome: Outcome) -> str:
 
 
 def _tell(counts: Counter[str], defects: dict[str, Input]) -> None:
-    shown = [
+    outcome_counts = [
         f"{n} {kind}" for kind in (worker.ACCEPTED, worker.REFUSED, *BAD) if (n := counts[kind]) or kind in BAD[:4]
     ]
-    print(f"{counts.total()} inputs: {', '.join(shown)}")
+    print(f"{counts.total()} inputs: {', '.join(outcome_counts)}")
     for words, (name, number) in itertools.islice(defects.items(), SHOWN):
         print(f"  {name}/{number}  {words}")
     if len(defects) > SHOWN:
@@ -107,8 +107,8 @@ class Process:
         context = multiprocessing.get_context("spawn")
         self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
         self.pipe, theirs = context.Pipe()
-        given = (theirs, self._folder.name, self._readers)
-        self._process = context.Process(target=worker.serve, args=given, daemon=True)
+        arguments = (theirs, self._folder.name, self._readers)
+        self._process = context.Process(target=worker.serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
         self._known: set[str] = set()
@@ -121,13 +121,13 @@ class Process:
             self.pipe.send(tried)
             if wait([self.pipe], patience):
                 return Outcome(*self.pipe.recv())
-            found = Outcome("hang", f"more than {patience:g} s")
+            failure = Outcome("hang", f"more than {patience:g} s")
         except (EOFError, OSError):
             self._process.join()
-            found = Outcome("crash", f"exit code {self._process.exitcode}")
+            failure = Outcome("crash", f"exit code {self._process.exitcode}")
         self.stop()
         self.start()
-        return found
+        return failure
 
     def stop(self) -> None:
         """End it."""
@@ -146,17 +146,17 @@ def outcomes(
     waiting: dict[str, list[Input]] = {}
     for tried in inputs:
         waiting.setdefault(tried[0], []).append(tried)
-    parts = sorted(waiting.values(), key=len, reverse=True)
-    with ThreadPoolExecutor(max(1, min(processes, len(parts)))) as pool:
-        shares = (parts[i::processes] for i in range(min(processes, len(parts))))
-        for found in pool.map(functools.partial(_all, deadline_s=deadline_s), shares):
-            yield from found
+    reader_inputs = sorted(waiting.values(), key=len, reverse=True)
+    with ThreadPoolExecutor(max(1, min(processes, len(reader_inputs)))) as pool:
+        shares = (reader_inputs[i::processes] for i in range(min(processes, len(reader_inputs))))
+        for group_outcomes in pool.map(functools.partial(_all, deadline_s=deadline_s), shares):
+            yield from group_outcomes
 
 
-def _all(parts: list[list[Input]], deadline_s: float) -> list[tuple[Input, Outcome]]:
+def _all(reader_inputs: list[list[Input]], deadline_s: float) -> list[tuple[Input, Outcome]]:
     process = Process(deadline_s=deadline_s)
     try:
-        return [(tried, process.outcome(tried)) for part in parts for tried in part]
+        return [(tried, process.outcome(tried)) for inputs in reader_inputs for tried in inputs]
     finally:
         process.stop()
 

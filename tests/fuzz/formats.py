@@ -325,7 +325,12 @@ def _vismin() -> Files:
 
 def _vl_checklist() -> Files:
     rows = [["a.png", {"POS": [TWO[0]], "NEG": [TWO[1]]}]] * 2
-    return {file: rows for sources in vl_checklist.TASKS.values() for own in sources.values() for file in own.values()}
+    return {
+        file: rows
+        for sources in vl_checklist.TASKS.values()
+        for task_files in sources.values()
+        for file in task_files.values()
+    }
 
 
 def _whatsup() -> Files:

@@ -128,10 +128,10 @@ def _random(raw: bytes, rng: random.Random) -> bytes:
 
 def text(rng: random.Random) -> str:
     """A word of a command line, which can hold no NUL and no half character."""
-    found = (
+    word = (
         str(weird(rng)) if rng.random() < 0.7 else "".join(rng.choices("ab-=./ ${}[]:,'\"0\n\\é", k=rng.randint(0, 30)))
     )
-    return found.replace("\0", "").encode("utf-8", "replace").decode()[:4000]
+    return word.replace("\0", "").encode("utf-8", "replace").decode()[:4000]
 
 
 def file(path: Path, rng: random.Random) -> None:
@@ -155,9 +155,9 @@ def _other_kind(path: Path, rng: random.Random) -> None:
 
 
 def _values(path: Path, rng: random.Random) -> None:
-    read, write = FORMATS[path.suffix]
+    parse, write = FORMATS[path.suffix]
     try:
-        value = read(path.read_text())
+        value = parse(path.read_text())
     except (ValueError, yaml.YAMLError):
         path.write_bytes(blob(path.read_bytes(), rng))
         return
@@ -192,6 +192,6 @@ FORMATS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
 def folder(source: Path, target: Path, patterns: tuple[str, ...], rng: random.Random) -> None:
     """A copy of a folder with one or two of the files that fit changed."""
     shutil.copytree(source, target, symlinks=True)
-    found = sorted({path for pattern in patterns for path in target.glob(pattern) if path.is_file()})
-    for path in rng.sample(found, min(len(found), rng.choice((1, 1, 1, 2)))):
+    matching_files = sorted({path for pattern in patterns for path in target.glob(pattern) if path.is_file()})
+    for path in rng.sample(matching_files, min(len(matching_files), rng.choice((1, 1, 1, 2)))):
         file(path, rng)

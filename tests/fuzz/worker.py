@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     """What became of an input, and the words for it."""
 
     kind: str
-    told: str = ""
+    message: str = ""
 
 
 class Tries:
@@ -48,9 +48,9 @@ class Tries:
             mutate.folder(self._valid(reader), place, reader.changed, rng)
         else:
             shutil.copytree(self._valid(reader), place, symlinks=True)
-        found = _outcome(reader, rng, place)
+        outcome = _outcome(reader, rng, place)
         strays = [path.name for path in place.parent.iterdir() if path != place]
-        return Outcome(OUTSIDE, ", ".join(strays)) if strays else found
+        return Outcome(OUTSIDE, ", ".join(strays)) if strays else outcome
 
     def _valid(self, reader: Reader) -> Path:
         folder = self._root / "valid" / reader.name.replace(":", "-")
@@ -65,8 +65,8 @@ def _outcome(reader: Reader, rng: random.Random, place: Path) -> Outcome:
         with _inside(place), _silenced():
             reader.read(rng)
     except UserError as error:
-        told = one_line(str(error))
-        return Outcome(REFUSED if len(told) <= LONGEST else TRACEBACK, told)
+        message = one_line(str(error))
+        return Outcome(REFUSED if len(message) <= LONGEST else TRACEBACK, message)
     except SystemExit as error:  # argparse's
         return Outcome(REFUSED if error.code else ACCEPTED, str(error.code))
     except BaseException as error:

@@ -108,7 +108,7 @@ def test_two_tasks_make_the_snapshots_of_a_run(here):
     """On the way, and once more beside the files of a run that is finished."""
     stored_run = at(NAME, "train.snapshots=[0.1]", "train.max_steps=20")
     sender = slurm.Slurm(profiles.load_profile(profile(tasks_per_node=2)))
-    made = []
+    fingerprints = []
     for _ in range(2):
         links.remove(stored_run.folder.path / "snapshots")
         assert not stored_run.complete
@@ -117,8 +117,8 @@ def test_two_tasks_make_the_snapshots_of_a_run(here):
         snapshot = stored_run.folder.snapshot(0.1)
         assert stored_run.complete and list(snapshot.path.glob("scores/*/sugarcrepe.json"))
         assert stored_run.folder.final.facts()["processes"] == 2
-        made.append(fingerprint(snapshot.final.checkpoint))
-    assert made[0] == made[1] != stored_run.folder.final.facts()["weights_fingerprint"]
+        fingerprints.append(fingerprint(snapshot.final.checkpoint))
+    assert fingerprints[0] == fingerprints[1] != stored_run.folder.final.facts()["weights_fingerprint"]
 
 
 def test_the_code_of_a_job_is_that_of_its_submission(here):

@@ -23,7 +23,7 @@ from compclip.methods import hard_positives
 from compclip.prepare import rewrite_shards, shard_stages, shard_writer
 from compclip.text import annotation, positives
 from compclip.train.view_maker import ViewMaker
-from tests.chat_server import Reply, prompt, said, serve
+from tests.chat_server import Reply, completion_body, prompt, serve
 from tests.prepared_set import all_annotations
 
 RNG = np.random.default_rng(0)
@@ -44,8 +44,8 @@ def writer(body):
     """A model that knows the answers above; the caption stands at the end of REPLACE and before SWAP's last Output."""
     question = prompt(body)
     if question.startswith("Swap the words around"):
-        return said(SWAPPED[question.removesuffix(" Output:").rpartition("Input: ")[2]])
-    return said(REPLACED[question.partition("Only output the changed sentence. ")[2]])
+        return completion_body(SWAPPED[question.removesuffix(" Output:").rpartition("Input: ")[2]])
+    return completion_body(REPLACED[question.partition("Only output the changed sentence. ")[2]])
 
 
 @pytest.fixture

@@ -27,13 +27,13 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     views = method.views(cfg, step)
     K = views.negative_texts
     P = views.positive_texts
-    asked = {"K": K or 1, "P": P, "J": views.negative_images}
-    f = with_regions(make(B=B, M=M, fill=fill, seed=seed, **asked), views, fill, seed)
+    sizes = {"K": K or 1, "P": P, "J": views.negative_images}
+    f = with_regions(make(B=B, M=M, fill=fill, seed=seed, **sizes), views, fill, seed)
     g = torch.Generator().manual_seed(seed)
     start = {k: torch.rand(v.shape, generator=g, dtype=torch.float64) for k, v in method.memory(cfg).items()}
     f = replace(f, memory=start)
     if method.teacher(cfg):
-        of_teacher = make(B=B, M=M, fill=fill, seed=seed + 100, **asked)
+        of_teacher = make(B=B, M=M, fill=fill, seed=seed + 100, **sizes)
         f = replace(f, teacher=detached(with_regions(of_teacher, views, fill, seed + 100)))
     if views.target:
         lengths = torch.randint(2, 7, (B, 1), generator=g)
@@ -90,7 +90,7 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
     def words(*shape: int) -> Tensor:
         return torch.arange(T) < torch.randint(1, T + 1, (*shape, 1), generator=generator)
 
-    made = Features(
+    batch_features = Features(
         image_BD=unit(B, D), text_BD=unit(B, D), negative_BKD=unit(B, K, D), mask_BK=mask(B, K),
         positive_BPD=unit(B, P, D), positive_mask_BP=mask(B, P), concept_MD=unit(M, D),
         owner_M=torch.randint(B, (M,), generator=generator),
@@ -98,7 +98,11 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
         bias=torch.tensor(-2.0, dtype=torch.float64).requires_grad_(), patch_BND=raw(B, N, D), token_BTD=raw(B, T, D),
         token_mask_BT=words(B), negative_token_BKTD=raw(B, K, T, D), negative_token_mask_BKT=words(B, K),
     )  # fmt: skip
-    return replace(made, negative_image_BJD=unit(B, J, D), negative_image_mask_BJ=mask(B, J)) if J else made
+    return (
+        replace(batch_features, negative_image_BJD=unit(B, J, D), negative_image_mask_BJ=mask(B, J))
+        if J
+        else batch_features
+    )
 
 
 @pytest.fixture

@@ -37,12 +37,12 @@ def degla_terms(f, cfg, step):
     flat = [(f.negative_BKD[i, k], f.mask_BK[i, k]) for i in range(B) for k in range(K)]
     rows = []
     for i in range(B):
-        own = (
+        row_negatives = (
             [flat[i * K + k] for k in range(K)] if cfg.text_negatives == "own" else [flat[i + m * B] for m in range(K)]
         )
-        kept = [cfg.text_scale * dot(f.text_BD[i], n) for n, there in own if there]
-        if kept:
-            rows.append(-log_share([cfg.text_scale * dot(f.text_BD[i], f.teacher.text_BD[i]), *kept], 0))
+        valid_logits = [cfg.text_scale * dot(f.text_BD[i], n) for n, there in row_negatives if there]
+        if valid_logits:
+            rows.append(-log_share([cfg.text_scale * dot(f.text_BD[i], f.teacher.text_BD[i]), *valid_logits], 0))
     terms["text"] = cfg.lambda_text * (mean(rows) if rows else nothing(f))
     apart = nothing(f)
     for i in range(B):
@@ -79,9 +79,9 @@ def con_clip_terms(f, cfg, step):
     B, s = len(f.image_BD), f.scale
     negation = {i: f.negative_BKD[i, 0] for i in range(B) if f.mask_BK[i, 0]}
     distractor = {i: f.negative_image_BJD[i, 0] for i in range(B) if f.negative_image_mask_BJ[i, 0]}
-    texts, shown = [*f.text_BD, *negation.values()], [*f.image_BD, *distractor.values()]
+    texts, images = [*f.text_BD, *negation.values()], [*f.image_BD, *distractor.values()]
     to_text = mean([-log_share([s * dot(v, t) for t in texts], i) for i, v in enumerate(f.image_BD)])
-    to_image = mean([-log_share([s * dot(v, t) for v in shown], i) for i, t in enumerate(f.text_BD)])
+    to_image = mean([-log_share([s * dot(v, t) for v in images], i) for i, t in enumerate(f.text_BD)])
     rows = []
     for i in sorted(negation.keys() & distractor.keys()):
         keys = [negation[i], *(n for j, n in negation.items() if j != i), *f.text_BD]
@@ -95,20 +95,20 @@ def triplet_clip_terms(f, cfg, step):
     terms = {"negclip": negclip(f)}
     if not cfg.images:
         return terms
-    own = [i for i in range(len(f.image_BD)) if f.mask_BK[i, 0] and f.negative_image_mask_BJ[i, 0]]
-    image, text = f.negative_image_BJD[own, 0], f.negative_BKD[own, 0]
+    pair_rows = [i for i in range(len(f.image_BD)) if f.mask_BK[i, 0] and f.negative_image_mask_BJ[i, 0]]
+    image, text = f.negative_image_BJD[pair_rows, 0], f.negative_BKD[pair_rows, 0]
     every = torch.ones(len(f.text_BD), 1, dtype=torch.bool)
-    terms["negative"] = reference.negclip(image, text, f.text_BD[:, None], every, f.scale) if own else nothing(f)
+    terms["negative"] = reference.negclip(image, text, f.text_BD[:, None], every, f.scale) if pair_rows else nothing(f)
     return terms
 
 
 def gnm_clip_terms(f, cfg, step):
     """CLIP over all whole pairs; pictures that have one may be left out."""
     B, J = f.negative_image_mask_BJ.shape
-    own = [(i, j) for i in range(B) for j in range(J) if f.negative_image_mask_BJ[i, j] and f.mask_BK[i, j]]
-    plain = [i for i in range(B) if cfg.original == "beside" or i not in dict(own)]
-    image = torch.stack([*f.image_BD[plain], *(f.negative_image_BJD[i, j] for i, j in own)])
-    text = torch.stack([*f.text_BD[plain], *(f.negative_BKD[i, j] for i, j in own)])
+    pairs = [(i, j) for i in range(B) for j in range(J) if f.negative_image_mask_BJ[i, j] and f.mask_BK[i, j]]
+    plain = [i for i in range(B) if cfg.original == "beside" or i not in dict(pairs)]
+    image = torch.stack([*f.image_BD[plain], *(f.negative_image_BJD[i, j] for i, j in pairs)])
+    text = torch.stack([*f.text_BD[plain], *(f.negative_BKD[i, j] for i, j in pairs)])
     return {"clip": reference.clip(image, text, f.scale)}
 
 
@@ -131,12 +131,12 @@ def dac_terms(f, cfg, step):
     first = (f.image_BD, f.text_BD, f.negative_BKD[:, :1], f.mask_BK[:, :1], f.scale)
     mil, against = [], []
     for i in range(B):
-        own = [s * dot(v[i], bag[i, m]) for m in range(M)]
+        bag_logits = [s * dot(v[i], bag[i, m]) for m in range(M)]
         texts = [s * dot(v[i], bag[j, m]) for j in range(B) for m in range(M)]
         images = [s * dot(v[j], bag[i, m]) for j in range(B) for m in range(M) if cfg.own == "twice" or j != i]
-        mil.append(lse(texts + images) - lse(own))
+        mil.append(lse(texts + images) - lse(bag_logits))
         wrong = [s * dot(v[i], f.negative_BKD[i, 1 + m]) for m in range(M) if f.mask_BK[i, 1 + m]]
-        against.append(lse(own + wrong) - lse(own))
+        against.append(lse(bag_logits + wrong) - lse(bag_logits))
     terms = {"s_neg": reference.s_neg(*first), "mil": mean(mil), "bag": mean(against)}
     weighted = {name: getattr(cfg, f"lambda_{name}") * term for name, term in terms.items()}
     return {"negclip": reference.negclip(*first)} | weighted
@@ -146,18 +146,18 @@ def read_clip_terms(f, cfg, step):
     """Token by token from the decoder's own logits, and one softmax for each whole pair."""
     terms, s, B = {"negclip": negclip(f)}, f.scale, len(f.text_BD)
     if cfg.lambda_reconstruct:
-        said, count = nothing(f), 0
+        token_loss, count = nothing(f), 0
         for i in range(B):
             for place in range(1, f.target_BL.shape[1]):
                 if f.target_BL[i, place] >= 0:
                     logits = f.heads(f.text_BD[i : i + 1], f.target_BL[i : i + 1, : place + 1])[0][0, -1]
-                    said, count = said - log_share(list(logits), int(f.target_BL[i, place])), count + 1
-        terms["reconstruct"] = cfg.lambda_reconstruct * said / count
+                    token_loss, count = token_loss - log_share(list(logits), int(f.target_BL[i, place])), count + 1
+        terms["reconstruct"] = cfg.lambda_reconstruct * token_loss / count
     if cfg.lambda_align:
-        own = [i for i in range(B) if f.positive_mask_BP[i, 0]]
-        other, text = f.positive_BPD[own, 0], f.text_BD[own]
-        asks, found = (other, text) if cfg.align == "released" else (text, other)
-        rows = [-log_share([s * dot(q, k) for k in found], i) for i, q in enumerate(asks)]
+        positive_rows = [i for i in range(B) if f.positive_mask_BP[i, 0]]
+        other, text = f.positive_BPD[positive_rows, 0], f.text_BD[positive_rows]
+        queries, keys = (other, text) if cfg.align == "released" else (text, other)
+        rows = [-log_share([s * dot(q, k) for k in keys], i) for i, q in enumerate(queries)]
         terms["align"] = cfg.lambda_align * (mean(rows) if rows else nothing(f))
     return terms
 
@@ -165,16 +165,18 @@ def read_clip_terms(f, cfg, step):
 def mosaiclip_terms(f, cfg, step):
     """Sec. 3.5: an image with each of its texts among all texts of the batch, and each text among the images."""
     B, s = len(f.image_BD), f.scale
-    own = [[f.text_BD[i], *(t for t, there in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if there)]
-           for i in range(B)]  # fmt: skip
+    positives = [
+        [t for t, there in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if there] for i in range(B)
+    ]
+    image_texts = [[f.text_BD[i], *positives[i]] for i in range(B)]
     negatives = [n for i in range(B) for n, there in zip(f.negative_BKD[i], f.mask_BK[i], strict=True) if there]
-    every = [text for texts in own for text in texts] + negatives
+    every = [text for texts in image_texts for text in texts] + negatives
     to_text, to_image = nothing(f), nothing(f)
     for i in range(B):
         total = sum((s * dot(f.image_BD[i], text)).exp() for text in every)
-        shares = [((s * dot(f.image_BD[i], text)).exp() / total).log() for text in own[i]]
+        shares = [((s * dot(f.image_BD[i], text)).exp() / total).log() for text in image_texts[i]]
         to_text = to_text - mean(shares)
-        for text in own[i]:
+        for text in image_texts[i]:
             to_image = to_image - log_share([s * dot(image, text) for image in f.image_BD], i)
     return {"to_text": to_text / B / 2, "to_image": to_image / B / 2}
 

@@ -15,9 +15,9 @@ def labclip_terms(f, cfg, step):
     s = f.heads.log_scale.exp() if cfg.scale == "own" else f.scale
     mapped = [unit(torch.stack([dot(row, t) for row in f.heads.weight])) for t in f.text_BD]
     B, K = f.negative_BKD.shape[:2]
-    kept = [unit(torch.stack([dot(row, f.negative_BKD[i, k]) for row in f.heads.weight]))
+    mapped_negatives = [unit(torch.stack([dot(row, f.negative_BKD[i, k]) for row in f.heads.weight]))
             for i in range(B) for k in range(K) if f.mask_BK[i, k]]  # fmt: skip
-    to_text = [-log_share([s * dot(v, t) for t in [*mapped, *kept]], i) for i, v in enumerate(f.image_BD)]
+    to_text = [-log_share([s * dot(v, t) for t in [*mapped, *mapped_negatives]], i) for i, v in enumerate(f.image_BD)]
     to_image = [-log_share([s * dot(v, t) for v in f.image_BD], i) for i, t in enumerate(mapped)]
     return {"negclip": (mean(to_text) + mean(to_image)) / 2}
 
@@ -33,15 +33,15 @@ def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
     q = layer_norm(text * D**0.5, head.norm_query)
     keys = [layer_norm(p, head.norm_key) for p in patches]
     values = [layer_norm(p, head.norm_value) for p in patches]
-    parts, biases = head.attention.in_proj_weight.chunk(3), head.attention.in_proj_bias.chunk(3)
-    q = parts[0] @ q + biases[0]
-    keys = [*(parts[1] @ k + biases[1] for k in keys), torch.zeros(D, dtype=text.dtype)]
-    values = [*(parts[2] @ v + biases[2] for v in values), torch.zeros(D, dtype=text.dtype)]
+    projections, biases = head.attention.in_proj_weight.chunk(3), head.attention.in_proj_bias.chunk(3)
+    q = projections[0] @ q + biases[0]
+    keys = [*(projections[1] @ k + biases[1] for k in keys), torch.zeros(D, dtype=text.dtype)]
+    values = [*(projections[2] @ v + biases[2] for v in values), torch.zeros(D, dtype=text.dtype)]
     out = []
     for h in range(H):
-        own = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(q[own], k[own]) / (D / H) ** 0.5).exp() for k in keys]
-        out.append(sum(w * v[own] for w, v in zip(weights, values, strict=True)) / sum(weights))
+        head_slice = slice(h * D // H, (h + 1) * D // H)
+        weights = [(dot(q[head_slice], k[head_slice]) / (D / H) ** 0.5).exp() for k in keys]
+        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
     return unit(head.attention.out_proj.weight @ torch.cat(out) + head.attention.out_proj.bias)
 
 
@@ -57,8 +57,8 @@ def flair_terms(f, cfg, step):
             k = (i + j + step) % K
             if j != i:
                 meets.append((texts[j][k if there[j][k] else 0], False))
-        pairs = [reference.sigmoid_pair(f.scale * dot(pooled(f.heads, f.patch_BND[i], t), t) + f.bias, own)
-                 for t, own in meets]  # fmt: skip
+        pairs = [reference.sigmoid_pair(f.scale * dot(pooled(f.heads, f.patch_BND[i], t), t) + f.bias, is_positive)
+                 for t, is_positive in meets]  # fmt: skip
         conditioned.append(mean(pairs))
     terms = {"conditioned": cfg.lambda_conditioned * sum(conditioned)} if conditioned else {}
     if cfg.lambda_global:
@@ -80,9 +80,9 @@ def mixture(head, tokens: Tensor, text: Tensor) -> Tensor:
     values = [torch.stack([dot(tokens[k], head.value[k, :, d]) for d in range(D)]) for k in range(K)]
     out = []
     for h in range(H):
-        own = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(query[own], key[own]) / head.options["temperature"]).exp() for key in keys]
-        out.append(sum(w * v[own] for w, v in zip(weights, values, strict=True)) / sum(weights))
+        head_slice = slice(h * D // H, (h + 1) * D // H)
+        weights = [(dot(query[head_slice], key[head_slice]) / head.options["temperature"]).exp() for key in keys]
+        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
     mixed = torch.cat(out)
     return unit(torch.stack([dot(mixed, head.out[:, d]) for d in range(D)]))
 
@@ -97,18 +97,18 @@ def llip_terms(f, cfg, step):
 def cs_clip_terms(f, cfg, step):
     """The caption by NegCLIP's contrast; each unit among the batch's at its place and its own foil."""
     first, B, s = int(cfg.negatives), len(f.image_BD), f.scale
-    whole = f.negative_BKD[:, :first], f.mask_BK[:, :first]
-    terms = {"caption": reference.negclip(f.image_BD, f.text_BD, *whole, s)}
+    caption_negatives = f.negative_BKD[:, :first], f.mask_BK[:, :first]
+    terms = {"caption": reference.negclip(f.image_BD, f.text_BD, *caption_negatives, s)}
     if not cfg.lambda_units:
         return terms
     places = []
     for u in range(cfg.units):
-        own = [i for i in range(B) if f.positive_mask_BP[i, u] and f.mask_BK[i, first + u]]
+        unit_rows = [i for i in range(B) if f.positive_mask_BP[i, u] and f.mask_BK[i, first + u]]
         rows = []
-        for place, i in enumerate(own):
-            scores = [s * dot(f.image_BD[i], f.positive_BPD[j, u]) for j in own]
+        for place, i in enumerate(unit_rows):
+            scores = [s * dot(f.image_BD[i], f.positive_BPD[j, u]) for j in unit_rows]
             foil = s * dot(f.image_BD[i], f.negative_BKD[i, first + u])
-            back = [s * dot(f.positive_BPD[i, u], f.image_BD[j]) for j in own]
+            back = [s * dot(f.positive_BPD[i, u], f.image_BD[j]) for j in unit_rows]
             rows.append((-log_share([*scores, foil], place) - log_share(back, place)) / 2)
         places.append(mean(rows) if rows else nothing(f))
     return terms | {"units": cfg.lambda_units * mean(places)}
@@ -190,8 +190,8 @@ def coded(head, network, tokens: list[Tensor]) -> Tensor:
 def codebook_clip_terms(f, cfg, step):
     """CLIP's contrast of sums of codes."""
     images = [coded(f.heads, f.heads.image_query, list(patches)) for patches in f.patch_BND]
-    texts = [coded(f.heads, f.heads.text_query, [t for t, own in zip(tokens, owns, strict=True) if own])
-             for tokens, owns in zip(f.token_BTD, f.token_mask_BT, strict=True)]  # fmt: skip
+    texts = [coded(f.heads, f.heads.text_query, [t for t, is_own in zip(tokens, token_mask, strict=True) if is_own])
+             for tokens, token_mask in zip(f.token_BTD, f.token_mask_BT, strict=True)]  # fmt: skip
     return {"clip": reference.clip(torch.stack(images), torch.stack(texts), f.scale)}
 
 
@@ -238,13 +238,13 @@ def mapped_by(linear, text: Tensor) -> Tensor:
 
 def hard_regions(f, cfg) -> list[tuple[Tensor, Tensor, list[Tensor]]]:
     """Vector, first caption and false texts of each region that has false texts."""
-    found = []
+    regions = []
     for i, r in regions_there(f):
         texts = [mapped_by(f.heads.region, t) if cfg.map_regions else t for t in f.region_text_BRCD[i, r]]
         false_texts = [t for t, there in zip(texts[2:], f.region_text_mask_BRC[i, r, 2:], strict=True) if there]
         if false_texts:
-            found.append((f.region_BRD[i, r], texts[1], false_texts))
-    return found
+            regions.append((f.region_BRD[i, r], texts[1], false_texts))
+    return regions
 
 
 def fg_clip_terms(f, cfg, step):
@@ -271,8 +271,8 @@ def fg_clip_terms(f, cfg, step):
         rows = []
         for i, t in enumerate(captions):
             cosines = [dot(t, u) for u in captions]
-            others = [0 * c if i == j or c > cfg.like else c for j, c in enumerate(cosines)]
-            rows.append(lse(sorted(others, key=lambda x: x.item(), reverse=True)[: cfg.nearest]))
+            other_cosines = [0 * c if i == j or c > cfg.like else c for j, c in enumerate(cosines)]
+            rows.append(lse(sorted(other_cosines, key=lambda x: x.item(), reverse=True)[: cfg.nearest]))
         terms["texts"] = cfg.lambda_texts * (mean(rows) if rows else nothing(f))
     return terms | fg_clip_false_texts(f, cfg)
 
@@ -282,12 +282,12 @@ def fg_clip_false_texts(f, cfg):
         return {}
     s, hard = f.heads.log_scale_hard.exp(), hard_regions(f, cfg)
     choice, contrast, rank = [], [], []
-    every_own, every_false = [own for _, own, _ in hard], [t for *_, false_texts in hard for t in false_texts]
-    for n, (region, own, false_texts) in enumerate(hard):
-        choice.append(-log_share([s * dot(region, t) for t in [own, *false_texts]], 0))
-        to_text = -log_share([s * dot(region, t) for t in [*every_own, *every_false]], n)
-        contrast.append((to_text - log_share([s * dot(own, v) for v, _, _ in hard], n)) / 2)
-        rank += [(f.memory["margin"] + s * dot(region, t) - s * dot(region, own)).clamp_min(0) for t in false_texts]
+    captions, every_false = [caption for _, caption, _ in hard], [t for *_, false_texts in hard for t in false_texts]
+    for n, (region, caption, false_texts) in enumerate(hard):
+        choice.append(-log_share([s * dot(region, t) for t in [caption, *false_texts]], 0))
+        to_text = -log_share([s * dot(region, t) for t in [*captions, *every_false]], n)
+        contrast.append((to_text - log_share([s * dot(caption, v) for v, _, _ in hard], n)) / 2)
+        rank += [(f.memory["margin"] + s * dot(region, t) - s * dot(region, caption)).clamp_min(0) for t in false_texts]
     values = {"choice": choice, "hard": contrast, "rank": rank}
     return {name: getattr(cfg, f"lambda_{name}") * (mean(v) if v else nothing(f))
             for name, v in values.items() if getattr(cfg, f"lambda_{name}")}  # fmt: skip

@@ -68,8 +68,8 @@ def test_terms_are_finite_scalars_with_finite_gradients_whatever_the_masks(name,
 
 def tensors(batch: Features) -> list[torch.Tensor]:
     """The leaves of a batch that can have a gradient."""
-    found = [getattr(batch, field.name) for field in fields(batch)]
-    return [x for x in found if isinstance(x, torch.Tensor) and x.requires_grad]
+    values = [getattr(batch, field.name) for field in fields(batch)]
+    return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
 @pytest.mark.parametrize("name", trained())
@@ -78,9 +78,11 @@ def test_what_a_method_remembers_is_what_it_starts_from_and_finite(name):
     cfg = method(name).Config()
     start = method(name).memory(cfg)
     for fill in ("some", "all", "none"):
-        found = method(name).remember(drawn(name, cfg, fill=fill), cfg)
-        assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in start.items()}
-        assert all(torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, found.values()))
+        remembered = method(name).remember(drawn(name, cfg, fill=fill), cfg)
+        assert {k: v.shape for k, v in remembered.items()} == {k: v.shape for k, v in start.items()}
+        assert all(
+            torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, remembered.values())
+        )
 
 
 @pytest.mark.parametrize("name", plugins.list_plugins(plugins.METHODS))

@@ -73,12 +73,12 @@ def test_with_one_papers_parts_it_is_that_papers_method(case):
     paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
     assert hybrid.views(cfg, step) == method.views(paper, step)
     f = drawn(name, paper, step=step, seed=step)
-    expected, made = method.loss(f, paper, step), hybrid.loss(f, cfg, step)
+    expected, terms = method.loss(f, paper, step), hybrid.loss(f, cfg, step)
     expected = {NAMES.get(name, {}).get(term, term): value for term, value in expected.items()}
-    assert list(made) == list(expected) and f.image_BD.dtype == torch.float64
+    assert list(terms) == list(expected) and f.image_BD.dtype == torch.float64
     for term in expected:
-        torch.testing.assert_close(made[term], expected[term], rtol=0, atol=1e-12)
-    theirs, ours = slopes(f, expected), slopes(f, made)
+        torch.testing.assert_close(terms[term], expected[term], rtol=0, atol=1e-12)
+    theirs, ours = slopes(f, expected), slopes(f, terms)
     for leaf in theirs:
         torch.testing.assert_close(ours[leaf], theirs[leaf], rtol=0, atol=1e-12)
 
@@ -90,8 +90,8 @@ def test_it_asks_of_data_and_backbone_what_the_paper_asks(name):
     for _, theirs, ours in (case for case in SAME if case[0] == name):
         paper, cfg = method.Config(**theirs), hybrid.Config(**ours)
         for hook, nothing in (("needs_bias", False), ("needs", {})):
-            asked = getattr(method, hook, lambda cfg, nothing=nothing: nothing)
-            assert getattr(hybrid, hook)(cfg) == asked(paper)
+            paper_hook = getattr(method, hook, lambda cfg, nothing=nothing: nothing)
+            assert getattr(hybrid, hook)(cfg) == paper_hook(paper)
 
 
 EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
@@ -104,11 +104,11 @@ def test_parts_of_several_papers_add_up():
     f = drawn("hybrid", cfg, step=1)
     terms = hybrid.loss(f, cfg, 1)
     assert list(terms) == ["negclip", "s_neg", "global", "local", "npc", "xac", "analogy"]
-    for name, own in (("fsc_clip", ("global", "local")), ("c2lip", ("npc", "xac")),
+    for name, paper_terms in (("fsc_clip", ("global", "local")), ("c2lip", ("npc", "xac")),
                       ("hard_positives", ("negclip", "s_neg", "analogy"))):  # fmt: skip
         method = load_method(name)
         expected = method.loss(f, method.Config(), 1)
-        for term in own:
+        for term in paper_terms:
             torch.testing.assert_close(terms[term], expected[term], rtol=0, atol=1e-12)
     assert hybrid.needs_bias(cfg) and hybrid.views(cfg, 1).tokens and hybrid.views(cfg, 1).concepts == "pooled"
 
@@ -120,11 +120,11 @@ def test_on_composites_a_part_is_the_mean_over_captions():
     terms = hybrid.loss(f, cfg, 0)
     assert list(terms) == ["cont", "s_neg", "global", "local", "uni"]
     single = hybrid.Config(**EVERYTHING | {"steps": "single", "concepts": "none", "hard_positives": "none"})
-    found = [hybrid.loss(with_caption(f, p), single, 0) for p in [f.text_BD, *f.positive_BPD.unbind(1)]]
-    for term, part, weight in (("cont", "negclip", 0.5), ("s_neg", "s_neg", 1.0), ("global", "global", 1.0)):
-        mean = weight * sum(one[part] for one in found) / 4
+    caption_losses = [hybrid.loss(with_caption(f, p), single, 0) for p in [f.text_BD, *f.positive_BPD.unbind(1)]]
+    for term, single_term, weight in (("cont", "negclip", 0.5), ("s_neg", "s_neg", 1.0), ("global", "global", 1.0)):
+        mean = weight * sum(one[single_term] for one in caption_losses) / 4
         torch.testing.assert_close(terms[term], mean, rtol=0, atol=1e-12)
-    torch.testing.assert_close(terms["local"], found[0]["local"], rtol=0, atol=1e-12)
+    torch.testing.assert_close(terms["local"], caption_losses[0]["local"], rtol=0, atol=1e-12)
     assert hybrid.views(cfg, 0).tokens and hybrid.views(cfg, 0).composite == 4
 
 
@@ -136,9 +136,11 @@ def with_caption(f, text_BD):
 def test_the_contrast_of_composites_may_be_the_sigmoid_one():
     cfg = hybrid.Config(**CLIC | SIGMOID)
     f = drawn("hybrid", cfg, step=0)
-    own = hybrid.Config(**SIGMOID)
-    found = [hybrid.loss(with_caption(f, p), own, 0)["sigmoid"] for p in [f.text_BD, *f.positive_BPD.unbind(1)]]
-    torch.testing.assert_close(hybrid.loss(f, cfg, 0)["cont"], 0.5 * sum(found) / 4, rtol=0, atol=1e-12)
+    sigmoid_config = hybrid.Config(**SIGMOID)
+    caption_losses = [
+        hybrid.loss(with_caption(f, p), sigmoid_config, 0)["sigmoid"] for p in [f.text_BD, *f.positive_BPD.unbind(1)]
+    ]
+    torch.testing.assert_close(hybrid.loss(f, cfg, 0)["cont"], 0.5 * sum(caption_losses) / 4, rtol=0, atol=1e-12)
     assert list(hybrid.loss(f, cfg, 1)) == ["sigmoid"] and hybrid.needs_bias(cfg)
 
 
@@ -151,8 +153,8 @@ def test_composites_come_first_and_take_turns():
 
 
 COMBINED = [
-    dict(zip(("contrast", "place", "negatives", "concepts", "hard_positives", "steps"), found, strict=True))
-    for found in itertools.product(
+    dict(zip(("contrast", "place", "negatives", "concepts", "hard_positives", "steps"), options, strict=True))
+    for options in itertools.product(
         ("softmax", "sigmoid"), ("none", "contrast", "s_neg+local"), ("none", "negclip+bigram"),
         ("none", "pooled"), ("none", "swap"), hybrid.STEPS,
     )

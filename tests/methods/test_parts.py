@@ -25,7 +25,7 @@ SWITCHED = {  # of a method whose parts are off by default, and no numbers
 }  # fmt: skip
 
 
-def whole(name):
+def full_config(name):
     """A method with all of its parts, those too that its defaults leave out."""
     cfg = METHODS[name].Config(**SWITCHED.get(name, {}))
     out = {f: p.off for f, p in ablation_parts.list_parts(cfg).items() if getattr(cfg, f) == p.off}
@@ -34,22 +34,24 @@ def whole(name):
 
 def without(name, field):
     """The same without one part, read as from params.yaml."""
-    known = ablation_parts.list_parts(METHODS[name].Config)[field]
-    overlay = {field: known.off, **known.along}
-    return load_section(METHODS[name].Config, asdict(whole(name)) | overlay, f"methods.{name}")
+    declared = ablation_parts.list_parts(METHODS[name].Config)[field]
+    overlay = {field: declared.off, **declared.along}
+    return load_section(METHODS[name].Config, asdict(full_config(name)) | overlay, f"methods.{name}")
 
 
 def without_what_it_is_of(name, field):
     """The same without all that a part is of: a switch loses the member that the part is named to be of."""
-    others, changes = ablation_parts.list_parts(METHODS[name].Config), {}
-    for other in others[field].of:
+    declared, changes = ablation_parts.list_parts(METHODS[name].Config), {}
+    for other in declared[field].of:
         switch, _, member = other.partition(":")
-        kept = [one for one in str(getattr(whole(name), switch)).split("+") if one != member]
-        along = others[other].along if other in others else {}
+        members = [one for one in str(getattr(full_config(name), switch)).split("+") if one != member]
+        along = declared[other].along if other in declared else {}
         changes |= (
-            {switch: "+".join(kept)} if member else {other: others[other].off if other in others else 0.0, **along}
+            {switch: "+".join(members)}
+            if member
+            else {other: declared[other].off if other in declared else 0.0, **along}
         )
-    return replace(whole(name), **changes)
+    return replace(full_config(name), **changes)
 
 
 def terms(name, cfg, step, like=None, fill="all"):
@@ -64,19 +66,19 @@ def run_key(name, cfg):
 
 
 def test_the_papers_ablations_are_declared():
-    found = {name: [field for one, field in DECLARED if one == name] for name, _ in DECLARED}
-    assert found["fsc_clip"] == ["lambda_global", "lambda_local", "gamma", "epsilon"]
-    assert found["clic"] == ["lambda_s_neg", "lambda_uni", "positives", "composites", "alternate"]
-    assert found["c2lip"] == ["lambda_npc", "lambda_xac"]
-    assert found["hard_positives"] == ["lambda_s_neg", "negatives_in_contrastive", "hard_positives"]
+    fields_by_method = {name: [field for one, field in DECLARED if one == name] for name, _ in DECLARED}
+    assert fields_by_method["fsc_clip"] == ["lambda_global", "lambda_local", "gamma", "epsilon"]
+    assert fields_by_method["clic"] == ["lambda_s_neg", "lambda_uni", "positives", "composites", "alternate"]
+    assert fields_by_method["c2lip"] == ["lambda_npc", "lambda_xac"]
+    assert fields_by_method["hard_positives"] == ["lambda_s_neg", "negatives_in_contrastive", "hard_positives"]
 
 
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_a_part_names_fields_that_are_there(name, field):
     """In what it is of, with a member that the field takes, and in what goes along with it."""
-    known, cfg = ablation_parts.list_parts(METHODS[name].Config)[field], whole(name)
-    assert {one.partition(":")[0] for one in known.of} | {*known.along} <= {*asdict(cfg)}
-    assert all(not ablation_parts.is_left_out(cfg, one) for one in known.of)
+    declared, cfg = ablation_parts.list_parts(METHODS[name].Config)[field], full_config(name)
+    assert {one.partition(":")[0] for one in declared.of} | {*declared.along} <= {*asdict(cfg)}
+    assert all(not ablation_parts.is_left_out(cfg, one) for one in declared.of)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -88,7 +90,7 @@ def test_every_weight_of_a_term_beside_the_contrast_is_a_part(name):
 
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_without_a_part_another_run_is_trained(name, field):
-    full, less = whole(name), without(name, field)
+    full, less = full_config(name), without(name, field)
     assert not ablation_parts.is_left_out(full, field) and ablation_parts.is_left_out(less, field)
     assert run_key(name, full) != run_key(name, less)
     method = METHODS[name]
@@ -101,15 +103,15 @@ def test_without_a_part_another_run_is_trained(name, field):
 def _learns(name, field):
     """Whether it changes what a method keeps between steps."""
     method = METHODS[name]
-    full, less = whole(name), without(name, field)
+    full, less = full_config(name), without(name, field)
     batch = drawn(name, full)
-    kept = [method.memory(cfg) | method.remember(batch, cfg) for cfg in (full, less)]
-    return any(not torch.equal(kept[0][key], kept[1][key]) for key in kept[0])
+    memories = [method.memory(cfg) | method.remember(batch, cfg) for cfg in (full, less)]
+    return any(not torch.equal(memories[0][key], memories[1][key]) for key in memories[0])
 
 
 @pytest.mark.parametrize(("name", "field"), WEIGHTS)
 def test_without_a_weight_one_term_goes_and_the_others_stay(name, field):
-    full, less = whole(name), without(name, field)
+    full, less = full_config(name), without(name, field)
     every = set()  # over the steps, which have different terms: every second one of CLIC's is plain
     for step in STEPS:
         before, after = terms(name, full, step), terms(name, less, step, like=full)
@@ -124,15 +126,15 @@ def test_without_a_weight_one_term_goes_and_the_others_stay(name, field):
 @pytest.mark.parametrize(("name", "field"), DECLARED)
 def test_what_is_a_part_of_others_does_nothing_without_them(name, field):
     """So that an ablation need not train it: the same terms with and without it."""
-    method, known = METHODS[name], ablation_parts.list_parts(METHODS[name].Config)[field]
-    if not known.of:
+    method, declared = METHODS[name], ablation_parts.list_parts(METHODS[name].Config)[field]
+    if not declared.of:
         return
     full = without_what_it_is_of(name, field)
     assert ablation_parts.is_left_out(full, field)
     if field == "lambda_uni":  # p2 is p1 then, which the drawn texts are not
         assert method.views(full, 0).partner == ""
         return
-    less = replace(full, **{field: known.off, **known.along})
+    less = replace(full, **{field: declared.off, **declared.along})
     fill = "all" if method.views(full, 0).negatives else "none"
-    found = [sum(terms(name, cfg, 0, full, fill).values()) for cfg in (full, less)]
-    assert found[0] == found[1]
+    totals = [sum(terms(name, cfg, 0, full, fill).values()) for cfg in (full, less)]
+    assert totals[0] == totals[1]

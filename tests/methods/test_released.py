@@ -49,8 +49,8 @@ def test_a_published_checkpoint_is_scored_and_never_trained(here):
     """Its weights are the run's checkpoint to the bit, nothing is logged, and its results are those of the file."""
     assert train_command.main(["--cell", CELL, *ARGS]) == 0
     folder = trained(here, CELL)
-    found, theirs = backbone.load(folder / "checkpoint"), torch.load(PATH)["state_dict"]
-    assert all(torch.equal(v, theirs[f"module.{k}"]) for k, v in found.clip.state_dict().items())
+    model, theirs = backbone.load(folder / "checkpoint"), torch.load(PATH)["state_dict"]
+    assert all(torch.equal(v, theirs[f"module.{k}"]) for k, v in model.clip.state_dict().items())
     facts = json.loads((folder / "environment.json").read_text())
     assert facts["trained_parameters"] == 0 and facts["parameters"] > 0
     assert (folder / "metrics.jsonl").read_bytes() == b""
@@ -81,10 +81,13 @@ def test_models_of_their_authors_own_are_scored_by_their_heads(here, capsys):
     file = ["--checkpoint", "models/released/llip.pt", "--model", "quick.json", "--json"]
     assert evaluate_command.main(file) == 0
     assert json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"] == results["metrics"]
-    kept = json.loads(
+    saved_config = json.loads(
         (trained(here, tiny_project.cell("released.fdt")) / "checkpoint/open_clip_config.json").read_text()
     )
-    assert kept["preprocess_cfg"]["resize_mode"] == "squash" and kept["preprocess_cfg"]["interpolation"] == "bilinear"
+    assert (
+        saved_config["preprocess_cfg"]["resize_mode"] == "squash"
+        and saved_config["preprocess_cfg"]["interpolation"] == "bilinear"
+    )
 
 
 def test_its_run_is_known_by_the_file(here):
@@ -127,8 +130,8 @@ def test_a_missing_file_of_the_catalogue_is_named_with_its_command():
 def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     """By its name with the grid, by its sizes with the file; an activation of its own is no other architecture."""
     where = "grid: methods.released.x on backbones.b"
-    said = r"methods.released.x on backbones.b: is a ViT-B-32-quickgelu, not a ViT-B-16; give it a grid of its own"
-    with pytest.raises(UserError, match=said):
+    message = r"methods.released.x on backbones.b: is a ViT-B-32-quickgelu, not a ViT-B-16; give it a grid of its own"
+    with pytest.raises(UserError, match=message):
         released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-16"), where)
     released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-32"), where)
     released.check(released.Config(path="x"), Backbone("ViT-B-16"), where)

@@ -31,18 +31,18 @@ MORE = [  # parameters that a paper or its code names and that no grid varies
 @functools.cache
 def variants() -> dict[str, tuple[str, object]]:
     """Each different Config of the grids, by the name that has it first; read by the one process that runs the tests."""
-    found: dict[str, tuple[str, object]] = {}
+    configs: dict[str, tuple[str, object]] = {}
     for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
         params = read.load_params(path)
         for cell in grid.list_cells(params):
             base = cell.method.partition(".")[0]
-            made = (base, without_large_model(grid.resolve(params, cell).method))
-            if load_method(base).TRAINS and made not in found.values():
-                found[f"{path.stem}: {cell.method}"] = made
+            entry = (base, without_large_model(grid.resolve(params, cell).method))
+            if load_method(base).TRAINS and entry not in configs.values():
+                configs[f"{path.stem}: {cell.method}"] = entry
     for base, changes in MORE:
-        made = replace(load_method(base).Config(), **changes)
-        found[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, made)
-    return found
+        config = replace(load_method(base).Config(), **changes)
+        configs[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, config)
+    return configs
 
 
 def without_large_model(cfg):
@@ -103,22 +103,22 @@ def far(f, attention) -> torch.Tensor:
 
 def fsc_clip_terms(f, cfg, step):
     """Eq. 2–11."""
-    rest, terms = (candidates(f), cfg.gamma, cfg.epsilon, None), clip_terms(f, cfg, step)
+    focal_options, terms = (candidates(f), cfg.gamma, cfg.epsilon, None), clip_terms(f, cfg, step)
     if cfg.lambda_global:
-        terms["global"] = cfg.lambda_global * reference.focal_smoothed(near(f, f.text_BD), *rest)
+        terms["global"] = cfg.lambda_global * reference.focal_smoothed(near(f, f.text_BD), *focal_options)
     if cfg.lambda_local:
-        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *rest)
+        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *focal_options)
     return terms
 
 
 def c2lip_terms(f, cfg, step):
     """Eq. 4–8."""
-    own, rest = torch.arange(len(f.image_BD)), (f.owner_M, f.scale, f.bias)
-    terms = {"contrastive": reference.sigmoid(f.image_BD, f.text_BD, own, f.scale, f.bias)}
+    owner_B, concept_options = torch.arange(len(f.image_BD)), (f.owner_M, f.scale, f.bias)
+    terms = {"contrastive": reference.sigmoid(f.image_BD, f.text_BD, owner_B, f.scale, f.bias)}
     if cfg.lambda_npc:
-        terms["npc"] = cfg.lambda_npc * reference.sigmoid(f.image_BD, f.concept_MD, *rest)
+        terms["npc"] = cfg.lambda_npc * reference.sigmoid(f.image_BD, f.concept_MD, *concept_options)
     if cfg.lambda_xac:
-        terms["xac"] = cfg.lambda_xac * reference.cross_attended(f.patch_BND, f.concept_MD, *rest)
+        terms["xac"] = cfg.lambda_xac * reference.cross_attended(f.patch_BND, f.concept_MD, *concept_options)
     return terms
 
 
@@ -146,15 +146,15 @@ def hybrid_terms(f, cfg, step):
         terms |= {"uni": cfg.lambda_uni * reference.mean(lengths)} if apart else {}
     else:
         terms = {name: each(f.text_BD)}
-    rest = (candidates(f), cfg.gamma, cfg.epsilon, None)
+    focal_options = (candidates(f), cfg.gamma, cfg.epsilon, None)
     if "s_neg" in places:
         of = [reference.s_neg(f.image_BD, t, f.negative_BKD, f.mask_BK, f.scale) for t in p]
         terms["s_neg"] = cfg.lambda_s_neg * reference.mean(of)
     if "global" in places:
-        of = [reference.focal_smoothed(near(f, t), *rest) for t in p]
+        of = [reference.focal_smoothed(near(f, t), *focal_options) for t in p]
         terms["global"] = cfg.lambda_global * reference.mean(of)
     if "local" in places:
-        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *rest)
+        terms["local"] = cfg.lambda_local * reference.focal_smoothed(far(f, cfg.attention), *focal_options)
     if not composite and cfg.concepts != "none":
         terms |= {name: term for name, term in c2lip_terms(f, cfg, step).items() if name != "contrastive"}
     if not composite and cfg.hard_positives != "none":
@@ -165,8 +165,8 @@ def hybrid_terms(f, cfg, step):
 def hybrid_contrast(f, cfg, places):
     """The contrast of the batch: its name, and it of one caption an image."""
     if cfg.contrast == "sigmoid":
-        own = torch.arange(len(f.image_BD))
-        return "sigmoid", lambda t: reference.sigmoid(f.image_BD, t, own, f.scale, f.bias)
+        owner_B = torch.arange(len(f.image_BD))
+        return "sigmoid", lambda t: reference.sigmoid(f.image_BD, t, owner_B, f.scale, f.bias)
     if "contrast" in places:
         return "negclip", lambda t: reference.negclip(f.image_BD, t, f.negative_BKD, f.mask_BK, f.scale)
     return "clip", lambda t: reference.clip(f.image_BD, t, f.scale)
@@ -192,8 +192,8 @@ def slopes(f, terms) -> dict[str, torch.Tensor]:
     """Of the sum of terms, with respect to every feature."""
     leaves = {field.name: getattr(f, field.name) for field in fields(f)}
     leaves = {name: x for name, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
-    found = torch.autograd.grad(sum(terms.values()), list(leaves.values()), allow_unused=True)
-    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), found, strict=True)}
+    gradients = torch.autograd.grad(sum(terms.values()), list(leaves.values()), allow_unused=True)
+    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), gradients, strict=True)}
 
 
 @pytest.mark.parametrize("base", TERMS)

@@ -65,9 +65,9 @@ def scored(model: ClipModel, refs: list[str]) -> Embeddings:
 
 def read_both_ways(path: Path, config: Path, tmp_path: Path) -> list[ClipModel]:
     """The file, and the folder that is saved of it, which an evaluation of the grid reads."""
-    read = backbone.load(path, str(config))
-    read.save(tmp_path / "saved")
-    return [read, backbone.load(tmp_path / "saved")]
+    model = backbone.load(path, str(config))
+    model.save(tmp_path / "saved")
+    return [model, backbone.load(tmp_path / "saved")]
 
 
 def hidden_states(model: ClipModel, refs: list[str]) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,9 +84,9 @@ def attended(query_D: Tensor, key_ND: Tensor, value_ND: Tensor, scale: float, he
     """Values of each head in the shares of a softmax, side by side, in loops and float64."""
     pooled, size = [], len(query_D) // heads
     for head in range(heads):
-        part = slice(head * size, (head + 1) * size)
-        fits = [math.exp(float(query_D[part] @ key_D[part]) * scale) for key_D in key_ND]
-        pooled.append(sum(fit / sum(fits) * value_D[part] for fit, value_D in zip(fits, value_ND, strict=True)))
+        head_slice = slice(head * size, (head + 1) * size)
+        fits = [math.exp(float(query_D[head_slice] @ key_D[head_slice]) * scale) for key_D in key_ND]
+        pooled.append(sum(fit / sum(fits) * value_D[head_slice] for fit, value_D in zip(fits, value_ND, strict=True)))
     return torch.cat(pooled)
 
 
@@ -175,8 +175,13 @@ def sum_of_codes(answers: list[Tensor], code_CD: Tensor) -> Tensor:
 def test_finite_tokens(source, pictures, tmp_path):
     """FDT and iterated learning: start tokens ask, padding answers nothing, a full text has no padding."""
     image_map, text_map, code_CD = finite_tokens_file(source, tmp_path / "fdt.pth")
-    own = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "interpolation": "bilinear", "resize": 256}
-    prepared = backbone.prepare_otherwise(source, own)
+    preprocessing = {
+        "mean": [0.485, 0.456, 0.406],
+        "std": [0.229, 0.224, 0.225],
+        "interpolation": "bilinear",
+        "resize": 256,
+    }
+    prepared = backbone.prepare_otherwise(source, preprocessing)
     image_BNW, text_TLV, end_T = hidden_states(prepared, pictures)
     scale = 1 / (WIDTH**0.5 * 1000)
     images = [sum_of_codes([image_map(x_W).double() @ code_CD.double().T * scale for x_W in x_NW[1:]], code_CD)
@@ -210,32 +215,32 @@ def llip_file(source: ClipModel, path: Path, prefix: str = "_orig_mod.") -> dict
     """Write Llip's layout, of three class tokens."""
     state = {k: v for k, v in source.clip.state_dict().items() if k != "visual.proj"}
     patches = state["visual.positional_embedding"][1:]
-    own = {"visual.class_embedding": torch.randn(TOKENS, 32), "q_proj": torch.randn(WIDTH, WIDTH),
+    llip_state = {"visual.class_embedding": torch.randn(TOKENS, 32), "q_proj": torch.randn(WIDTH, WIDTH),
            "visual.positional_embedding": torch.cat([torch.randn(TOKENS, 32), patches]), "pred.out_proj": torch.randn(WIDTH, WIDTH),
            "k_proj": torch.randn(TOKENS, 32, WIDTH), "v_proj": torch.randn(TOKENS, 32, WIDTH)}  # fmt: skip
-    torch.save({"epoch": 2, "state_dict": {f"{prefix}{k}": v for k, v in (state | own).items()}}, path)
-    return own
+    torch.save({"epoch": 2, "state_dict": {f"{prefix}{k}": v for k, v in (state | llip_state).items()}}, path)
+    return llip_state
 
 
 def test_llip(source, pictures, tmp_path):
     """Class tokens with maps of their own, mixed by the text in shares of a softmax at 5; texts by their vectors alone."""
-    own = llip_file(source, tmp_path / "llip.pt")
+    llip_state = llip_file(source, tmp_path / "llip.pt")
     clip, (_, text_TLV, end_T) = source.clip, hidden_states(source, pictures)
     patch_BNW = clip.visual.conv1(source.pixels([Image.open(ref) for ref in pictures])).flatten(2).transpose(1, 2)
     h_TV = text_TLV[range(len(TEXTS)), end_T].double()
-    text_TD, query_TD = h_TV @ clip.text_projection.double(), h_TV @ own["q_proj"].double()
+    text_TD, query_TD = h_TV @ clip.text_projection.double(), h_TV @ llip_state["q_proj"].double()
     expected = np.zeros((len(pictures), len(TEXTS)))
     vectors = []
     for i, patch_NW in enumerate(patch_BNW):
-        x_NW = torch.cat([own["visual.class_embedding"], patch_NW]) + own["visual.positional_embedding"]
+        x_NW = torch.cat([llip_state["visual.class_embedding"], patch_NW]) + llip_state["visual.positional_embedding"]
         x_NW = clip.visual.ln_post(clip.visual.transformer(clip.visual.ln_pre(x_NW[None]))[0])
         key_ND, value_ND = (
-            torch.stack([x_NW[k].double() @ own[name][k].double() for k in range(TOKENS)])
+            torch.stack([x_NW[k].double() @ llip_state[name][k].double() for k in range(TOKENS)])
             for name in ("k_proj", "v_proj")
         )
         vectors.append(value_ND[0])
         for t in range(len(TEXTS)):
-            mixed_D = attended(query_TD[t], key_ND, value_ND, 1 / 5, 8) @ own["pred.out_proj"].double()
+            mixed_D = attended(query_TD[t], key_ND, value_ND, 1 / 5, 8) @ llip_state["pred.out_proj"].double()
             expected[i, t] = cosine(mixed_D, text_TD[t])
     unit_TD = F.normalize(text_TD, dim=1)
     assert np.ptp(expected) > 0.1
@@ -247,22 +252,23 @@ def test_llip(source, pictures, tmp_path):
         class_D = targets.texts(TEXTS[:3]).mean(0)
         class_score = targets.against(pictures, (class_D / np.linalg.norm(class_D))[None])[0, 0]
         np.testing.assert_allclose(targets.images(pictures), F.normalize(torch.stack(vectors), dim=1), atol=1e-5)
-    x_NW = torch.cat([own["visual.class_embedding"], patch_BNW[0]]) + own["visual.positional_embedding"]
+    x_NW = torch.cat([llip_state["visual.class_embedding"], patch_BNW[0]]) + llip_state["visual.positional_embedding"]
     x_NW = clip.visual.ln_post(clip.visual.transformer(clip.visual.ln_pre(x_NW[None]))[0])
     maps = (
-        torch.stack([x_NW[k].double() @ own[name][k].double() for k in range(TOKENS)]) for name in ("k_proj", "v_proj")
+        torch.stack([x_NW[k].double() @ llip_state[name][k].double() for k in range(TOKENS)])
+        for name in ("k_proj", "v_proj")
     )
-    mixed_D = attended(query_TD[:3].mean(0), *maps, 1 / 5, 8) @ own["pred.out_proj"].double()
+    mixed_D = attended(query_TD[:3].mean(0), *maps, 1 / 5, 8) @ llip_state["pred.out_proj"].double()
     assert class_score == pytest.approx(cosine(mixed_D, unit_TD[:3].mean(0)), abs=2e-5)  # the class of three prompts
 
 
 def test_an_older_llip_names_its_output_otherwise(source, tmp_path):
-    own = llip_file(source, tmp_path / "llip.pt", prefix="module.")
+    llip_state = llip_file(source, tmp_path / "llip.pt", prefix="module.")
     saved = torch.load(tmp_path / "llip.pt")
     saved["state_dict"]["module.out_proj"] = saved["state_dict"].pop("module.pred.out_proj")
     torch.save(saved, tmp_path / "older.pt")
     assert torch.equal(
-        backbone.load(tmp_path / "older.pt", str(tmp_path / "quick.json")).head.out, own["pred.out_proj"]
+        backbone.load(tmp_path / "older.pt", str(tmp_path / "quick.json")).head.out, llip_state["pred.out_proj"]
     )
 
 
@@ -304,11 +310,11 @@ def test_eva_clip(eva, tmp_path, custom):
     state = eva.clip.state_dict()
     theirs = eva_clip_names({k if custom else k.removeprefix("text."): v for k, v in state.items()})
     torch.save({"epoch": 10, "state_dict": theirs}, tmp_path / "eva.pt")
-    read = backbone.load(tmp_path / "eva.pt", str(tmp_path / "eva.json")).clip.state_dict()
-    assert read.keys() == state.keys() and all(torch.equal(read[name], state[name]) for name in state)
+    loaded_state = backbone.load(tmp_path / "eva.pt", str(tmp_path / "eva.json")).clip.state_dict()
+    assert loaded_state.keys() == state.keys() and all(torch.equal(loaded_state[name], state[name]) for name in state)
     by_timm = checkpoint_filter_fn(theirs, eva.clip.visual.trunk)
-    assert {f"visual.trunk.{name}" for name in by_timm} == {name for name in read if name.startswith("visual.")}
-    assert all(torch.equal(tensor, read[f"visual.trunk.{name}"]) for name, tensor in by_timm.items())
+    assert {f"visual.trunk.{name}" for name in by_timm} == {name for name in loaded_state if name.startswith("visual.")}
+    assert all(torch.equal(tensor, loaded_state[f"visual.trunk.{name}"]) for name, tensor in by_timm.items())
 
 
 DAMAGE = [
@@ -340,9 +346,9 @@ def test_a_damaged_file_is_refused_in_one_line(source, tmp_path):
 
 
 def test_a_tower_of_other_class_tokens_is_refused(source, tmp_path):
-    own = llip_file(source, tmp_path / "llip.pt")
+    llip_state = llip_file(source, tmp_path / "llip.pt")
     saved = torch.load(tmp_path / "llip.pt")
-    saved["state_dict"]["_orig_mod.visual.class_embedding"] = own["visual.class_embedding"][:2]
+    saved["state_dict"]["_orig_mod.visual.class_embedding"] = llip_state["visual.class_embedding"][:2]
     torch.save(saved, tmp_path / "llip.pt")
     with pytest.raises(UserError, match=r"another architecture: 1 tensors differ, as 'visual.class_embedding'"):
         backbone.load(tmp_path / "llip.pt", str(tmp_path / "quick.json"))

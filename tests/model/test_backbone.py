@@ -52,7 +52,7 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setattr(hub_cache.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
 
 
-def made(folder, kind: str, name: str = "", **kwargs) -> ClipModel:
+def make_model(folder, kind: str, name: str = "", **kwargs) -> ClipModel:
     """A tiny model: gelu, quickgelu or siglip."""
     cfg = {"gelu": TINY, "quickgelu": TINY | {"quick_gelu": True}, "siglip": SIGLIP}[kind]
     path = folder / f"{name or kind}.json"
@@ -67,7 +67,7 @@ def pixels(model) -> torch.Tensor:
 @pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])
 def test_saved_checkpoint_in_plain_open_clip_gives_our_bits(tmp_path, kind):
     """Both encoders, bit for bit, in open_clip and here again, the activation among what is compared."""
-    model = made(tmp_path, kind)
+    model = make_model(tmp_path, kind)
     model.save(tmp_path / "saved")
     plain = open_clip.create_model(f"local-dir:{tmp_path / 'saved'}").eval()
     again = backbone.load(tmp_path / "saved")
@@ -81,19 +81,19 @@ def test_saved_checkpoint_in_plain_open_clip_gives_our_bits(tmp_path, kind):
 
 def test_the_activation_matters(tmp_path):
     """Equal tensors under the other activation give other embeddings: a mix-up would go unnoticed by shapes."""
-    gelu, quick = made(tmp_path, "gelu"), made(tmp_path, "quickgelu")
+    gelu, quick = make_model(tmp_path, "gelu"), make_model(tmp_path, "quickgelu")
     quick.clip.load_state_dict(gelu.clip.state_dict())
     assert not torch.allclose(gelu.clip.encode_image(pixels(gelu)), quick.clip.encode_image(pixels(gelu)), atol=1e-3)
 
 
 def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
     """Our weights carry it in their header; a folder whose config was changed is refused too."""
-    made(tmp_path, "quickgelu").save(tmp_path / "saved")
+    make_model(tmp_path, "quickgelu").save(tmp_path / "saved")
     moved = tmp_path / "moved.safetensors"
     moved.write_bytes((tmp_path / "saved" / clip_model.WEIGHTS).read_bytes())
     with pytest.raises(UserError, match="moved.safetensors: trained with quickgelu .*header.*computes gelu"):
-        made(tmp_path, "gelu", weights=str(moved))
-    made(tmp_path, "quickgelu", weights=str(moved))
+        make_model(tmp_path, "gelu", weights=str(moved))
+    make_model(tmp_path, "quickgelu", weights=str(moved))
     write_json(tmp_path / "saved" / clip_model.CONFIG, {"model_cfg": TINY, "preprocess_cfg": {}})
     with pytest.raises(UserError, match="trained with quickgelu"):
         backbone.load(tmp_path / "saved")
@@ -101,17 +101,17 @@ def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
 
 def test_a_folder_is_asked_for_its_activation_too(tmp_path):
     """One that is stated and fits changes nothing; another is refused, whether it is loaded or a backbone's weights."""
-    model, folder = made(tmp_path, "gelu"), tmp_path / "saved"
+    model, folder = make_model(tmp_path, "gelu"), tmp_path / "saved"
     model.save(folder)
     assert backbone.load(folder, activation="gelu").model_cfg == model.model_cfg
     with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
         backbone.load(folder, activation="quickgelu")
     with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
-        made(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
+        make_model(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
 
 
 @pytest.mark.parametrize(
-    "arguments,told",
+    "arguments,message",
     [
         (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"),
         (("meta",), "device 'meta': "),
@@ -120,9 +120,9 @@ def test_a_folder_is_asked_for_its_activation_too(tmp_path):
         (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
     ],
 )
-def test_what_a_command_checks_first(arguments, told):
+def test_what_a_command_checks_first(arguments, message):
     """One line each; a device that computes passes with either activation."""
-    with pytest.raises(UserError, match=told) as error:
+    with pytest.raises(UserError, match=message) as error:
         backbone.check_device(*arguments)
     assert "\n" not in str(error.value)
     for activation in ("", "gelu", "quickgelu"):
@@ -133,21 +133,21 @@ def test_what_a_command_checks_first(arguments, told):
 def test_foreign_file_must_say_its_activation_where_the_name_does_not(tmp_path, monkeypatch, wrap):
     """A plain name that also exists with -quickgelu asks; the answer is checked; both layouts load."""
     monkeypatch.setattr(open_clip, "list_models", lambda: ["twin", "twin-quickgelu"])
-    state = made(tmp_path, "gelu", "twin").clip.state_dict()
+    state = make_model(tmp_path, "gelu", "twin").clip.state_dict()
     torch.save(wrap(state), tmp_path / "w.pt")
     with pytest.raises(UserError, match="does not say with which activation.*twin-quickgelu"):
-        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"))
+        make_model(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"))
     with pytest.raises(UserError, match="trained with quickgelu .*give model twin-quickgelu"):
-        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="quickgelu")
+        make_model(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="quickgelu")
     with pytest.raises(UserError, match="unknown activation 'gulu'; did you mean 'gelu'"):
-        made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gulu")
-    loaded = made(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gelu")
+        make_model(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gulu")
+    loaded = make_model(tmp_path, "gelu", "twin", weights=str(tmp_path / "w.pt"), activation="gelu")
     assert all(torch.equal(v, state[k]) for k, v in loaded.clip.state_dict().items())
 
 
 def test_openai_archive_is_quickgelu(tmp_path):
     """OpenAI's TorchScript file loads by path, its sizes left out, and only into a QuickGELU model."""
-    model = made(tmp_path, "quickgelu")
+    model = make_model(tmp_path, "quickgelu")
     archive = torch.nn.Module()
     archive.register_buffer("input_resolution", torch.tensor(32))
     for name, tensor in model.clip.state_dict().items():
@@ -159,10 +159,10 @@ def test_openai_archive_is_quickgelu(tmp_path):
             place = getattr(place, parent)
         place.register_buffer(leaf, tensor)
     torch.jit.script(archive).save(str(tmp_path / "tiny.pt"))
-    loaded = made(tmp_path, "quickgelu", weights=str(tmp_path / "tiny.pt"))
+    loaded = make_model(tmp_path, "quickgelu", weights=str(tmp_path / "tiny.pt"))
     assert torch.equal(loaded.clip.encode_image(pixels(model)), model.clip.encode_image(pixels(model)))
     with pytest.raises(UserError, match="OpenAI's archive.*computes gelu"):
-        made(tmp_path, "gelu", weights=str(tmp_path / "tiny.pt"))
+        make_model(tmp_path, "gelu", weights=str(tmp_path / "tiny.pt"))
 
 
 def test_a_learnt_bias_is_where_the_model_is(tmp_path):
@@ -176,10 +176,10 @@ def test_a_learnt_bias_is_where_the_model_is(tmp_path):
 
 def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
     """C2LIP on CLIP adds a bias: its weights load by path, bias included."""
-    model = made(tmp_path, "gelu")
+    model = make_model(tmp_path, "gelu")
     model.add_bias(-7.5)
     save_file({k: v.contiguous() for k, v in model.clip.state_dict().items()}, tmp_path / "b.safetensors")
-    assert made(tmp_path, "gelu", weights=str(tmp_path / "b.safetensors")).clip.logit_bias.item() == -7.5
+    assert make_model(tmp_path, "gelu", weights=str(tmp_path / "b.safetensors")).clip.logit_bias.item() == -7.5
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, message):
 
 def test_stand_in_fits_the_vocabulary_and_is_recorded(tmp_path):
     """All ids are within it, the end fills up, and the checkpoint says so; spans count from position 0."""
-    model = made(tmp_path, "siglip")
+    model = make_model(tmp_path, "siglip")
     ids = model.tokenize(["a star", "", "ünïcode ✂ <start_of_text> 42 " * 9])
     assert int(ids.max()) < 1000 and ids.shape == (3, 16)
     assert ids[1].tolist() == [1] * 16 and ids[2, -1] == 1
@@ -226,11 +226,11 @@ def _hf_tokenizer(folder):
     """A small tokenizer as a hub has it: words, then </s>, which also pads."""
     transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
     words = {"<unk>": 0, "</s>": 1, "a": 2, "red": 3, "star": 4}
-    made_ = library.Tokenizer(library.models.WordLevel(words, "<unk>"))
-    made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    made_.post_processor = library.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = library.Tokenizer(library.models.WordLevel(words, "<unk>"))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    tokenizer.post_processor = library.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made_, eos_token="</s>", pad_token="</s>", unk_token="<unk>"
+        tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>", unk_token="<unk>"
     ).save_pretrained(str(folder))
 
 
@@ -255,10 +255,10 @@ def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
     marks = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
     marks |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
     words = {"[PAD]": 0, "[UNK]": 1, "[BOS]": 2, "[EOS]": 3, "[CLS]": 4, "[SEP]": 5, "a": 6, "red": 7, "star": 8}
-    made_ = library.Tokenizer(library.models.WordLevel(words, "[UNK]"))
-    made_.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    made_.post_processor = library.processors.BertProcessing(("[SEP]", 5), ("[CLS]", 4))
-    transformers.PreTrainedTokenizerFast(tokenizer_object=made_, **marks).save_pretrained(str(tmp_path / "tok"))
+    tokenizer = library.Tokenizer(library.models.WordLevel(words, "[UNK]"))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    tokenizer.post_processor = library.processors.BertProcessing(("[SEP]", 5), ("[CLS]", 4))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(str(tmp_path / "tok"))
     text_cfg = SIGLIP["text_cfg"] | {"context_length": 8, "tokenizer_mode": "clips", "proj_bias": False}
     write_json(tmp_path / "clips.json", TINY | {"text_cfg": text_cfg})
     model = backbone.create(str(tmp_path / "clips.json"), tokenizer=str(tmp_path / "tok"))
@@ -270,7 +270,7 @@ def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
 
 def test_an_architecture_is_read_without_weights(tmp_path):
     """From a folder whose weights are gone, a config file and a name; an unknown one is told with close matches."""
-    model = made(tmp_path, "gelu")
+    model = make_model(tmp_path, "gelu")
     model.save(tmp_path / "saved")
     (tmp_path / "saved" / clip_model.WEIGHTS).unlink()
     assert backbone.read_architecture(f"local-dir:{tmp_path / 'saved'}") == model.model_cfg
@@ -285,7 +285,7 @@ def test_an_architecture_is_read_without_weights(tmp_path):
 
 def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
     """The cache's documented layout is enough without a network; what is not there ends with exit code 2, one line."""
-    model = made(tmp_path, "gelu")
+    model = make_model(tmp_path, "gelu")
     repository = tmp_path / "home" / "hub" / "models--nobody--tiny"
     model.save(repository / "snapshots" / "abc")
     (repository / "refs").mkdir()
@@ -335,7 +335,7 @@ def _batch(model) -> Batch:
 @pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])
 def test_c2lip_reaches_both_towers_and_the_bias(tmp_path, kind):
     """All three terms are finite, and every tower and the learnt bias get a gradient."""
-    model = made(tmp_path, kind)
+    model = make_model(tmp_path, kind)
     cfg = c2lip.Config(lambda_xac=0.5)
     model.add_bias(cfg.init_bias)
     model.clip.train()
@@ -348,7 +348,7 @@ def test_c2lip_reaches_both_towers_and_the_bias(tmp_path, kind):
 
 def test_siglip_towers_equal_open_clip(tmp_path):
     """The attention pool's path for patches leaves the embedding as open_clip computes it, to 1e-6."""
-    model = made(tmp_path, "siglip")
+    model = make_model(tmp_path, "siglip")
     image, text = pixels(model), model.tokenize(TEXTS)
     for tokens in (False, True):
         torch.testing.assert_close(
@@ -369,7 +369,7 @@ def test_siglip_towers_equal_open_clip(tmp_path):
 @pytest.mark.parametrize("trainable", ["all", "image", "text", "none"])
 def test_frozen_towers_do_not_move_by_a_bit(tmp_path, kind, trainable):
     """Parameters and buffers of what is not trained stay; what is trained moves; the logit scale always may."""
-    model = made(tmp_path, kind)
+    model = make_model(tmp_path, kind)
     model.add_bias(-10.0)
     cfg = Train(trainable=trainable, lr=1e-2)
     frozen = optimiser.freeze(model.clip, cfg)

@@ -89,12 +89,12 @@ def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapt
     assert bool(lora.adapter_parameters(model.clip)) == adapted
     adamw = optimiser.adamw(model.clip, cfg)
     image = torch.randn(2, 3, model.image_size, model.image_size, generator=torch.Generator().manual_seed(0))
-    seen = (
+    features = (
         *towers.encode_images(model.clip, image, tokens=True),
         *towers.encode_texts(model.clip, model.tokenize(TEXTS), tokens=True),
     )
-    assert {part.dtype for part in seen} == {torch.bfloat16}
-    sum((part.float() ** 2).sum() + part.float()[..., 0].sum() for part in seen).backward()
+    assert {feature.dtype for feature in features} == {torch.bfloat16}
+    sum((feature.float() ** 2).sum() + feature.float()[..., 0].sum() for feature in features).backward()
     trained = [p for p in model.clip.parameters() if p.grad is not None]
     before = [p.detach().clone() for p in trained]
     assert torch.isfinite(torch.nn.utils.clip_grad_norm_(trained, 1.0))

@@ -15,7 +15,7 @@ from compclip.model.clip_model import ClipModel
 from tests.distributed_check import SHAPE
 
 
-def made(**vision_cfg) -> ClipModel:
+def make_model(**vision_cfg) -> ClipModel:
     cfg = copy.deepcopy(SHAPE) | {"vision_cfg": SHAPE["vision_cfg"] | vision_cfg}
     torch.manual_seed(0)
     return ClipModel(clip_model.build_module(cfg), None, None, cfg, {}, "")
@@ -23,7 +23,7 @@ def made(**vision_cfg) -> ClipModel:
 
 def test_further_tokens_are_the_first_one_with_noise():
     """The first token, its place and the patches' are as they were; the others have a tenth of a drawn token's noise."""
-    model = made()
+    model = make_model()
     before = {name: tensor.clone() for name, tensor in model.clip.state_dict().items()}
     class_tokens.extend_tower(model, 40, seed=3)
     visual, token_W, position_NW = (
@@ -37,13 +37,13 @@ def test_further_tokens_are_the_first_one_with_noise():
     noise_KW = (visual.class_embedding[1:] - token_W).detach()
     assert noise_KW.std().item() == pytest.approx(0.1 / 32**0.5, rel=0.05) and len(noise_KW.unique(dim=0)) == 39
     assert torch.equal(visual.first_proj, before["visual.proj"]) and visual.proj is None
-    other = made()
+    other = make_model()
     class_tokens.extend_tower(other, 40, seed=4)
     assert not torch.equal(other.clip.visual.class_embedding[1:], visual.class_embedding[1:])
 
 
 def test_the_extended_tower_is_read_again_from_its_config():
-    model = made()
+    model = make_model()
     class_tokens.extend_tower(model, 3, seed=0)
     assert model.model_cfg["vision_cfg"]["class_tokens"] == 3 and "class_tokens" not in SHAPE["vision_cfg"]
     again = class_tokens.build_module(model.model_cfg).eval()
@@ -55,7 +55,7 @@ def test_the_extended_tower_is_read_again_from_its_config():
 
 def test_a_picture_that_is_one_patch_of_nothing_has_equal_tokens():
     """Without blocks a class token is its own embedding and place behind two layer norms: numbers by hand."""
-    model = made(layers=1)
+    model = make_model(layers=1)
     class_tokens.extend_tower(model, 2, seed=0)
     visual = model.clip.visual
     visual.transformer.resblocks = nn.ModuleList()
@@ -72,7 +72,7 @@ def test_a_picture_that_is_one_patch_of_nothing_has_equal_tokens():
     ids=["ResNet", "attention pool"],
 )
 def test_other_towers_are_refused(visual):
-    model = made(attentional_pool=True, attn_pooler_heads=2) if visual == "pool" else made()
+    model = make_model(attentional_pool=True, attn_pooler_heads=2) if visual == "pool" else make_model()
     if visual != "pool":
         model.clip.visual = visual
     with pytest.raises(UserError, match="class_tokens=4: only for a backbone with open_clip's own ViT"):

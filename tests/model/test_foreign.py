@@ -60,7 +60,7 @@ def configure(folder: Path, section: str, **values: object) -> None:
     write_json(folder / clip_model.CONFIG, config)
 
 
-def told(ref: object, **kwargs: str) -> str:
+def refusal_of(ref: object, **kwargs: str) -> str:
     """The line that a checkpoint is refused with."""
     with pytest.raises(UserError) as error:
         backbone.load(str(ref), **kwargs)
@@ -70,8 +70,8 @@ def told(ref: object, **kwargs: str) -> str:
 
 def test_no_tag_is_no_random_weights():
     """Random weights are asked for by their name."""
-    assert "checkpoint 'ViT-B-32::': no weights after '::'; give one of openai, " in told("ViT-B-32::")
-    assert "random" in told("ViT-B-32::") and "no weights after" in told("::")
+    assert "checkpoint 'ViT-B-32::': no weights after '::'; give one of openai, " in refusal_of("ViT-B-32::")
+    assert "random" in refusal_of("ViT-B-32::") and "no weights after" in refusal_of("::")
 
 
 @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ def test_no_tag_is_no_random_weights():
 def test_weights_are_floats(folder, dtype, kind):
     """The tensor is named, in a folder and in a file."""
     put(folder, visual_proj=torch.ones(32, 16, dtype=dtype))
-    assert f"{clip_model.WEIGHTS}: 'visual.proj': holds {kind}, not floats; convert the file" in told(folder)
+    assert f"{clip_model.WEIGHTS}: 'visual.proj': holds {kind}, not floats; convert the file" in refusal_of(folder)
     write_json(folder / "own.json", TINY)
-    assert "'visual.proj': holds" in told(folder / clip_model.WEIGHTS, model=str(folder / "own.json"))
+    assert "'visual.proj': holds" in refusal_of(folder / clip_model.WEIGHTS, model=str(folder / "own.json"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_weights_are_finite(folder, value):
     """One value among all is enough; one that a float32 cannot hold is infinite."""
-    whole = torch.ones(32, 16)
-    whole[31, 15] = value
-    put(folder, visual_proj=whole)
-    assert "'visual.proj': holds NaN or infinite weights" in told(folder)
+    weight = torch.ones(32, 16)
+    weight[31, 15] = value
+    put(folder, visual_proj=weight)
+    assert "'visual.proj': holds NaN or infinite weights" in refusal_of(folder)
     put(folder, visual_proj=torch.full((32, 16), 1e300, dtype=torch.float64))
-    assert "'visual.proj': holds NaN or infinite weights" in told(folder)
+    assert "'visual.proj': holds NaN or infinite weights" in refusal_of(folder)
     put(folder, visual_proj=torch.full((32, 16), 3e38))  # the sum alone is infinite
     backbone.load(folder)
 
@@ -105,22 +105,22 @@ def test_buffers_of_whole_numbers_stay_so(tmp_path):
     backbone.create(str(tmp_path / "rn.json")).save(tmp_path / "rn")
     assert backbone.load(tmp_path / "rn").clip.visual.bn1.num_batches_tracked.dtype == torch.int64
     put(tmp_path / "rn", visual_bn1_num_batches_tracked=torch.tensor(1.0))
-    assert "'visual.bn1.num_batches_tracked': holds float32, not whole numbers" in told(tmp_path / "rn")
+    assert "'visual.bn1.num_batches_tracked': holds float32, not whole numbers" in refusal_of(tmp_path / "rn")
 
 
 def test_a_tensor_of_another_shape_is_named(folder):
     """Name and both shapes; a missing one and one too many as well."""
     put(folder, visual_proj=torch.ones(16, 32))
-    assert "1 tensors differ, as 'visual.proj', [16, 32] and not [32, 16]" in told(folder)
+    assert "1 tensors differ, as 'visual.proj', [16, 32] and not [32, 16]" in refusal_of(folder)
     state = load_file(folder / clip_model.WEIGHTS)
     save_file({k: v for k, v in state.items() if k != "visual.proj"}, folder / clip_model.WEIGHTS)
-    assert "as 'visual.proj', which the file lacks" in told(folder)
+    assert "as 'visual.proj', which the file lacks" in refusal_of(folder)
     save_file(state | {"other": torch.ones(1)}, folder / clip_model.WEIGHTS)
-    assert "as 'other', which the model lacks" in told(folder)
+    assert "as 'other', which the model lacks" in refusal_of(folder)
 
 
 @pytest.mark.parametrize(
-    "section,values,said",
+    "section,values,message",
     [
         ("vision_cfg", {"layers": 1_000_000_000}, "vision_cfg.layers=1000000000: must be a number up to 200"),
         (
@@ -143,10 +143,10 @@ def test_a_tensor_of_another_shape_is_named(folder):
         ),
     ],
 )
-def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, said):
+def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, message):
     """Sizes against the weights at hand; parts that do not go together; what the towers take."""
     configure(folder, section, **values)
-    assert said in told(folder)
+    assert message in refusal_of(folder)
 
 
 def test_a_model_larger_than_the_machine_is_refused(tmp_path):
@@ -177,7 +177,7 @@ def test_what_is_no_checkpoint_is_not_read_through(tmp_path):
         ):
             backbone.identify_checkpoint(str(ref))
     assert backbone.identify_checkpoint("ViT-B-32::openai") == "ViT-B-32::openai"
-    assert "no such weights file" in told(tmp_path / "pipe", model="ViT-B-32")
+    assert "no such weights file" in refusal_of(tmp_path / "pipe", model="ViT-B-32")
 
 
 @settings(max_examples=25)
@@ -218,7 +218,7 @@ def test_shipped_weights_that_are_damaged(folder, tmp_path, damage):
 def test_a_file_holds_tensors_by_name(tmp_path):
     """And not more of them than it has bytes."""
     write_json(tmp_path / "own.json", TINY)
-    for content, said in (
+    for content, message in (
         ([torch.ones(1)], "holds a list, not tensors by name"),
         ({"net": {"a": torch.ones(1)}}, "'net' is a dict, not a tensor; give a file of tensors by name"),
         ({1: torch.ones(1)}, "names something by a int"),
@@ -227,7 +227,7 @@ def test_a_file_holds_tensors_by_name(tmp_path):
         ({"a": torch.ones(1, device="meta")}, "'a' is no plain tensor"),
     ):
         torch.save(content, tmp_path / "w.pt")
-        assert said in told(tmp_path / "w.pt", model=str(tmp_path / "own.json"))
+        assert message in refusal_of(tmp_path / "w.pt", model=str(tmp_path / "own.json"))
 
 
 CODE = "import pathlib\npathlib.Path({!r}).touch()\nfrom transformers import PreTrainedTokenizerFast as Own\n"
@@ -248,7 +248,7 @@ MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}
 
 
 @pytest.mark.parametrize(
-    "file,content,said",
+    "file,content,message",
     [
         ("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
         ("config.json", MAP, "config.json: auto_map asks to run the code"),
@@ -261,14 +261,14 @@ MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}
         ("tokenizer.json", [], "its tokenizer "),
     ],
 )
-def test_a_tokenizer_with_code_or_a_class_of_its_own_is_refused(siglip, tmp_path, file, content, said):
+def test_a_tokenizer_with_code_or_a_class_of_its_own_is_refused(siglip, tmp_path, file, content, message):
     """In a checkpoint's folder, and as a backbone's; what it brings is not run, and nobody is asked."""
     write_json(siglip / file, content)
     for name in ("tokenizer_config.json", "tokenizer.json"):
         shutil.copy(siglip / name, tmp_path / "tok" / name)
     if file == "config.json":
         shutil.copy(siglip / file, tmp_path / "tok" / file)
-    assert said in told(siglip)
+    assert message in refusal_of(siglip)
     with pytest.raises(UserError):
         backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok"))
     assert not (tmp_path / "ran").exists()
@@ -280,7 +280,7 @@ def test_options_of_a_tokenizer_are_known_ones(siglip, tmp_path):
     backbone.load(siglip)
     write_json(siglip / "tokenizer_config.json", read_json(siglip / "tokenizer_config.json") | MAP)
     configure(siglip, "text_cfg", tokenizer_kwargs={"trust_remote_code": True})
-    assert "text_cfg.tokenizer_kwargs: unknown key 'trust_remote_code'" in told(siglip)
+    assert "text_cfg.tokenizer_kwargs: unknown key 'trust_remote_code'" in refusal_of(siglip)
     assert not (tmp_path / "ran").exists()
 
 
@@ -288,15 +288,15 @@ def test_a_timm_tower_is_tried_without_weights(siglip):
     """What it takes, what it gives, and how large it is, before it is built."""
     configure(siglip, "vision_cfg", image_size=256)
     configure(siglip, "preprocess_cfg", size=256)
-    assert "does not describe an open_clip model: Input height (256) doesn't match model (224)" in told(siglip)
+    assert "does not describe an open_clip model: Input height (256) doesn't match model (224)" in refusal_of(siglip)
     configure(siglip, "vision_cfg", image_size=224)
     configure(siglip, "preprocess_cfg", size=224)
     configure(siglip, "vision_cfg", timm_model_name="vit_small_patch16_224")
-    assert "embed_dim=192: vision_cfg gives [384]" in told(siglip)
+    assert "embed_dim=192: vision_cfg gives [384]" in refusal_of(siglip)
     configure(
         siglip, "vision_cfg", timm_model_name="eva02_enormous_patch14_clip_224", timm_pool="token", timm_proj="linear"
     )
-    assert "at least; give the model it was trained with" in told(siglip)
+    assert "at least; give the model it was trained with" in refusal_of(siglip)
 
 
 def test_a_tokenizer_without_padding_or_with_too_many_words(siglip):
@@ -310,7 +310,7 @@ def test_a_tokenizer_without_padding_or_with_too_many_words(siglip):
     config = read_json(siglip / "tokenizer_config.json")
     write_json(siglip / "tokenizer_config.json", {k: v for k, v in config.items() if k != "pad_token"})
     write_json(siglip / "tokenizer.json", read_json(siglip / "tokenizer.json") | {"padding": None})
-    assert "its tokenizer" in told(siglip)
+    assert "its tokenizer" in refusal_of(siglip)
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def fits(adapter: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change,said",
+    "change,message",
     [
         ({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"),
         ({"r": 3}, "is .*, not of rank 3"),
@@ -340,17 +340,17 @@ def fits(adapter: Path) -> None:
         ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported"),
     ],
 )
-def test_settings_of_an_adapter(adapter, change, said):
+def test_settings_of_an_adapter(adapter, change, message):
     """Its config is a stranger's too; the pattern that it names modules by is not used."""
     write_json(adapter / lora.CONFIG, read_json(adapter / lora.CONFIG) | {"target_modules": "(x+x+)+y"})
     fits(adapter)
     (adapter / lora.CONFIG).write_text(json.dumps(read_json(adapter / lora.CONFIG) | change))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         fits(adapter)
 
 
 @pytest.mark.parametrize(
-    "change,said",
+    "change,message",
     [
         (lambda s, n: s | {n: s[n][..., :1].contiguous()}, "is .* here, and it has"),
         (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
@@ -362,18 +362,18 @@ def test_settings_of_an_adapter(adapter, change, said):
         (lambda s, n: {}, "holds no factors"),
     ],
 )
-def test_factors_of_an_adapter(adapter, change, said):
+def test_factors_of_an_adapter(adapter, change, message):
     """Shapes are not stretched to fit, and numbers are numbers."""
     state = load_file(adapter / lora.WEIGHTS)
     save_file(change(state, "transformer.resblocks.0.mlp.c_fc.lora_A.weight"), adapter / lora.WEIGHTS)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         fits(adapter)
 
 
 def test_a_damaged_adapter(adapter):
     """Cut short, or no JSON."""
-    whole = (adapter / lora.WEIGHTS).read_bytes()
-    for raw in (whole[:-4], b"", b"\xff" * 20):
+    weight_bytes = (adapter / lora.WEIGHTS).read_bytes()
+    for raw in (weight_bytes[:-4], b"", b"\xff" * 20):
         (adapter / lora.WEIGHTS).write_bytes(raw)
         with pytest.raises(UserError, match="not a readable weights file"):
             fits(adapter)

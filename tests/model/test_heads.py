@@ -21,7 +21,7 @@ OPTIONS = {
 }
 
 
-def made(kind: str) -> heads.Head:
+def make_head(kind: str) -> heads.Head:
     """A head of each kind, away from where it starts."""
     torch.manual_seed(0)
     head = heads.KINDS[kind](width=WIDTH, **OPTIONS[kind])
@@ -33,11 +33,11 @@ def made(kind: str) -> heads.Head:
 
 @pytest.mark.parametrize("kind", heads.KINDS)
 def test_a_saved_head_is_read_as_it_was(kind, tmp_path):
-    head = made(kind)
+    head = make_head(kind)
     head.save(tmp_path)
-    read = heads.load_head(tmp_path)
-    assert read.kind == kind and read.options == head.options and not read.training
-    assert {n: t.tolist() for n, t in read.state_dict().items()} == {
+    loaded = heads.load_head(tmp_path)
+    assert loaded.kind == kind and loaded.options == head.options and not loaded.training
+    assert {n: t.tolist() for n, t in loaded.state_dict().items()} == {
         n: t.tolist() for n, t in head.state_dict().items()
     }
     assert heads.has_head(tmp_path) and not heads.has_head(tmp_path / "elsewhere")
@@ -67,7 +67,7 @@ def test_a_map_moves_towards_the_identity():
             head.weight.copy_(torch.tensor([[3.0, 1.0], [0.0, -1.0]]))
         assert head.move_towards_start(alpha)
         assert head.weight.tolist() == expected
-    pooling = made("text_pooling")
+    pooling = make_head("text_pooling")
     before = {name: tensor.clone() for name, tensor in pooling.state_dict().items()}
     assert not pooling.move_towards_start(0.0)
     assert all(torch.equal(before[name], tensor) for name, tensor in pooling.state_dict().items())
@@ -75,7 +75,7 @@ def test_a_map_moves_towards_the_identity():
 
 def test_a_picture_of_equal_patches_is_the_same_for_every_text_but_for_how_much_of_it_is_seen():
     """The pooled vector lies between the value of the patches and that of zeros, whatever the text asks."""
-    head = made("text_pooling")
+    head = make_head("text_pooling")
     patch_BND, text_TD = (
         torch.randn(1, 1, WIDTH).expand(1, 4, -1),
         torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=1),
@@ -116,13 +116,17 @@ def test_sparsemax_by_hand():
 
 
 def test_padding_asks_for_no_code():
-    head = made("codebook")
-    tokens, own = torch.randn(1, 3, WIDTH), torch.tensor([[True, True, False]])
+    head = make_head("codebook")
+    tokens, token_mask = torch.randn(1, 3, WIDTH), torch.tensor([[True, True, False]])
     text = torch.randn(1, WIDTH)
     changed = tokens.clone()
     changed[0, 2] = 100.0
-    torch.testing.assert_close(head.map_texts(text, tokens, own), head.map_texts(text, changed, own), rtol=0, atol=0)
-    torch.testing.assert_close(head.map_texts(text, tokens, own), head.map_texts(text, tokens[:, :2], own[:, :2]))
+    torch.testing.assert_close(
+        head.map_texts(text, tokens, token_mask), head.map_texts(text, changed, token_mask), rtol=0, atol=0
+    )
+    torch.testing.assert_close(
+        head.map_texts(text, tokens, token_mask), head.map_texts(text, tokens[:, :2], token_mask[:, :2])
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,14 +150,14 @@ def test_padding_asks_for_no_code():
     ],
 )
 def test_a_head_that_is_none_is_refused(config, message, tmp_path):
-    made("text_map").save(tmp_path)
+    make_head("text_map").save(tmp_path)
     (tmp_path / heads.CONFIG).write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
         heads.load_head(tmp_path)
 
 
 def test_weights_that_are_no_numbers_are_refused(tmp_path):
-    head = made("text_map")
+    head = make_head("text_map")
     head.save(tmp_path)
     save_file({"weight": torch.full((WIDTH, WIDTH), torch.nan), "log_scale": torch.zeros(())}, tmp_path / heads.WEIGHTS)
     with pytest.raises(UserError, match="weight"):

@@ -29,7 +29,7 @@ OTHERS = {
 }
 
 
-def made(folder, changes):
+def make_model(folder, changes):
     """A tiny model in evaluation mode."""
     write_json(folder / "tiny.json", TINY | changes)
     model = backbone.create(str(folder / "tiny.json"), seed=3)
@@ -52,7 +52,7 @@ def encoded(model, texts, size):
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_embeddings_are_those_of_the_towers(tmp_path, changes, size):
-    model = made(tmp_path, changes)
+    model = make_model(tmp_path, changes)
     image_B3HW = torch.randn(5, 3, 32, 32)
     with torch.inference_mode():
         torch.testing.assert_close(
@@ -64,7 +64,7 @@ def test_embeddings_are_those_of_the_towers(tmp_path, changes, size):
 
 def test_an_adapter_is_not_left_out(tmp_path):
     """A model that is scored while it trains has its adapters apart from the weights."""
-    model = made(tmp_path, {})
+    model = make_model(tmp_path, {})
     lora.inject(model.clip, Lora(rank=2, targets=["attention", "mlp"]), ("image", "text"))
     for factor in lora.adapter_parameters(model.clip).values():
         factor.data.normal_()
@@ -91,17 +91,17 @@ def test_every_text_is_found_in_its_beginnings(rows):
     """In any order: following a text's nodes gives its tokens, and equal nodes are equal beginnings."""
     text_BL = torch.tensor([[*row, 9, *[0] * (5 - len(row))] for row in rows])
     tree = inference_towers.build_prefix_tree(text_BL)
-    known: dict[int, tuple[int, ...]] = {}
+    beginning_of_node: dict[int, tuple[int, ...]] = {}
     for row, node_T in zip(rows, tree.node_BT.tolist(), strict=True):
-        own = [*row, 9]
-        assert tree.token_N[node_T[: len(own)]].tolist() == own
-        for place in range(len(own)):
-            beginning = tuple(own[: place + 1])
-            assert known.setdefault(node_T[place], beginning) == beginning
-    assert sorted(known) == list(range(len(tree.token_N)))
+        token_ids = [*row, 9]
+        assert tree.token_N[node_T[: len(token_ids)]].tolist() == token_ids
+        for place in range(len(token_ids)):
+            beginning = tuple(token_ids[: place + 1])
+            assert beginning_of_node.setdefault(node_T[place], beginning) == beginning
+    assert sorted(beginning_of_node) == list(range(len(tree.token_N)))
 
 
 def test_batches_fit_a_core_and_are_never_more_than_asked_for(tmp_path):
-    clip = made(tmp_path, {}).clip
+    clip = make_model(tmp_path, {}).clip
     assert inference_towers.image_batch_size(clip, 256) == 256 and inference_towers.text_batch_size(clip, 5) == 5
     assert inference_towers.image_batch_size(clip, 10**9) == inference_towers.CACHE_BYTES // (4 * 128 * 5)

@@ -77,8 +77,8 @@ LAYOUTS = {
 def test_files(tiny, source, tmp_path, layout):
     """Each layout gives the source model to the bit, or in half precision to its rounding; nothing in it is run."""
     torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
-    found = backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
-    same(found.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
+    loaded = backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+    same(loaded.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
 
 
 class Evil:
@@ -92,8 +92,8 @@ class Evil:
 def test_code_beside_weights_is_not_run(tiny, source, tmp_path, monkeypatch, zipped):
     """In torch's own archives it is passed over; in the old format, which has no parts, one line says what to do."""
     monkeypatch.chdir(tmp_path)
-    held = {"model": source.clip.state_dict(), "args": Evil()}
-    torch.save(held, "theirs.pt", _use_new_zipfile_serialization=zipped)
+    checkpoint = {"model": source.clip.state_dict(), "args": Evil()}
+    torch.save(checkpoint, "theirs.pt", _use_new_zipfile_serialization=zipped)
     if zipped:
         same(backbone.load("theirs.pt", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
     else:
@@ -115,17 +115,17 @@ def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
     """CLoVe has 64 positions in a model of 77: texts are cut there."""
     state = source.clip.state_dict()
     torch.save(state | {"positional_embedding": state["positional_embedding"][:64]}, tmp_path / "clove.pt")
-    found = backbone.load(tmp_path / "clove.pt", tiny, activation="quickgelu")
-    assert found.tokenize(["word " * 200]).shape == (1, 64)
-    assert found.model_cfg["text_cfg"]["context_length"] == 64
-    found.save(tmp_path / "saved")
-    same(backbone.load(tmp_path / "saved").clip, found.clip, found.tokenize(TEXTS))
+    loaded = backbone.load(tmp_path / "clove.pt", tiny, activation="quickgelu")
+    assert loaded.tokenize(["word " * 200]).shape == (1, 64)
+    assert loaded.model_cfg["text_cfg"]["context_length"] == 64
+    loaded.save(tmp_path / "saved")
+    same(backbone.load(tmp_path / "saved").clip, loaded.clip, loaded.tokenize(TEXTS))
 
 
 def adapted(state: dict, rank: int) -> tuple[dict, dict]:
     """A checkpoint with loralib's factors beside its weights, and what it computes with, by hand (alpha 1)."""
     torch.manual_seed(4)
-    files, whole = dict(state), dict(state)
+    files, merged = dict(state), dict(state)
     for name, w in state.items():
         side = w.shape[-1] if w.ndim == 4 else 1
         if not name.endswith(
@@ -135,27 +135,27 @@ def adapted(state: dict, rank: int) -> tuple[dict, dict]:
         a, b = torch.randn(rank * side, w.shape[1] * side) * 0.1, torch.randn(w.shape[0] * side, rank * side) * 0.1
         stem = f"{name}_lora_" if name.endswith("in_proj_weight") else f"{name.removesuffix('weight')}lora_"
         files |= {f"{stem}A": a, f"{stem}B": b}
-        whole[name] = (w.double() + (b.double() @ a.double()).reshape(w.shape) / rank).float()
-    return files, whole
+        merged[name] = (w.double() + (b.double() @ a.double()).reshape(w.shape) / rank).float()
+    return files, merged
 
 
 @pytest.mark.parametrize("rank", [2, 4])
 def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
     """FSC-CLIP's, SVLC's and DAC's LoRA files: rank from the shapes, alpha 1, or as it is stated."""
-    files, whole = adapted(source.clip.state_dict(), rank)
-    assert len(files) - len(whole) == 2 * (4 * 4 + 1)
+    files, merged = adapted(source.clip.state_dict(), rank)
+    assert len(files) - len(merged) == 2 * (4 * 4 + 1)
     torch.save({"epoch": 5, "state_dict": prefixed(files, "module.")}, tmp_path / "lora.pt")
     expected = copy.deepcopy(source.clip)
-    expected.load_state_dict(whole)
-    found = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
-    same(found.clip, expected, source.tokenize(TEXTS), atol=1e-4)
+    expected.load_state_dict(merged)
+    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
+    same(loaded.clip, expected, source.tokenize(TEXTS), atol=1e-4)
     doubled = weight_files.read_weights(tmp_path / "lora.pt", 2.0)["visual.conv1.weight"]
     plain = source.clip.visual.conv1.weight
-    torch.testing.assert_close(doubled - plain, 2 * (whole["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(doubled - plain, 2 * (merged["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "change,said",
+    "change,message",
     [
         ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
         ({"a.weight": (4, 6), "a.lora_B": (4, 2)}, r"'a.lora_B': a factor of an adapter without its other"),
@@ -167,10 +167,10 @@ def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
         ({"a.weight": (4, 3, 2, 2), "a.lora_A": (3, 6), "a.lora_B": (8, 3)}, r"are none of a weight \[4, 3, 2, 2\]"),
     ],
 )
-def test_factors_that_fit_nothing(tmp_path, change, said):
+def test_factors_that_fit_nothing(tmp_path, change, message):
     """Each with its name and shapes."""
     torch.save({name: torch.ones(shape) for name, shape in change.items()}, tmp_path / "lora.pt")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         weight_files.read_weights(tmp_path / "lora.pt")
 
 
@@ -190,19 +190,19 @@ def theirs():
 def clip_model(theirs):
     """A tiny CLIPModel of random weights."""
     torch.manual_seed(6)
-    made = theirs.CLIPModel(theirs.CLIPConfig(text_config=TEXT, vision_config=VISION, projection_dim=16)).eval()
+    model = theirs.CLIPModel(theirs.CLIPConfig(text_config=TEXT, vision_config=VISION, projection_dim=16)).eval()
     with torch.no_grad():
-        made.logit_scale.fill_(3.0)
-        for parameter in made.parameters():  # their biases start at zero, and a swap of two would not be seen
+        model.logit_scale.fill_(3.0)
+        for parameter in model.parameters():  # their biases start at zero, and a swap of two would not be seen
             parameter += 0.05 * torch.randn_like(parameter) if parameter.ndim == 1 else 0
-    return made
+    return model
 
 
-def compare(model, made, texts: torch.Tensor, side: int, atol: float) -> None:
+def compare(model, hub_model, texts: torch.Tensor, side: int, atol: float) -> None:
     """Assert that a CLIPModel or SiglipModel and what was read of it agree on unit vectors."""
     pictures = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        out = made(input_ids=texts, pixel_values=pictures)
+        out = hub_model(input_ids=texts, pixel_values=pictures)
         for a, b in (
             (out.image_embeds, model.clip.encode_image(pictures)),
             (out.text_embeds, model.clip.encode_text(texts)),
@@ -213,9 +213,9 @@ def compare(model, made, texts: torch.Tensor, side: int, atol: float) -> None:
 def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
     """READ-CLIP's layout: the folder's own activation decides, and every tensor has its place."""
     clip_model.save_pretrained(tmp_path / "theirs")
-    found = backbone.load(tmp_path / "theirs", tiny)
-    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
-    assert found.clip.logit_scale.item() == pytest.approx(3.0)
+    loaded = backbone.load(tmp_path / "theirs", tiny)
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+    assert loaded.clip.logit_scale.item() == pytest.approx(3.0)
     write_json(tmp_path / "gelu.json", TINY)
     with pytest.raises(UserError, match=r"theirs: trained with quickgelu \(says config.json\)"):
         backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
@@ -231,23 +231,23 @@ def test_fg_clip(tiny, clip_model, tmp_path):
             "logit_scale_hardneg": torch.ones(()), f"{positions}_res.weight": torch.randn(248, 32),
             f"{positions}_ori.weight": torch.randn(248, 32)}  # fmt: skip
     save_file(load_file(file) | more, file)
-    found = backbone.load(tmp_path / "theirs", tiny)
-    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
+    loaded = backbone.load(tmp_path / "theirs", tiny)
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
     wide = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8))
-    assert found.fit_picture(wide).tobytes() == wide.resize((32, 32), Image.Resampling.BICUBIC).tobytes()
+    assert loaded.fit_picture(wide).tobytes() == wide.resize((32, 32), Image.Resampling.BICUBIC).tobytes()
 
 
 def test_two_towers_in_two_folders(tiny, clip_model, tmp_path):
     """TripletCLIP's layout: `model.` before every name, no logit scale."""
     state = clip_model.state_dict()
-    for folder, key, part in (("text-encoder", "text_config", "text"), ("vision-encoder", "vision_config", "vis")):
+    for folder, key, prefix in (("text-encoder", "text_config", "text"), ("vision-encoder", "vision_config", "vis")):
         (tmp_path / "pair" / folder).mkdir(parents=True)
-        own = {f"model.{k}": v.contiguous() for k, v in state.items() if k.startswith(part)}
-        save_file(own, tmp_path / "pair" / folder / "model.safetensors")
+        tower_state = {f"model.{k}": v.contiguous() for k, v in state.items() if k.startswith(prefix)}
+        save_file(tower_state, tmp_path / "pair" / folder / "model.safetensors")
         write_json(tmp_path / "pair" / folder / "config.json", clip_model.config.to_dict()[key])
-    found = backbone.load(tmp_path / "pair", tiny)
-    compare(found, clip_model, found.tokenize(TEXTS), 32, 1e-5)
-    assert found.clip.logit_scale.item() == pytest.approx(math.log(100))
+    loaded = backbone.load(tmp_path / "pair", tiny)
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+    assert loaded.clip.logit_scale.item() == pytest.approx(math.log(100))
     assert weight_files.find_layout(tmp_path / "pair") == "towers"
 
 
@@ -256,8 +256,8 @@ def small_timm(monkeypatch):
     """timm's names stand for whole models; this one is small, without a class token as SigLIP is."""
     timm = pytest.importorskip("timm")
     sizes = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2, "class_token": False}
-    whole = timm.create_model
-    monkeypatch.setattr(timm, "create_model", lambda name, **kwargs: whole(name, **kwargs | sizes))
+    create_model = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, **kwargs: create_model(name, **kwargs | sizes))
 
 
 SIGLIP_TEXT = TEXT | {"vocab_size": 1000, "max_position_embeddings": 16, "projection_size": 32}
@@ -268,19 +268,19 @@ def test_a_siglip_model_of_transformers(theirs, small_timm, tmp_path, activation
     """With timm's image tower and its attention pool; a GELU by tanh is close to open_clip's."""
     torch.manual_seed(7)
     text, vision = (c | {"hidden_act": activation} for c in (SIGLIP_TEXT, VISION))
-    made = theirs.SiglipModel(theirs.SiglipConfig(text_config=text, vision_config=vision)).eval()
+    hub_model = theirs.SiglipModel(theirs.SiglipConfig(text_config=text, vision_config=vision)).eval()
     with torch.no_grad():
-        made.logit_scale.fill_(2.0)
-        made.logit_bias.fill_(-9.0)
-        for parameter in made.parameters():
+        hub_model.logit_scale.fill_(2.0)
+        hub_model.logit_bias.fill_(-9.0)
+        for parameter in hub_model.parameters():
             parameter += 0.05 * torch.randn_like(parameter) if parameter.ndim == 1 and len(parameter) > 1 else 0
-    made.save_pretrained(tmp_path / "theirs")
+    hub_model.save_pretrained(tmp_path / "theirs")
     cfg = SIGLIP | {"embed_dim": 32, "vision_cfg": SIGLIP["vision_cfg"] | {"image_size": 32}}
     cfg["text_cfg"] = cfg["text_cfg"] | {"norm_kwargs": {"eps": 1e-6}}
     write_json(tmp_path / "siglip.json", cfg)
-    found = backbone.load(tmp_path / "theirs", str(tmp_path / "siglip.json"), tokenizer="clip")
-    compare(found, made, found.tokenize(TEXTS), 32, atol)
-    assert (found.clip.logit_scale.item(), found.clip.logit_bias.item()) == pytest.approx((2.0, -9.0))
+    loaded = backbone.load(tmp_path / "theirs", str(tmp_path / "siglip.json"), tokenizer="clip")
+    compare(loaded, hub_model, loaded.tokenize(TEXTS), 32, atol)
+    assert (loaded.clip.logit_scale.item(), loaded.clip.logit_bias.item()) == pytest.approx((2.0, -9.0))
 
 
 def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
@@ -289,16 +289,16 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     clip_model.save_pretrained(folder)
     config = read_json(folder / "config.json")
 
-    def told(**towers: object) -> str:
+    def refusal_of(**towers: object) -> str:
         write_json(folder / "config.json", config | {k: config[k] | v for k, v in towers.items()})
         with pytest.raises(UserError) as error:
             backbone.load(folder, tiny)
         assert "\n" not in str(error.value)
         return str(error.value)
 
-    assert "hidden_act='relu': must be one of quick_gelu" in told(text_config={"hidden_act": "relu"})
-    assert "hidden_act='[1]'" in told(text_config={"hidden_act": [1]})
-    assert "two activations, gelu and quickgelu" in told(
+    assert "hidden_act='relu': must be one of quick_gelu" in refusal_of(text_config={"hidden_act": "relu"})
+    assert "hidden_act='[1]'" in refusal_of(text_config={"hidden_act": [1]})
+    assert "two activations, gelu and quickgelu" in refusal_of(
         text_config={"hidden_act": "gelu"}, vision_config={"hidden_act": "quick_gelu"}
     )
     write_json(folder / "config.json", config | {"auto_map": {"AutoModel": "evil.Model"}})
@@ -306,6 +306,6 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     state = load_file(folder / "model.safetensors")
     first = "text_model.encoder.layers.0.self_attn.q_proj.weight"
     save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
-    assert "'transformer.resblocks.0.attn.in_proj_weight" in told()
+    assert "'transformer.resblocks.0.attn.in_proj_weight" in refusal_of()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    assert "has config.json but no model.safetensors; put the weights there, in one file" in told()
+    assert "has config.json but no model.safetensors; put the weights there, in one file" in refusal_of()

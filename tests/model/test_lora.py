@@ -64,7 +64,7 @@ def fit(clip: nn.Module, inputs, cfg: Train, steps: int = 4) -> None:
         optimiser.clamp_scale(clip, 100.0)
 
 
-def own(clip: nn.Module) -> dict[str, torch.Tensor]:
+def backbone_state(clip: nn.Module) -> dict[str, torch.Tensor]:
     """The backbone's tensors under their plain names, adapted or not."""
     state = {k: v for k, v in clip.state_dict().items() if ".lora_" not in k}
     plain = {k.replace("base_layer.", ""): v.clone() for k, v in state.items()}
@@ -170,13 +170,13 @@ def test_the_backbone_keeps_its_bits(model, inputs):
     """Training, and scoring from two threads in between, moves the adapter alone; not even the scale is clamped."""
     with torch.no_grad():
         model.clip.logit_scale.fill_(math.log(100.0) + 1e-3)
-    before, outputs_before = own(model.clip), outputs(model.clip, inputs)
+    before, outputs_before = backbone_state(model.clip), outputs(model.clip, inputs)
     fit(model.clip, inputs, CFG)
     with ThreadPoolExecutor(2) as pool:
         scored = list(pool.map(lambda _: outputs(model.clip, inputs)[0], range(8)))
     assert all(torch.equal(scored[0], s) for s in scored)
     fit(model.clip, inputs, CFG)
-    assert same_bits(before, own(model.clip))
+    assert same_bits(before, backbone_state(model.clip))
     assert all(p.count_nonzero() for p in lora.adapter_parameters(model.clip).values())
     assert (outputs(model.clip, inputs)[0] - outputs_before[0]).abs().max() > 1e-2
 
@@ -210,10 +210,10 @@ def test_merged_checkpoint_opens_in_plain_open_clip(model, inputs, tmp_path):
 
 def test_merged_weights_by_hand(model, inputs, tmp_path):
     """W + alpha / rank · B A for every adapted matrix, once, and the pretrained bits everywhere else (float64)."""
-    before, cfg = own(model.clip), Train(lr=1e-2, lora=Lora(rank=2, alpha=3.0))
+    before, cfg = backbone_state(model.clip), Train(lr=1e-2, lora=Lora(rank=2, alpha=3.0))
     fit(model.clip, inputs, cfg)
     lora.save_and_merge(model.clip, tmp_path)
-    factors, after = load_file(tmp_path / lora.WEIGHTS), own(model.clip)
+    factors, after = load_file(tmp_path / lora.WEIGHTS), backbone_state(model.clip)
     for tower in ("visual.transformer", "transformer"):
         for layer in (0, 1):
             for name in (f"{tower}.resblocks.{layer}.{p}" for p in PROJECTIONS):
@@ -235,10 +235,10 @@ def test_attention_is_multihead_attention(batch_first):
     nn.init.normal_(theirs.in_proj_bias)
     ours = lora.Attention(copy.deepcopy(theirs))
     x, mask = torch.randn(5, 5, 8), torch.full((5, 5), -math.inf).triu(1)
-    expected, found = (m(x, x, x, need_weights=False, attn_mask=mask)[0] for m in (theirs, ours))
-    torch.testing.assert_close(expected, found)
+    expected, actual = (m(x, x, x, need_weights=False, attn_mask=mask)[0] for m in (theirs, ours))
+    torch.testing.assert_close(expected, actual)
     expected.square().sum().backward()
-    found.square().sum().backward()
+    actual.square().sum().backward()
     for a, b in zip(theirs.parameters(), ours.restore().parameters(), strict=True):
         assert torch.equal(a, b)
         torch.testing.assert_close(a.grad, b.grad)
@@ -249,7 +249,7 @@ def test_siglip_trunk(tmp_path):
     from tests.model.test_towers import _timm_clip
 
     clip = _timm_clip()
-    image, before = torch.randn(2, 3, 32, 32), own(clip)
+    image, before = torch.randn(2, 3, 32, 32), backbone_state(clip)
     optimiser.freeze(clip, Train(trainable="image", lora=Lora()))
     adapted = {n.split(".lora_")[0] for n in lora.adapter_parameters(clip)}
     assert {
@@ -266,7 +266,7 @@ def test_siglip_trunk(tmp_path):
         pooled, tokens = towers.encode_images(clip, image, tokens=True)
         (pooled.sum() + tokens.square().sum()).backward()
         adamw.step()
-    assert same_bits(before, own(clip))
+    assert same_bits(before, backbone_state(clip))
     with torch.no_grad():
         trained = towers.encode_images(clip, image, tokens=True)
         lora.save_and_merge(clip, tmp_path)
@@ -296,9 +296,9 @@ def test_eva_s_trunk():
 def test_the_start_depends_on_the_seed_alone(model):
     """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
 
-    def start(seed, others):
+    def start(seed, global_seed):
         clip = copy.deepcopy(model.clip)
-        torch.manual_seed(others)
+        torch.manual_seed(global_seed)
         lora.inject(clip, Lora(), BOTH, seed)
         return {n: p.detach() for n, p in lora.adapter_parameters(clip).items()}, torch.rand(1)
 

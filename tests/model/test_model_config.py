@@ -23,13 +23,13 @@ RECORD = {"model_cfg": TINY, "preprocess_cfg": {"size": 32, "mean": [0.5, 0.5, 0
 
 def changed(path: str, value: object) -> dict:
     """The record with one value at a dotted key."""
-    made = copy.deepcopy(RECORD)
-    section = made
+    record = copy.deepcopy(RECORD)
+    section = record
     *above, last = path.split(".")
     for key in above:
         section = section.setdefault(key, {})
     section[last] = value
-    return made
+    return record
 
 
 def refused(tmp_path, record: object) -> str:
@@ -114,7 +114,7 @@ def test_a_huge_model_is_refused_before_memory_is_used(changes):
 
 
 @pytest.mark.parametrize(
-    "key,value,told",
+    "key,value,message",
     [
         ("vision_cfg.image_size", 8, "does not describe an open_clip model|gives"),
         ("vision_cfg.output_tokens", True, "vision_cfg: gives no embedding; remove output_tokens"),
@@ -127,15 +127,15 @@ def test_a_huge_model_is_refused_before_memory_is_used(changes):
         ("embed_dm", 16, "unexpected keyword argument 'embed_dm'"),
     ],
 )
-def test_what_open_clip_cannot_build_is_refused(key, value, told):
+def test_what_open_clip_cannot_build_is_refused(key, value, message):
     """In one line, with open_clip's reason."""
-    with pytest.raises(UserError, match=told) as error:
+    with pytest.raises(UserError, match=message) as error:
         model_config.count_weights(changed(f"model_cfg.{key}", value)["model_cfg"], "cfg", 1 << 30)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "key,value,told",
+    "key,value,message",
     [
         ("model_cfg.vision_cfg.layers", 1_000_000_000, "vision_cfg.layers=1000000000: must be a number up to 200"),
         ("model_cfg.vision_cfg.layers", [1, 2, 300], "vision_cfg.layers=300: must be a number up to 200"),
@@ -159,13 +159,13 @@ def test_what_open_clip_cannot_build_is_refused(key, value, told):
         ("tokenizer", "/somewhere", 'tokenizer="/somewhere": must be "" or "clip"'),
     ],
 )  # fmt: skip
-def test_what_is_refused(tmp_path, key, value, told):
+def test_what_is_refused(tmp_path, key, value, message):
     """One line with file, key, value and what it must be."""
-    assert told in refused(tmp_path, changed(key, value))
+    assert message in refused(tmp_path, changed(key, value))
 
 
 @pytest.mark.parametrize(
-    "text,told",
+    "text,message",
     [
         ("", "c.json: not JSON at line 1"),
         ("[]", "c.json: no key 'model_cfg'; not an open_clip config"),
@@ -175,9 +175,9 @@ def test_what_is_refused(tmp_path, key, value, told):
         ('{"model_cfg": {}}', "c.json: model_cfg: no key 'embed_dim'; not an open_clip config"),
     ],
 )
-def test_what_is_no_config(tmp_path, text, told):
+def test_what_is_no_config(tmp_path, text, message):
     """Texts of every kind."""
-    assert refused(tmp_path, text).startswith(told)
+    assert refused(tmp_path, text).startswith(message)
 
 
 JSON = st.recursive(

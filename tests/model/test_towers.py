@@ -91,11 +91,11 @@ def test_tokens_pool_to_the_embeddings(model):
 def test_patches_are_projected_class_free_tokens(model):
     """Patches equal open_clip's last block through ln_post and the projection, the class token left out."""
     image = torch.randn(2, 3, 32, 32)
-    visual, kept = model.clip.visual, {}
-    hook = visual.transformer.register_forward_hook(lambda _m, _i, out: kept.update(out=out))
+    visual, captured = model.clip.visual, {}
+    hook = visual.transformer.register_forward_hook(lambda _m, _i, out: captured.update(out=out))
     model.clip.encode_image(image)
     hook.remove()
-    expected = visual.ln_post(kept["out"])[:, 1:] @ visual.proj
+    expected = visual.ln_post(captured["out"])[:, 1:] @ visual.proj
     torch.testing.assert_close(towers.encode_images(model.clip, image, tokens=True)[1], expected)
 
 

@@ -76,9 +76,9 @@ def same(path: Path) -> bool:
 
 def test_a_scripted_module_has_its_bits(archive):
     """Every type, shape and place; what is no parameter or buffer stays out."""
-    found = weight_archives.read_archive(archive)
+    tensors = weight_archives.read_archive(archive)
     assert same(archive)
-    assert "inner.layers.1.0.weight" in found and "inner.mask" not in found
+    assert "inner.layers.1.0.weight" in tensors and "inner.mask" not in tensors
 
 
 def test_a_traced_model_in_half_precision_has_its_bits(tmp_path):
@@ -89,12 +89,12 @@ def test_a_traced_model_in_half_precision_has_its_bits(tmp_path):
 
     torch.manual_seed(0)
     clip = open_clip.CLIP(**TINY).eval()
-    made = torch.jit.trace_module(
+    traced = torch.jit.trace_module(
         clip,
         {"encode_image": (torch.randn(1, 3, 32, 32),), "encode_text": (torch.ones(1, 77, dtype=torch.long),)},
         check_trace=False,
     ).half()
-    made.save(str(tmp_path / "clip.pt"))
+    traced.save(str(tmp_path / "clip.pt"))
     assert same(tmp_path / "clip.pt")
     assert weight_files.read_weights(tmp_path / "clip.pt").keys() - {"attn_mask"} == clip.state_dict().keys()
 
@@ -120,15 +120,15 @@ class Hostile(nn.Module):
 
 def test_the_program_of_an_archive_is_not_run(tmp_path):
     """torch.jit.load makes the file; we do not, with the hostile module on top or below."""
-    made, target = tmp_path / "a.pt", tmp_path / "made"
+    path, target = tmp_path / "a.pt", tmp_path / "made"
     module = torch.jit.script(nn.Sequential(nn.Linear(2, 2), Hostile(str(target))))
-    module.save(str(made))
-    torch.jit.load(made)
+    module.save(str(path))
+    torch.jit.load(path)
     assert target.exists()
     target.unlink()
-    assert sorted(weight_files.read_weights(made)) == ["0.bias", "0.weight"]
-    torch.jit.script(Hostile(str(target))).save(str(made))
-    assert weight_files.read_weights(made) == {}
+    assert sorted(weight_files.read_weights(path)) == ["0.bias", "0.weight"]
+    torch.jit.script(Hostile(str(target))).save(str(path))
+    assert weight_files.read_weights(path) == {}
     assert not target.exists()
 
 
@@ -166,7 +166,7 @@ def module(value: bytes) -> bytes:
     return b"\x80\x02c__torch__.tests\nM\n)\x81}(" + text("weight") + value + b"ub."
 
 
-def made(path: Path, program: bytes, storage: bytes = bytes(8)) -> Path:
+def write_archive(path: Path, program: bytes, storage: bytes = bytes(8)) -> Path:
     """An archive by hand, of a module with the parameter `weight`."""
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("a/data.pkl", program)
@@ -178,7 +178,7 @@ def made(path: Path, program: bytes, storage: bytes = bytes(8)) -> Path:
 
 def test_an_archive_by_hand_is_read(tmp_path):
     """What the hostile ones below are variations of."""
-    path = made(tmp_path / "a.pt", module(tensor(pile(number(2)), pile(number(1)))))
+    path = write_archive(tmp_path / "a.pt", module(tensor(pile(number(2)), pile(number(1)))))
     assert weight_files.read_weights(path)["weight"].tolist() == [0.0, 0.0]
 
 
@@ -188,7 +188,7 @@ DOUBLE = b"c__torch__.tests\nM\n)\x81}(" + text("m") + b"h%c" + text("n") + b"h%
 
 
 @pytest.mark.parametrize(
-    "program,told",
+    "program,message",
     [
         (module(tensor(pile(number(1 << 30), number(1 << 30)), pile(number(0), number(0)))), "larger than its bytes"),
         (module(tensor(pile(number(3)), pile(number(1)))), "larger than its bytes"),
@@ -214,13 +214,13 @@ DOUBLE = b"c__torch__.tests\nM\n)\x81}(" + text("m") + b"h%c" + text("n") + b"h%
         (b"", "ValueError"),
     ],
 )  # fmt: skip
-def test_what_a_hostile_archive_is_told(tmp_path, program, told):
+def test_what_a_hostile_archive_is_told(tmp_path, program, message):
     """Tensors larger than the file, modules without end, and instructions that no weights need: a line, at once."""
-    path = made(tmp_path / "a.pt", program)
-    if told is None:
+    path = write_archive(tmp_path / "a.pt", program)
+    if message is None:
         assert weight_files.read_weights(path) == {}
         return
-    with pytest.raises(UserError, match=f"a.pt: not a readable weights file.*{told}.*fetch it again"):
+    with pytest.raises(UserError, match=f"a.pt: not a readable weights file.*{message}.*fetch it again"):
         weight_files.read_weights(path)
 
 

@@ -13,8 +13,8 @@ def test_renumbered_annotations_are_those_of_the_texts():
     """Column by column, with digits of another length within the eight."""
     texts = [f"A black dog sees two red birds. Its number is {i:08d}." for i in (0, 7)]
     more = [f"A black dog sees two red birds. Its number is {i:08d}." for i in (90_000, 90_007)]
-    made = made_tars.Renumbered(spacy_parser.annotate_columns(texts, Counter()).array(), 90_000).array()
-    assert made.to_pylist() == spacy_parser.annotate_columns(more, Counter()).array().to_pylist()
+    renumbered = made_tars.Renumbered(spacy_parser.annotate_columns(texts, Counter()).array(), 90_000).array()
+    assert renumbered.to_pylist() == spacy_parser.annotate_columns(more, Counter()).array().to_pylist()
 
 
 def test_tars_differ_in_every_caption(tmp_path):

@@ -78,10 +78,10 @@ def parser_of(module: str, monkeypatch: pytest.MonkeyPatch) -> argparse.Argument
     def stop(self, file=None):
         raise HelpShown(self)
 
-    with monkeypatch.context() as patch, pytest.raises(HelpShown) as shown:
+    with monkeypatch.context() as patch, pytest.raises(HelpShown) as help_shown:
         patch.setattr(argparse.ArgumentParser, "print_help", stop)
         importlib.import_module(module).main(["--help"])
-    return shown.value.args[0]
+    return help_shown.value.args[0]
 
 
 def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:

@@ -96,12 +96,12 @@ def test_every_key_of_a_profile_is_documented():
 def test_every_environment_variable_is_documented():
     """In the tables of docs/environment.md; and no variable there is one that nothing reads."""
     sources = [*(ROOT / "compclip").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "slurm").iterdir()]
-    read = {
+    variables = {
         name
         for path in sources
         for name in re.findall(r"COMPCLIP_[A-Z]+(?:_[A-Z]+)*", path.read_text(encoding="utf-8"))
     }
-    assert set(re.findall(r"^\| `(COMPCLIP_\w+)`", read_page("environment.md"), re.M)) == read
+    assert set(re.findall(r"^\| `(COMPCLIP_\w+)`", read_page("environment.md"), re.M)) == variables
 
 
 def test_every_room_is_documented():

@@ -22,7 +22,7 @@ def test_no_input_traces_back_hangs_or_leaves_its_folder(capsys):
 
 def defects() -> list[Reader]:
     """Readers that do what none may, and one that refuses."""
-    return [Reader(name, lambda folder: None, read, ()) for name, read in WAYS.items()]
+    return [Reader(name, lambda folder: None, action, ()) for name, action in WAYS.items()]
 
 
 def _fails(_: random.Random) -> None:
@@ -50,7 +50,7 @@ def test_each_kind_of_end_is_told_apart():
         assert process.outcome(("accepted", 1)).kind == "accepted"
         process._known |= WAYS.keys()  # so that the hang need not wait for imports
         assert [process.outcome((kind, 1)).kind for kind in WAYS if kind != "accepted"] == list(WAYS)[1:]
-        assert process.outcome(("refused", 2)).told == "a: b; mend it"
+        assert process.outcome(("refused", 2)).message == "a: b; mend it"
     finally:
         process.stop()
 

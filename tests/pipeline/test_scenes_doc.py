@@ -36,8 +36,8 @@ for module, *argv in json.loads(sys.argv[1]):
 
 def block(language: str) -> str:
     """The document's only block of a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.M | re.S)
-    return found
+    (code_block,) = re.findall(rf"^```{language}\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.M | re.S)
+    return code_block
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def params() -> str:
         "train": {"max_steps": 3, "batch_size": 8, "warmup_steps": 1, "log_every_steps": 1},
         "scenes": {"train": 40, "retrieval": 2, "records": 2, "per_class": 1, "processes": 1},
     }
-    made = OmegaConf.merge(grid, little)
-    made.backbones = {"tiny": {"model": "tiny.json"}}
-    return OmegaConf.to_yaml(made)
+    tiny_grid = OmegaConf.merge(grid, little)
+    tiny_grid.backbones = {"tiny": {"model": "tiny.json"}}
+    return OmegaConf.to_yaml(tiny_grid)
 
 
 def test_the_printed_file_is_short():
@@ -74,10 +74,10 @@ def test_the_printed_file_is_short():
 def test_the_page_names_the_commands_in_order():
     """Set up, take the grid, check, run."""
     text = DOC.read_text(encoding="utf-8")
-    found = [
+    positions = [
         text.index(c) for c in ("make setup", "config use experiments/grids/try.yaml", "config check", "dvc repro")
     ]
-    assert all(a < b for a, b in pairwise(found))
+    assert all(a < b for a, b in pairwise(positions))
 
 
 def test_the_hinge_against_loops(hinge):
@@ -87,12 +87,12 @@ def test_the_hinge_against_loops(hinge):
     terms = hinge.loss(f, cfg, 0)
     total = 0.0
     for i in range(len(f.image_BD)):
-        own = sum(float(a * b) for a, b in zip(f.image_BD[i], f.text_BD[i], strict=True))
+        caption_cosine = sum(float(a * b) for a, b in zip(f.image_BD[i], f.text_BD[i], strict=True))
         worst = 0.0
         for k in range(f.negative_BKD.shape[1]):
             cosine = sum(float(a * b) for a, b in zip(f.image_BD[i], f.negative_BKD[i, k], strict=True))
             if f.mask_BK[i, k]:
-                worst = max(worst, cfg.margin - own + cosine)
+                worst = max(worst, cfg.margin - caption_cosine + cosine)
         total += worst
     assert total > 0
     assert terms["hinge"].item() == pytest.approx(2.0 * float(f.scale) * total / len(f.image_BD), rel=1e-9)

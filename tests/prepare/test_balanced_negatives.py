@@ -54,10 +54,10 @@ def samples(tmp_path, monkeypatch) -> list[Sample]:
     """A shard of made captions in data/x/samples; the rule `negclip` is `exchange`."""
     monkeypatch.setitem(balanced_negatives.RULES, "negclip", exchange)
     monkeypatch.chdir(tmp_path)
-    made = make_samples(600)
-    shard_writer.save_samples(tmp_path / SAMPLES / "00000.arrow", made)
+    shard_samples = make_samples(600)
+    shard_writer.save_samples(tmp_path / SAMPLES / "00000.arrow", shard_samples)
     balanced_negatives.count_language.cache_clear()
-    return made
+    return shard_samples
 
 
 def choose(samples, tmp_path, cfg=CFG):
@@ -126,8 +126,8 @@ def test_folds_hold_out_a_pictures_own_captions(samples, tmp_path):
     odd = Sample("odd", "odd.png", ("a zebra above a cup",))
     shard_writer.save_samples(tmp_path / SAMPLES / "00000.arrow", [*samples, odd])
     language = balanced_negatives.count_language((str(tmp_path / SAMPLES / "00000.arrow"),))
-    known = [language.models[fold][2].words["zebra"] for fold in range(FOLDS)]
-    assert known[balanced_negatives.fold_of(odd)] == 0 and sum(known) == FOLDS - 1
+    zebra_counts = [language.models[fold][2].words["zebra"] for fold in range(FOLDS)]
+    assert zebra_counts[balanced_negatives.fold_of(odd)] == 0 and sum(zebra_counts) == FOLDS - 1
 
 
 def test_language_is_counted_of_a_bounded_number(tmp_path):

@@ -158,10 +158,10 @@ def test_a_shard_whose_writer_was_killed_is_whole_after_the_next_one(files, monk
         path.unlink()
     tar.write_bytes(b"half a tar")
     assert prepare(files)[0].manifest.fingerprint == expected
-    written = []
-    monkeypatch.setattr(shard_work, "_write", lambda *args: written.append(args))
+    writes = []
+    monkeypatch.setattr(shard_work, "_write", lambda *args: writes.append(args))
     prepare(files)
-    assert not written
+    assert not writes
 
 
 def test_very_large_jpegs_are_compared_as_reading_gives_them(tmp_path):

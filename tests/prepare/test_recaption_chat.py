@@ -86,13 +86,13 @@ def test_it_is_asked_clics_query(model):
 
 def test_an_answer_that_ends_is_not_cut_short(samples, model, tmp_path):
     """At a token that ends answers, here the second word of one."""
-    (whole,), _ = captioned(hf, samples[:1], config(model))
-    folder, last = shutil.copytree(model, tmp_path / "m"), whole.captions[0].split()[1]
+    (uncut,), _ = captioned(hf, samples[:1], config(model))
+    folder, last = shutil.copytree(model, tmp_path / "m"), uncut.captions[0].split()[1]
     settings = json.loads((folder / "generation_config.json").read_text())
     settings["eos_token_id"] = [3, tiny_chat.WORDS.index(last)]
     (folder / "generation_config.json").write_text(json.dumps(settings))
     output, counts = captioned(hf, samples[:1], config(folder))
-    words = whole.captions[0].split()
+    words = uncut.captions[0].split()
     assert output[0].captions[0].split() == words[: words.index(last) + 1]
     assert +counts == {}
 

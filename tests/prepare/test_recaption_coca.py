@@ -65,10 +65,10 @@ def config(folder, **overrides):
 def slowly(folder, sample, choose):
     """One picture's words with the whole forward pass of both towers and the decoder at each."""
     model = captioner.load_captioner(f"local-dir:{folder}")
-    image, said = model.pixels([images.load_image(sample.picture)]), [captioner.START_TOKEN]
-    while len(said) <= 8 and said[-1] != captioner.END_TOKEN:
-        said.append(choose(model.clip(image, torch.tensor([said]), output_labels=False)["logits"][0, -1]))
-    answer = captioner._decode(said[1:])
+    image, token_ids = model.pixels([images.load_image(sample.picture)]), [captioner.START_TOKEN]
+    while len(token_ids) <= 8 and token_ids[-1] != captioner.END_TOKEN:
+        token_ids.append(choose(model.clip(image, torch.tensor([token_ids]), output_labels=False)["logits"][0, -1]))
+    answer = captioner._decode(token_ids[1:])
     return answer.text, not answer.cut_short
 
 

@@ -132,8 +132,8 @@ def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
     for number, file in enumerate(("config.json", "tokenizer_config.json", "processor_config.json")):
         folder = shutil.copytree(blip, tmp_path / str(number))
         (folder / "own.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
-        own = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
-        (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | own))
+        foreign_classes = {"model_type": "own", "processor_class": "Own", "tokenizer_class": "Own"} | maps
+        (folder / file).write_text(json.dumps(json.loads((blip / file).read_text()) | foreign_classes))
         with contextlib.suppress(UserError):  # classes of transformers' own may stand in
             hf.load_model(str(folder), "cpu")
     folder = shutil.copytree(blip, tmp_path / "pickle")
@@ -180,8 +180,8 @@ def test_a_folder_runs_no_code(blip, samples, tmp_path, file, monkeypatch):
     classes = dict.fromkeys(
         ("AutoConfig", "AutoProcessor", "AutoTokenizer", "AutoModelForImageTextToText"), "code.Stranger"
     )
-    known = json.loads((tmp_path / "m" / file).read_text()) if (tmp_path / "m" / file).is_file() else {}
-    (tmp_path / "m" / file).write_text(json.dumps(known | {"auto_map": classes, "trust_remote_code": True}))
+    config = json.loads((tmp_path / "m" / file).read_text()) if (tmp_path / "m" / file).is_file() else {}
+    (tmp_path / "m" / file).write_text(json.dumps(config | {"auto_map": classes, "trust_remote_code": True}))
     (tmp_path / "m" / "code.py").write_text(CODE)
     try:
         captioned(hf, samples[:1], hf.Config(str(tmp_path / "m"), max_new_tokens=8, device="cpu"))

@@ -98,9 +98,9 @@ def test_the_text_encoder_of_diffusers_is_the_same_tower(exported):
     length = model.clip.context_length
     ids_BL = tokenizer(TEXTS, padding="max_length", truncation=True, return_tensors="pt").input_ids
     assert ids_BL.shape == (len(TEXTS), length)
-    whole = transformers.CLIPModel.from_pretrained(folder).eval()
+    clip_model = transformers.CLIPModel.from_pretrained(folder).eval()
     hidden = tower.eval()(input_ids=ids_BL)
-    assert largest_difference(hidden.last_hidden_state, whole.text_model(input_ids=ids_BL).last_hidden_state) == 0
+    assert largest_difference(hidden.last_hidden_state, clip_model.text_model(input_ids=ids_BL).last_hidden_state) == 0
 
 
 def test_tokens_are_open_clips(exported):

@@ -60,8 +60,8 @@ def mean_squares(gap_BSI):
 
     def effect(place, axes):
         """Inclusion and exclusion: the level, less all effects of fewer axes."""
-        parts = [[axis for k, axis in enumerate(axes) if number >> k & 1] for number in range(2 ** len(axes))]
-        return level(place, axes) - sum(effect(place, part) for part in parts if len(part) < len(axes))
+        axis_subsets = [[axis for k, axis in enumerate(axes) if number >> k & 1] for number in range(2 ** len(axes))]
+        return level(place, axes) - sum(effect(place, subset) for subset in axis_subsets if len(subset) < len(axes))
 
     squares = {}
     for axes in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]):
@@ -166,8 +166,8 @@ def test_intervals_hold_the_truth_94_to_98_times_in_a_hundred(backbones, seeds, 
     draws = [scipy_stats.chi2.ppf((rng.permutation(800) + 0.5) / 800, f) / f for f in freedoms]
     for effects in EFFECTS:
         for units in UNITS:
-            held = integrate_coverage(backbones, seeds, effects, units, draws)
-            assert 0.937 <= held <= most, (effects, units)
+            covered_share = integrate_coverage(backbones, seeds, effects, units, draws)
+            assert 0.937 <= covered_share <= most, (effects, units)
 
 
 def test_over_seeds_alone_backbones_that_differ_are_overlooked(rng):
@@ -249,8 +249,10 @@ def test_rows_are_over_versions():
 
 def test_each_version_keeps_its_own_table():
     split = tables.PictureSplit()
-    own = table_rows.build_version_tables(make_runs(), [SWAP], split, VERSIONS)
-    assert [t.name for t in own] == ["one / scenes", "two / scenes"] and not any(t.versions for t in own)
+    version_tables = table_rows.build_version_tables(make_runs(), [SWAP], split, VERSIONS)
+    assert [t.name for t in version_tables] == ["one / scenes", "two / scenes"] and not any(
+        t.versions for t in version_tables
+    )
     assert table_rows.build_version_tables(make_runs(), [SWAP], split, {}) == []
     apart = table_rows.build_tables([*make_runs(), run("clic", "other", 0, 5)], [SWAP], versions=VERSIONS)
     assert [t.name for t in apart] == ["worlds / scenes", "other / scenes"]
@@ -265,8 +267,8 @@ def test_differences_claims_and_order_are_over_versions():
     claim = claims.Claim("c", "p", "t", "f", (claims.parse_inequality("clic > negclip on b/swap", "here"),))
     (finding,) = claims.judge_claims([claim], runs, [table], {"b/swap": SWAP})
     assert finding.evidence[0].interval == statistic.difference
-    (own, _) = table_rows.build_version_tables(runs, [SWAP], tables.PictureSplit(), VERSIONS)
-    (of_one,) = claims.judge_claims([claim], runs, [own], {"b/swap": SWAP})
+    (version_table, _) = table_rows.build_version_tables(runs, [SWAP], tables.PictureSplit(), VERSIONS)
+    (of_one,) = claims.judge_claims([claim], runs, [version_table], {"b/swap": SWAP})
     assert (finding.verdict, of_one.verdict) == ("undecided", "holds")  # 41 and 12 items: backbones differ
     ordered = decided_order.mark_order(table)
     assert [row.statistics[0].equal_to for row in ordered.rows] == ["", "negclip", "clic"]

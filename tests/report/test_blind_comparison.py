@@ -119,8 +119,10 @@ def test_the_tables_stand_in_latex(page):
 def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):
     """A p value of 3 % does not stand Holm's, in what is above blind rows and in the gains."""
     monkeypatch.setattr(report_page.decisions, "p_value", lambda interval: 0.03)
-    read = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
-    blind = {data: [run for run in of_data if run.cell.method == "blind.bigram"] for data, of_data in read.items()}
+    runs_by_data = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
+    blind = {
+        data: [run for run in of_data if run.cell.method == "blind.bigram"] for data, of_data in runs_by_data.items()
+    }
 
     def count_verdicts(correction):
         page = report_page.build_page(

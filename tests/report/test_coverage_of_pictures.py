@@ -24,16 +24,16 @@ def test_sizes_are_those_of_the_official_files(structures):
 
 def test_sizes_are_written_as_shipped(shared_data, tmp_path):
     coverage.write_sizes(shared_data, tmp_path / "sizes.json")
-    shipped, written = (json.loads(path.read_text()) for path in (coverage.SIZES, tmp_path / "sizes.json"))
-    assert shipped == written
+    shipped, measured = (json.loads(path.read_text()) for path in (coverage.SIZES, tmp_path / "sizes.json"))
+    assert shipped == measured
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_intervals_hold_the_truth_with_real_pictures(seeds, structures):
     """swap_obj's 245 records, where seeds and pictures vary; 1,000 draws."""
     rng = np.random.default_rng(seeds)
-    held = coverage.measure_coverage(structures["sugarcrepe_pp/swap_obj"], seeds, 0.7, 0.15, 1000, rng)
-    assert 0.94 <= held <= 0.98
+    covered_share = coverage.measure_coverage(structures["sugarcrepe_pp/swap_obj"], seeds, 0.7, 0.15, 1000, rng)
+    assert 0.94 <= covered_share <= 0.98
 
 
 def test_counted_one_by_one_items_promise_too_much(structures):

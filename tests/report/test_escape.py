@@ -67,9 +67,9 @@ def test_code_in_markdown_ends_where_it_should(text):
 
 @given(st.lists(st.lists(NASTY, min_size=2, max_size=3), max_size=3))
 def test_no_cell_of_csv_is_a_formula(rows):
-    read = list(csv.reader(io.StringIO(escape.format_csv(rows), newline="")))
-    assert len(read) == len(rows)
-    for text, cell in zip(map(one_feed, sum(rows, [])), sum(read, []), strict=True):
+    parsed_rows = list(csv.reader(io.StringIO(escape.format_csv(rows), newline="")))
+    assert len(parsed_rows) == len(rows)
+    for text, cell in zip(map(one_feed, sum(rows, [])), sum(parsed_rows, []), strict=True):
         if cell.startswith(escape.FORMULA):
             float(cell)
         assert cell == text or (cell == f"'{text}" and text.startswith(escape.FORMULA))

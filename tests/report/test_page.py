@@ -325,7 +325,7 @@ def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch)
 
 
 @pytest.fixture
-def asked(project):
+def recorded_project(project):
     """What the runs' SugarCrepe asked, as the stage `benchmark` writes it; texts that would be HTML."""
     Image.new("RGB", (40, 20)).save(project / "a.png")
     records = [
@@ -338,24 +338,24 @@ def asked(project):
     return project
 
 
-def test_won_and_lost_items_stand_on_the_page(asked, capsys):
+def test_won_and_lost_items_stand_on_the_page(recorded_project, capsys):
     """CLIC wins five items and loses none; pictures are within the page, texts are texts; `--items` bounds them."""
     assert report_command.main(["--items", "2"]) == 0
-    html = (asked / "reports" / "index.html").read_text()
+    html = (recorded_project / "reports" / "index.html").read_text()
     Reader(html)
     assert 'id="slices"' in html and "No slice departs" in html and html.count('src="data:image/jpeg;base64,') == 4
     assert "<b>1</b>" not in html and "&lt;b&gt;" in html and html.count(GALLERY_MARK) == 0
     assert 'href="../results/clic/vit-scenes-0/sugarcrepe.json"' in html and "img-src data:" in html
     assert report_command.main(["--items", "0"]) == 0
-    assert "<img" not in (asked / "reports" / "index.html").read_text()
+    assert "<img" not in (recorded_project / "reports" / "index.html").read_text()
     with pytest.raises(UserError, match="--items -1: must be 0 or more"):
         report_command.main(["--items", "-1"])
 
 
-def test_the_page_stays_below_its_bound(asked, monkeypatch):
+def test_the_page_stays_below_its_bound(recorded_project, monkeypatch):
     """Where the items do not all fit, some stand there and the others are counted."""
     report_command.main([])
-    page = asked / "reports" / "index.html"
+    page = recorded_project / "reports" / "index.html"
     bound = page.stat().st_size + item_gallery.TABLE_BYTES // 2  # less than what is held back for headings
     monkeypatch.setattr(item_gallery, "PAGE_BYTES", bound)
     report_command.main([])

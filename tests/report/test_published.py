@@ -337,8 +337,8 @@ def test_papers_disagree_on_the_same_weights_as_often_as_the_readme_says():
             by_weights.setdefault(weights, {}).setdefault(n.paper, float(n.value))
     several = [list(papers.values()) for papers in by_weights.values() if len(papers) > 1]
     apart = [values for values in several if max(values) - min(values) > 0.5]
-    said = f"{len(apart)} of {len(several)} numbers of the same weights"
-    assert said in (FOLDER / "README.md").read_text(), said
+    sentence = f"{len(apart)} of {len(several)} numbers of the same weights"
+    assert sentence in (FOLDER / "README.md").read_text(), sentence
 
 
 def test_another_activation_than_gelu_is_one_line(tmp_path):

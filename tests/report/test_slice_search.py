@@ -14,7 +14,7 @@ def make_items(seed: int, picture_effect: float = 0.0) -> tuple[np.ndarray, np.n
     rng = np.random.default_rng(seed)
     unit_I = np.repeat(np.arange(UNITS), EACH)
     of_unit = np.repeat(rng.random(UNITS) < picture_effect, EACH)
-    own = rng.choice([-1.0, 0, 0, 0, 1.0, 1.0], UNITS * EACH)
+    item_differences = rng.choice([-1.0, 0, 0, 0, 1.0, 1.0], UNITS * EACH)
     shared = np.repeat(rng.choice([-1.0, 0.0, 1.0, 1.0], UNITS), EACH)
     members = {
         f"slice {k}": np.flatnonzero(rng.random(UNITS * EACH) < rng.uniform(0.05, 0.5)) for k in range(NAMES // 2)
@@ -23,14 +23,14 @@ def make_items(seed: int, picture_effect: float = 0.0) -> tuple[np.ndarray, np.n
         f"pictures {k}": np.flatnonzero(np.repeat(rng.random(UNITS) < rng.uniform(0.1, 0.5), EACH))
         for k in range(NAMES // 2)
     }
-    return np.where(of_unit, shared, own), unit_I, members, rng
+    return np.where(of_unit, shared, item_differences), unit_I, members, rng
 
 
 def test_the_family_wise_error_is_held():
     """In 200 made benchmarks whose slices tell nothing, with and without pictures that answer alike, about 5 % show one."""
     for effect in (0.0, 0.8):
-        shown = [bool(search_slices(*make_items(seed, effect), flips=200).slices) for seed in range(200)]
-        assert np.mean(shown) <= 0.09  # 0.05 and three standard deviations
+        has_slices = [bool(search_slices(*make_items(seed, effect), flips=200).slices) for seed in range(200)]
+        assert np.mean(has_slices) <= 0.09  # 0.05 and three standard deviations
 
 
 def test_a_planted_slice_is_found():
@@ -39,10 +39,10 @@ def test_a_planted_slice_is_found():
     word = np.flatnonzero(rng.random(len(unit_I)) < 0.2)
     difference_I[word] -= 1
     members |= {"word: above": word, "half": word[::2]}
-    first, *others = search_slices(difference_I, unit_I, members, rng).slices
+    first, *further_slices = search_slices(difference_I, unit_I, members, rng).slices
     assert first.name == "word: above" and first.p < 0.01 and first.items == len(word)
     assert first.difference < first.elsewhere - 0.8
-    assert {s.name for s in others} <= {"half"}
+    assert {s.name for s in further_slices} <= {"half"}
 
 
 def test_slices_in_which_nothing_happens_are_no_finding():

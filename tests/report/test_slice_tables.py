@@ -38,10 +38,10 @@ def test_a_planted_slice_is_found(records):
         ("negclip", "pretrained"),
         ("negclip", "finetune"),
     }
-    shown = [line for line in table.lines if line.shown and line.reference == "pretrained"]
-    assert [(line.slice.name, line.slice.items) for line in shown] == [("word: below", 120), ("word: above", 40)]
+    shown_lines = [line for line in table.lines if line.shown and line.reference == "pretrained"]
+    assert [(line.slice.name, line.slice.items) for line in shown_lines] == [("word: below", 120), ("word: above", 40)]
     assert "group: part 1" in {line.slice.name for line in table.lines}
-    assert shown[1].slice.difference < shown[1].slice.elsewhere - 0.8 and shown[1].slice.p < 0.01
+    assert shown_lines[1].slice.difference < shown_lines[1].slice.elsewhere - 0.8 and shown_lines[1].slice.p < 0.01
     assert (table.comparisons, table.not_searched) == (3, ())
 
 
@@ -61,12 +61,12 @@ def test_files_say_the_same(records):
 def test_the_family_wise_error_of_a_whole_table_is_held(records, monkeypatch):
     """In 200 made tables of three rows whose outcomes are chance, about 5 % show a slice."""
     monkeypatch.setattr(slice_tables, "FLIPS", 200)
-    shown = []
+    has_lines = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
         table = search_table(make_table({method: draw(rng) for method in METHODS}), records, "finetune")
-        shown.append(bool(table.lines))
-    assert np.mean(shown) <= 0.09  # 0.05 and three standard deviations
+        has_lines.append(bool(table.lines))
+    assert np.mean(has_lines) <= 0.09  # 0.05 and three standard deviations
 
 
 def test_a_metric_is_compared_with_itself(records):

@@ -37,23 +37,23 @@ def metrics(swap: float, i2t: float) -> dict[str, float]:
 def runs(tmp_path, monkeypatch):
     """Run directories; negclip's two seeds have a snapshot half way, which seed 0 shows and seed 1 does not."""
     root = fake_runs.make(tmp_path)
-    for cell, top, shown in zip(
+    for cell, top, shown_share in zip(
         [fake_runs.cell("negclip", seed=s) for s in (0, 1)], (0.8, 0.6), (0.5, 1.0), strict=True
     ):
         published = Published(root, cell).snapshots
         write_json(published.at(0.5) / "summary.json", metrics(top - 0.2, 0.7))
         write_json(published.at(1.0) / "summary.json", metrics(top, 0.6))
-        values = {"0.5": 0.4, "1.0": 0.3 if shown == 0.5 else 0.5}
+        values = {"0.5": 0.4, "1.0": 0.3 if shown_share == 0.5 else 0.5}
         write_json(
-            published.record, {"steps": {"0.5": 5, "1.0": 10}, "column": COLUMN, "shown": shown, "values": values}
+            published.record, {"steps": {"0.5": 5, "1.0": 10}, "column": COLUMN, "shown": shown_share, "values": values}
         )
     read_config = result_files.read_config
 
     def read_with_snapshots(trained):
         """As if the method's section asked for a snapshot."""
         config = read_config(trained)
-        asked = {"snapshots": [0.5]} if trained.path.parent.name == "negclip" else {}
-        return {**config, "train": {**config.get("train", {}), **asked}}
+        train_options = {"snapshots": [0.5]} if trained.path.parent.name == "negclip" else {}
+        return {**config, "train": {**config.get("train", {}), **train_options}}
 
     monkeypatch.setattr(result_files, "read_config", read_with_snapshots)
     return root
@@ -100,11 +100,11 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("shown", "marked"), [(WHOLE, True), (VALIDATION, True), (TEST, False)])
-def test_a_choice_by_shown_items_is_marked_as_tuning_on_them(shown, marked):
+@pytest.mark.parametrize(("split", "marked"), [(WHOLE, True), (VALIDATION, True), (TEST, False)])
+def test_a_choice_by_shown_items_is_marked_as_tuning_on_them(split, marked):
     """A checkpoint was chosen on validation items: whole benchmarks have them, test items have not."""
     row = ("negclip", "vit", "scenes")
-    assert (row in training_curves.find_leaks({row: "shows the best"}, shown)) is marked
+    assert (row in training_curves.find_leaks({row: "shows the best"}, split)) is marked
 
 
 def test_a_missing_record_is_named(runs):

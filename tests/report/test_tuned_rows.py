@@ -38,12 +38,12 @@ def runs(tmp_path):
     return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
 
 
-def find(root, runs, shown=WHOLE, benchmarks=fake_runs.BENCHMARKS):
-    return tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, shown)
+def find(root, runs, shown_split=WHOLE, benchmarks=fake_runs.BENCHMARKS):
+    return tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, shown_split)
 
 
 @pytest.mark.parametrize(
-    ("params", "changes", "shown", "expected"),
+    ("params", "changes", "shown_split", "expected"),
     [
         ({"train.lr": 1e-6, "weight": 0.5}, {}, WHOLE, {TABLE}),
         ({"train.lr": 1e-6, "weight": 0.5}, {}, TEST, {TABLE}),  # whole benchmarks have the test items
@@ -59,9 +59,9 @@ def find(root, runs, shown=WHOLE, benchmarks=fake_runs.BENCHMARKS):
         ({"train.lr": 1e-6}, {"method": "clic"}, WHOLE, set()),
     ],
 )  # fmt: skip
-def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes, shown, expected):
+def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes, shown_split, expected):
     write_study(tmp_path, params, **changes)
-    assert find(tmp_path, runs, shown).keys() == expected
+    assert find(tmp_path, runs, shown_split).keys() == expected
 
 
 def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):

@@ -104,12 +104,12 @@ def test_no_validation_picture_is_a_test_picture_of_any_benchmark(run):
 def test_numbers_are_those_of_the_split_s_items(run):
     """Means are made anew of them; the items of both splits are all items; records are counted by split."""
     validation, test = (PictureSplit(name).select(run) for name in (VALIDATION, TEST))
-    for name, whole in run.results.items():
-        for metric, items in whole.items.items():
-            parts = [r.results[name].items[metric] for r in (validation, test)]
-            assert sorted(key for part in parts for key in part.ids) == sorted(items.ids)
-            assert sum(part.values.sum() for part in parts) == pytest.approx(items.values.sum())
-            assert validation.number(name, metric) == parts[0].values.mean()
+    for name, result in run.results.items():
+        for metric, items in result.items.items():
+            split_items = [r.results[name].items[metric] for r in (validation, test)]
+            assert sorted(key for subset in split_items for key in subset.ids) == sorted(items.ids)
+            assert sum(subset.values.sum() for subset in split_items) == pytest.approx(items.values.sum())
+            assert validation.number(name, metric) == split_items[0].values.mean()
     of_swap = [validation.number("sugarcrepe", metric) for metric in ("swap_att", "swap_obj", "swap")]
     assert of_swap[2] == pytest.approx(np.mean(of_swap[:2]))
     count = 2 * len(VALIDATION_PICTURES)
@@ -119,9 +119,11 @@ def test_numbers_are_those_of_the_split_s_items(run):
 
 def test_candidates_of_a_split_are_the_whole_benchmark_s(run):
     """A query's outcome does not change with the split: recall over fewer candidates is another measure."""
-    (whole, part) = (r.results["retrieval"].items["t2i_recall_at_1"] for r in (run, PictureSplit(TEST).select(run)))
-    outcome = dict(zip(whole.ids, whole.values, strict=True))
-    assert all(outcome[key] == value for key, value in zip(part.ids, part.values, strict=True))
+    (all_items, test_items) = (
+        r.results["retrieval"].items["t2i_recall_at_1"] for r in (run, PictureSplit(TEST).select(run))
+    )
+    outcome = dict(zip(all_items.ids, all_items.values, strict=True))
+    assert all(outcome[key] == value for key, value in zip(test_items.ids, test_items.values, strict=True))
 
 
 def test_each_picture_of_a_classification_is_drawn_by_itself(run):
@@ -147,14 +149,14 @@ def test_the_share_grows_by_pictures_alone():
 
 def test_the_authors_validation_set_stands_in_place_of_a_split(run):
     """Its numbers are the validation split; the test split is the whole; nowhere is it a benchmark of its own."""
-    own = run.results["retrieval"]
-    both = replace(run, results=run.results | {"retrieval_val": replace(own, metrics={"x": 1})})
+    result = run.results["retrieval"]
+    both = replace(run, results=run.results | {"retrieval_val": replace(result, metrics={"x": 1})})
     authors = {"retrieval": "retrieval_val"}
     selected = {name: PictureSplit(name, 0.2, authors).select(both) for name in (WHOLE, VALIDATION, TEST)}
     assert all("retrieval_val" not in r.results for r in selected.values())
     assert selected[VALIDATION].results["retrieval"].metrics == {"x": 1}
     assert selected[VALIDATION].results["retrieval"].benchmark == "retrieval"
-    assert selected[TEST].results["retrieval"] is own and selected[WHOLE].results["retrieval"] is own
+    assert selected[TEST].results["retrieval"] is result and selected[WHOLE].results["retrieval"] is result
 
 
 def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
@@ -183,10 +185,10 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         split=split,
         whole_runs=[run],
     )
-    (table,), (whole,) = page.main, page.whole_tables
+    (table,), (whole_table,) = page.main, page.whole_tables
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
-    assert whole.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
+    assert whole_table.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
     report_files.write_report(page, tmp_path)
     sentence = "test items alone: 80 % of the pictures, by a hash of their names"
     for name in ("index.html", "report.md"):

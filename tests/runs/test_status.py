@@ -68,9 +68,9 @@ def test_missing_inputs_are_an_error_of_the_row(here):
 def test_the_rows_as_json(here, capsys):
     """The same states for programs."""
     assert status.main(["--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state"] for row in shown["runs"]} == {name: row.state for name, row in rows().items()}
-    assert shown["stages"] == []
+    document = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["state"] for row in document["runs"]} == {name: row.state for name, row in rows().items()}
+    assert document["stages"] == []
 
 
 def test_trials_of_sweeps_and_older_folders(here):

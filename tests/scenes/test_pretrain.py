@@ -83,8 +83,8 @@ def _binds(text: str) -> bool:
     return re.search(rf"\b({colours}) ({symbols})\b", text) is not None
 
 
-def _words(told: dict) -> list[str]:
-    return [word for name, (_, others) in told.items() for word in (name, *others)]
+def _words(names: dict) -> list[str]:
+    return [word for name, (_, synonyms) in names.items() for word in (name, *synonyms)]
 
 
 def test_texts_by_length_are_the_texts_in_order(tiny):
@@ -104,8 +104,8 @@ class Stopped(Exception):
 @pytest.mark.parametrize(("last", "start"), [(15, 10), pytest.param(24, 20, marks=pytest.mark.long)])
 def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, start):
     """Stopped and started again, it goes on from its last save; weights and losses are those of one in a piece."""
-    whole, halves = tiny(), tiny()
-    pretrain.train(whole, FEW, 0, Path("whole.fp16.safetensors"))
+    uninterrupted, halves = tiny(), tiny()
+    pretrain.train(uninterrupted, FEW, 0, Path("whole.fp16.safetensors"))
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "draw_batch", _until(last, pretrain.draw_batch))
         with pytest.raises(Stopped):
@@ -119,7 +119,7 @@ def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, sta
     fresh = tiny()
     pretrain.train(fresh, FEW, 0, Path("halves.fp16.safetensors"))
     assert steps == list(range(start, 28))
-    for (name, a), b in zip(whole.clip.state_dict().items(), fresh.clip.state_dict().values(), strict=True):
+    for (name, a), b in zip(uninterrupted.clip.state_dict().items(), fresh.clip.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert _losses("whole") == _losses("halves")
 
@@ -127,15 +127,15 @@ def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, sta
 @pytest.mark.long
 def test_what_binds_nothing_goes_on_from_the_weights_file_alone(tiny, monkeypatch):
     """The first part's weights in half precision, as a state without moments, end with the whole training's bits."""
-    whole, first, second = tiny(), tiny(), tiny()
-    pretrain.train(whole, FEW, 0, Path("whole.fp16.safetensors"))
+    uninterrupted, first, second = tiny(), tiny(), tiny()
+    pretrain.train(uninterrupted, FEW, 0, Path("whole.fp16.safetensors"))
     pretrain.train(first, replace(FEW, unbound_steps=0), 0, Path("first.fp16.safetensors"))
     pretrain.write_half_weights(first, Path("first.fp16.safetensors"))
     halves = {name: value.float() for name, value in load_file("first.fp16.safetensors").items()}
-    held = {"numbers": pretrain._settings_text(FEW, 0), "step": 20, "lines": [], "model": halves}
-    torch.save({**held, "adamw": pretrain._build_optimiser(second, FEW).state_dict()}, "second.fp16.state.pt")
+    training_state = {"numbers": pretrain._settings_text(FEW, 0), "step": 20, "lines": [], "model": halves}
+    torch.save({**training_state, "adamw": pretrain._build_optimiser(second, FEW).state_dict()}, "second.fp16.state.pt")
     pretrain.train(second, FEW, 0, Path("second.fp16.safetensors"))
-    for (name, a), b in zip(whole.clip.state_dict().items(), second.clip.state_dict().values(), strict=True):
+    for (name, a), b in zip(uninterrupted.clip.state_dict().items(), second.clip.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
 
 
@@ -172,9 +172,9 @@ def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
     Path("params.yaml").write_text(params.replace("processes: 1}", f"processes: 1, pretrain: {numbers}}}"))
     assert world_models.main(["--backbone", "tiny"]) == 0
     assert "w.fp16.safetensors: written" in capsys.readouterr().out
-    held = load_file("w.fp16.safetensors")
-    assert {v.dtype for v in held.values()} == {torch.float16}
-    assert set(held) == set(tiny().clip.state_dict())
+    weights = load_file("w.fp16.safetensors")
+    assert {v.dtype for v in weights.values()} == {torch.float16}
+    assert set(weights) == set(tiny().clip.state_dict())
     assert [step for step, _ in _losses("w")] == [10]
     assert sorted(p.name for p in Path().glob("w.*")) == ["w.fp16.log.jsonl", "w.fp16.safetensors"]
 
@@ -219,8 +219,8 @@ scenes:
 @pytest.fixture
 def versions(tiny):
     """A grid whose backbone is a version of the world's model."""
-    kept = [line for line in PARAMS.replace("STEPS", "2").splitlines() if not line.startswith(("backbones", "scenes"))]
-    Path("params.yaml").write_text("\n".join(kept) + VERSIONS)
+    lines = [line for line in PARAMS.replace("STEPS", "2").splitlines() if not line.startswith(("backbones", "scenes"))]
+    Path("params.yaml").write_text("\n".join(lines) + VERSIONS)
     return read.load_params("params.yaml")
 
 
@@ -253,9 +253,9 @@ def test_a_missing_version_is_made_once(versions, capsys):
     names = ["tiny.fp16.log.jsonl", "tiny.fp16.numbers.json", "tiny.fp16.safetensors"]
     assert sorted(path.name for path in Path("made").iterdir()) == names
     expected = tiny_model_of(seed=7, cfg=replace(versions.scenes.pretrain, bound_every=2))
-    made = Path("made/tiny.fp16.safetensors").read_bytes()
-    assert made == expected
-    assert world_models.main(["--versions"]) == 0 and Path("made/tiny.fp16.safetensors").read_bytes() == made
+    weight_bytes = Path("made/tiny.fp16.safetensors").read_bytes()
+    assert weight_bytes == expected
+    assert world_models.main(["--versions"]) == 0 and Path("made/tiny.fp16.safetensors").read_bytes() == weight_bytes
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seed: 7", "seed: 8"))
     with pytest.raises(UserError, match=r"was pretrained with other numbers than scenes.versions.tiny has; remove it"):
         world_models.main(["--versions"])

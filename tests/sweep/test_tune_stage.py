@@ -206,9 +206,11 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
 def test_a_leak_or_a_slip_is_one_line_and_exit_2(project, capsys, monkeypatch, edit, message):
     """Test items choose nothing, and neither does the luck of a seed that the report shows."""
     key = edit.partition(":")[0]
-    kept = [line for line in ("objectives: [sugarcrepe/swap]", "space: {train.lr: {factor: [0.5, 2]}}")
+    default_lines = [line for line in ("objectives: [sugarcrepe/swap]", "space: {train.lr: {factor: [0.5, 2]}}")
             if not line.startswith(key)]  # fmt: skip
-    Path("params.yaml").write_text(PARAMS.replace(TUNE, f"tune: {{{', '.join(['trials: 2', edit, *kept])}}}\n"))
+    Path("params.yaml").write_text(
+        PARAMS.replace(TUNE, f"tune: {{{', '.join(['trials: 2', edit, *default_lines])}}}\n")
+    )
     monkeypatch.setattr(sys, "argv", ["config", "check"])
     assert entry(config_command) == 2
     error = capsys.readouterr().err
@@ -220,8 +222,8 @@ def test_a_tuned_row_is_marked_where_the_report_shows_validation_items(project):
     run = grid.resolve(read.load_params("params.yaml"), "fsc_clip-tiny-scenes-1")
     finished = FinishedRun(Trained(Path()), Path(), run.cell, run.plain, [], {}, {})
     studies = tuned_rows.read_studies(Path("."))
-    marked = {shown: tuned_rows.find_tuned_rows([finished], studies, ["sugarcrepe"], shown)
-              for shown in ("whole", "validation", "test")}  # fmt: skip
+    marked = {split: tuned_rows.find_tuned_rows([finished], studies, ["sugarcrepe"], split)
+              for split in ("whole", "validation", "test")}  # fmt: skip
     assert [len(rows) for rows in marked.values()] == [1, 1, 0]
     assert "chosen by sugarcrepe/swap on validation items" in marked["whole"]["fsc_clip", "tiny", "scenes"]
 

@@ -64,7 +64,7 @@ def annotations(draw) -> Annotation:
     spans = tuple(zip(cuts, cuts[1:], strict=False))
     heads = tuple(draw(st.integers(0, i)) for i in range(len(words)))
     begins = set(starts)
-    own = tuple((a, b) for a, b in sentences.split(text) if a in begins)
+    sentence_spans = tuple((a, b) for a, b in sentences.split(text) if a in begins)
     return Annotation(
         text,
         tuple(starts),
@@ -74,7 +74,7 @@ def annotations(draw) -> Annotation:
         tuple(w.lower() for w in words),
         tuple("dep" for _ in words),
         heads,
-        own,
+        sentence_spans,
         spans,
         spans[::2],
         tuple(() for _ in words),

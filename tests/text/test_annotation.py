@@ -10,15 +10,15 @@ from tests.text.strategies import annotations
 
 
 def test_a_sentence_is_what_annotating_it_alone_would_give(annotated):
-    whole = annotated["A mug of red tea and a green apple. It is next to the mug of red tea."]
-    texts = [whole.sentence(i).text for i in range(2)]
+    annotation = annotated["A mug of red tea and a green apple. It is next to the mug of red tea."]
+    texts = [annotation.sentence(i).text for i in range(2)]
     assert texts == ["A mug of red tea and a green apple.", "It is next to the mug of red tea."]
     for index, alone in enumerate(annotate(texts)):
-        part = whole.sentence(index)
+        sentence = annotation.sentence(index)
         for name in ("starts", "ends", "sentences", "chunks", "verbs"):
-            assert getattr(part, name) == getattr(alone, name), name
-        assert all(0 <= head < len(part) for head in part.heads)
-        assert len(part.candidates) == len(part)
+            assert getattr(sentence, name) == getattr(alone, name), name
+        assert all(0 <= head < len(sentence) for head in sentence.heads)
+        assert len(sentence.candidates) == len(sentence)
 
 
 def test_a_caption_of_one_sentence_is_its_sentence(annotated):
@@ -29,7 +29,7 @@ def test_a_caption_of_one_sentence_is_its_sentence(annotated):
 @given(annotations())
 def test_sentences_hold_their_own_tokens(value: Annotation):
     for index, (begin, end) in enumerate(value.sentences):
-        part = value.sentence(index)
+        sentence = value.sentence(index)
         inside = [value.word(t) for t in range(len(value)) if begin <= value.starts[t] < end]
-        assert [part.word(t) for t in range(len(part))] == inside
-        assert part.text == value.text[begin:end]
+        assert [sentence.word(t) for t in range(len(sentence))] == inside
+        assert sentence.text == value.text[begin:end]

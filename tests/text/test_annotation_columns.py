@@ -27,15 +27,15 @@ def columns(values: list[Annotation]) -> AnnotationColumns:
     return output
 
 
-def written(made: AnnotationColumns) -> bytearray:
+def write_shard(annotation_columns: AnnotationColumns) -> bytearray:
     """The bytes of a shard's file."""
-    batch, sink = pa.RecordBatch.from_struct_array(made.array()), pa.BufferOutputStream()
+    batch, sink = pa.RecordBatch.from_struct_array(annotation_columns.array()), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return bytearray(sink.getvalue())
 
 
-def read(data: bytes | bytearray) -> AnnotationRows:
+def read_shard(data: bytes | bytearray) -> AnnotationRows:
     return AnnotationRows(pa.ipc.open_file(pa.BufferReader(bytes(data))).get_batch(0), "00000.arrow")
 
 
@@ -45,7 +45,7 @@ def all_of(rows: AnnotationRows) -> list[Annotation]:
 
 def test_rows_are_what_was_added(annotated):
     values = list(annotated.values())
-    assert all_of(read(written(columns(values)))) == values
+    assert all_of(read_shard(write_shard(columns(values)))) == values
     assert all_of(AnnotationRows(columns([]).array())) == []
 
 
@@ -60,7 +60,9 @@ def any_annotation(draw) -> Annotation:
     odd = {"written_swap": draw(ODD), "written_replace": draw(ODD)}
     table = st.lists(st.tuples(CANDIDATE, st.integers(1, 2**31 - 1)), max_size=3)
     pairs = [draw(table) for _ in range(count)] if draw(st.booleans()) else []
-    relatives = tuple((tuple(w for w, _ in own), tuple(n for _, n in own)) for own in pairs)
+    relatives = tuple(
+        (tuple(w for w, _ in token_relatives), tuple(n for _, n in token_relatives)) for token_relatives in pairs
+    )
     return replace(value, lemma=lemma, candidates=candidates, masked=masked, relatives=relatives, **odd)
 
 
@@ -71,10 +73,10 @@ def test_rows_of_anything(values):
 
     Where one has relatives, the others get empty ones.
     """
-    masked, asked = any(any(value.masked) for value in values), any(value.relatives for value in values)
-    values = values if masked else [replace(value, masked=()) for value in values]
-    empty = [replace(v, relatives=v.relatives or (((), ()),) * len(v) * asked) for v in values]
-    assert all_of(read(written(columns(values)))) == empty
+    has_masked, has_relatives = any(any(value.masked) for value in values), any(value.relatives for value in values)
+    values = values if has_masked else [replace(value, masked=()) for value in values]
+    empty = [replace(v, relatives=v.relatives or (((), ()),) * len(v) * has_relatives) for v in values]
+    assert all_of(read_shard(write_shard(columns(values)))) == empty
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -90,8 +92,8 @@ def test_stored_texts_stand_beside_captions(negatives, dense):
     batch = pa.RecordBatch.from_struct_array(array)
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    for row, own in zip(all_of(read(sink.getvalue())), negatives, strict=True):
-        kinds = {"negative": tuple(own), "dense": tuple(dense)}
+    for row, row_negatives in zip(all_of(read_shard(sink.getvalue())), negatives, strict=True):
+        kinds = {"negative": tuple(row_negatives), "dense": tuple(dense)}
         assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
 
 
@@ -115,7 +117,7 @@ def test_numbers_are_as_wide_as_they_must_be():
     short = Annotation(
         "a dog", (0, 2), (1, 5), *(("DET", "NOUN"),) * 4, (1, 1), ((0, 5),), ((0, 2),), (), ((), ("cat",))
     )
-    assert all_of(read(written(columns([short, long, short])))) == [short, long, short]
+    assert all_of(read_shard(write_shard(columns([short, long, short])))) == [short, long, short]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_captions_are_repeated_by_number(annotated):
     output = columns(values)
     output.repeat([2, 0, 0, 1, 2])
     assert len(output) == 5
-    assert all_of(read(written(output))) == [values[i] for i in (2, 0, 0, 1, 2)]
+    assert all_of(read_shard(write_shard(output))) == [values[i] for i in (2, 0, 0, 1, 2)]
 
 
 def test_the_captions_of_samples_can_be_lists(annotated):
@@ -153,7 +155,7 @@ def test_the_captions_of_samples_can_be_lists(annotated):
 
 def test_equal_captions_give_equal_bytes(annotated):
     values = list(annotated.values())
-    assert written(columns(values)) == written(columns(values))
+    assert write_shard(columns(values)) == write_shard(columns(values))
 
 
 def test_a_column_has_the_nouns_of_first_sentences(annotated):
@@ -197,7 +199,7 @@ def test_a_damaged_file_gives_rows_or_an_error(annotated):
         changed = bytearray(data)
         changed[place] ^= int(rng.integers(1, 256))
         try:
-            all_of(read(changed))
+            all_of(read_shard(changed))
         except (UserError, pa.ArrowException, OSError) as error:  # the latter two of Arrow, before there is a batch
             refused += isinstance(error, UserError)
     assert refused > 5
@@ -206,4 +208,4 @@ def test_a_damaged_file_gives_rows_or_an_error(annotated):
 def test_a_row_is_small(annotated):
     """Numbers of one byte, words once a shard: less than 20 bytes a token, however often the captions come."""
     values = [a for a in annotated.values() if len(a) > 8] * 200
-    assert len(written(columns(values))) < 20 * sum(map(len, values))
+    assert len(write_shard(columns(values))) < 20 * sum(map(len, values))

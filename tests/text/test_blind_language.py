@@ -50,8 +50,8 @@ def test_pairs_by_hand(counts):
 def test_probabilities_add_up_to_one(counts, first):
     """Over all words that stand behind another, and one for all unknown ones."""
     model = BigramModel(counts)
-    known = {second for _, second in counts.pairs}
-    assert sum(model.probability(first, word) for word in [*known, "unknown"]) == pytest.approx(1)
+    second_words = {second for _, second in counts.pairs}
+    assert sum(model.probability(first, word) for word in [*second_words, "unknown"]) == pytest.approx(1)
 
 
 def test_the_order_of_words_counts(counts):

@@ -32,14 +32,14 @@ READ = {
 }  # fmt: skip
 
 
-def said(a: Annotation, kind: str) -> list[str]:
+def texts_of_kind(a: Annotation, kind: str) -> list[str]:
     return [a.text[slice(*a.chars(e.span))] for e in scene_graph.read_scene(a) if e.kind == kind]
 
 
 @pytest.mark.parametrize("text", READ)
 def test_the_parts_of_a_scene(annotated, text):
     kinds = (scene_graph.ENTITY, scene_graph.ATTRIBUTE, scene_graph.RELATION)
-    assert tuple(said(annotated[text], kind) for kind in kinds) == READ[text]
+    assert tuple(texts_of_kind(annotated[text], kind) for kind in kinds) == READ[text]
 
 
 def test_an_attribute_may_follow_its_noun(annotated):
@@ -55,7 +55,7 @@ def test_parts_of_anything_are_words_of_it(annotation):
 
 
 @pytest.mark.parametrize(
-    ("word", "pos", "tag", "known"),
+    ("word", "pos", "tag", "relative"),
     [
         ("women", "NOUN", "NNS", "men"),  # an antonym, inflected
         ("red", "ADJ", "JJ", "blue"),  # by the nouns of both
@@ -64,9 +64,9 @@ def test_parts_of_anything_are_words_of_it(annotation):
         ("quickly", "ADV", "RB", "slowly"),
     ],
 )
-def test_weighted_words(word, pos, tag, known):
+def test_weighted_words(word, pos, tag, relative):
     words, weights = relative_words.find_relatives(word, pos, tag)
-    assert known in words and word not in words and len(set(words)) == len(words) == len(weights)
+    assert relative in words and word not in words and len(set(words)) == len(words) == len(weights)
     assert len(words) <= relative_words.COMMON + relative_words.RARE and min(weights) > 0
     common = weights[: relative_words.COMMON]
     assert list(common) == sorted(common, reverse=True)
@@ -160,12 +160,12 @@ def test_synonyms_and_insults_are_none():
 def test_rare_words_keep_their_weight():
     """Forty-eight common words; of a hundred others with a weight of 2 the 16 that stand for them have 200 together."""
     result = [(f"w{i}", 1000 - i) for i in range(relative_words.COMMON)] + [(f"r{i}", 2) for i in range(100)]
-    kept = relative_words.thin_rare(result)
+    thinned = relative_words.thin_rare(result)
     assert (
-        kept[: relative_words.COMMON] == result[: relative_words.COMMON]
-        and len(kept) == relative_words.COMMON + relative_words.RARE
+        thinned[: relative_words.COMMON] == result[: relative_words.COMMON]
+        and len(thinned) == relative_words.COMMON + relative_words.RARE
     )
-    assert {weight for _, weight in kept[relative_words.COMMON :]} == {12}  # 200 / 16, rounded
+    assert {weight for _, weight in thinned[relative_words.COMMON :]} == {12}  # 200 / 16, rounded
     assert (
         relative_words.thin_rare(result[: relative_words.COMMON + relative_words.RARE])
         == result[: relative_words.COMMON + relative_words.RARE]
@@ -237,9 +237,9 @@ def test_a_sentence_keeps_its_words(annotated):
     text = "A wet street. Cars pass slowly. A red bus stops quickly."
     a = annotated[text]
     table = (("green",), (1,))
-    whole = replace(a, relatives=tuple(table if a.word(t) == "red" else NONE for t in range(len(a))))
-    part = whole.sentence(2)
-    assert part.relatives[1] == table and len(part.relatives) == len(part)
+    with_relatives = replace(a, relatives=tuple(table if a.word(t) == "red" else NONE for t in range(len(a))))
+    sentence = with_relatives.sentence(2)
+    assert sentence.relatives[1] == table and len(sentence.relatives) == len(sentence)
 
 
 def test_data_without_relatives_are_an_error(annotated):
@@ -251,12 +251,15 @@ def test_data_without_relatives_are_an_error(annotated):
 @pytest.mark.parametrize("text", [s for s in SENTENCES if s])
 def test_one_place_changes(annotated, text):
     a = annotated[text]
-    whole = replace(a, relatives=spacy_parser.find_relatives(a))
+    with_relatives = replace(a, relatives=spacy_parser.find_relatives(a))
     for seed in range(20):
-        output = replacing.clove(whole, np.random.default_rng(seed))
-        assert output == replacing.clove(whole, np.random.default_rng(seed))
+        output = replacing.clove(with_relatives, np.random.default_rng(seed))
+        assert output == replacing.clove(with_relatives, np.random.default_rng(seed))
         if output is not None:
-            places = [replacing.find_replacements(whole, element)[0] for element in scene_graph.read_scene(whole)]
+            places = [
+                replacing.find_replacements(with_relatives, element)[0]
+                for element in scene_graph.read_scene(with_relatives)
+            ]
             assert any(output.startswith(text[:low]) and output.endswith(text[high:]) for low, high in places)
             assert output.casefold() != text.casefold()
 

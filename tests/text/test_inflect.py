@@ -9,7 +9,7 @@ from compclip.text.inflect import inflect
 
 
 @pytest.mark.parametrize(
-    ("lemma", "tag", "part", "form"),
+    ("lemma", "tag", "pos", "form"),
     [
         ("dog", "NN", "n", "dog"),
         ("dog", "NNS", "n", "dogs"),
@@ -56,8 +56,8 @@ from compclip.text.inflect import inflect
         ("beautiful", "JJR", "a", None),
     ],
 )
-def test_forms(lemma, tag, part, form):
-    assert inflect(lemma, tag, wordnet.irregular_forms(part)) == form
+def test_forms(lemma, tag, pos, form):
+    assert inflect(lemma, tag, wordnet.irregular_forms(pos)) == form
 
 
 def test_unknown_tags_give_none():

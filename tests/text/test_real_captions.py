@@ -87,7 +87,7 @@ def test_what_clove_s_rule_replaces(weighed):
     assert shares == pytest.approx({"NOUN": 0.59, "ADP": 0.20, "ADJ": 0.10, "VERB": 0.07}, abs=0.06)
 
 
-def _first_change(a: Annotation, made: str) -> int:
+def _first_change(a: Annotation, rewritten: str) -> int:
     """The token in which a text differs first."""
-    place = len(os.path.commonprefix([a.text.casefold(), made.casefold()]))
+    place = len(os.path.commonprefix([a.text.casefold(), rewritten.casefold()]))
     return bisect.bisect_right(a.starts, place) - 1

@@ -47,11 +47,11 @@ def test_the_first_two_nouns_change_places(text, expected):
 
 def put_in_place(text: str, old: str, new: str) -> str:
     """Every occurrence from the left, one by one."""
-    written, at = "", 0
+    output, at = "", 0
     while at < len(text):
         is_here = text[at : at + len(old)] == old
-        written, at = written + (new if is_here else text[at]), at + (len(old) if is_here else 1)
-    return written
+        output, at = output + (new if is_here else text[at]), at + (len(old) if is_here else 1)
+    return output
 
 
 @given(st.lists(st.sampled_from(["dog", "cat", "cattle", "man", "woman", "and", "a"]), max_size=7))
@@ -61,8 +61,8 @@ def test_nouns_change_places_as_three_replacements_do(words):
     nouns = [word for word in words if word in NOUNS]
     expected = None
     if len(nouns) > 2:
-        held = put_in_place(put_in_place(text, nouns[0], "temp1"), nouns[1], nouns[0])
-        expected = put_in_place(held, "temp1", nouns[1])
+        with_placeholder = put_in_place(put_in_place(text, nouns[0], "temp1"), nouns[1], nouns[0])
+        expected = put_in_place(with_placeholder, "temp1", nouns[1])
     output = swap.nouns_released(words_of(text, NOUNS), np.random.default_rng(0))
     assert output == (None if expected == text else expected)
 
@@ -142,9 +142,9 @@ VARIATIONS = ("0.9\tA red dog.", "", "0.2\tA cat!\tThe (cat)", "0.5\tA cow\tCows
 def ordered_shares(scores: dict[int, float]) -> dict[tuple[int, int], float]:
     """How likely each ordered pair is: by score above the lowest plus a half, the second among those that are left."""
     weights = {number: score - min(scores.values()) + 0.5 for number, score in scores.items()}
-    whole = sum(weights.values())
+    total = sum(weights.values())
     return {
-        (a, b): weights[a] / whole * weights[b] / (whole - weights[a]) for a, b in itertools.permutations(weights, 2)
+        (a, b): weights[a] / total * weights[b] / (total - weights[a]) for a, b in itertools.permutations(weights, 2)
     }
 
 

@@ -39,10 +39,10 @@ def test_none_without_candidates(annotated):
 
 @pytest.mark.parametrize("text", [s for s in SENTENCES if s])
 def test_one_word_changes_to_a_new_one(annotated, text):
-    said = {w.strip(".,").lower() for w in text.split()}
+    caption_words = {w.strip(".,").lower() for w in text.split()}
     for output in outcomes(replace.wordnet, annotated[text], tries=60) - {None}:
         before, after = text.split(), output.split()
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
         assert len(changed) == 1
-        assert changed[0].strip(".,").lower() not in said
+        assert changed[0].strip(".,").lower() not in caption_words
         assert output[0].isupper() == text[0].isupper()

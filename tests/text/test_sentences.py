@@ -106,10 +106,10 @@ def test_many_marks_take_linear_time():
 @given(st.lists(st.integers(1, 40), min_size=0, max_size=5))
 def test_the_first_sentence_is_the_first_of_all(lengths):
     """Whether or not any of them has 4 to 34 words."""
-    parts = [" ".join(["word"] * n) + "." for n in lengths]
-    starts = np.cumsum([0, *(len(p) + 1 for p in parts)]).tolist()
-    spans = tuple((start, start + len(part)) for start, part in zip(starts, parts, strict=False))
-    output = Annotation(" ".join(parts), sentences=spans)
+    sentence_texts = [" ".join(["word"] * n) + "." for n in lengths]
+    starts = np.cumsum([0, *(len(p) + 1 for p in sentence_texts)]).tolist()
+    spans = tuple((start, start + len(sentence)) for start, sentence in zip(starts, sentence_texts, strict=False))
+    output = Annotation(" ".join(sentence_texts), sentences=spans)
     assert sentences.first(output) == sentences.select(output)[0]
 
 

@@ -73,8 +73,8 @@ def test_final_punctuation_keeps_its_white_space():
 def test_sentences_stay_apart(annotated):
     text = "A wet street. Cars pass slowly. A red bus stops quickly."
     for output in outcomes(shuffle.bigram, annotated[text], tries=50):
-        parts = [sorted(part.lower().strip(".").split()) for part in output.split(". ")]
-        assert parts == [sorted(part.lower().strip(".").split()) for part in text.split(". ")]
+        sentence_words = [sorted(sentence.lower().strip(".").split()) for sentence in output.split(". ")]
+        assert sentence_words == [sorted(sentence.lower().strip(".").split()) for sentence in text.split(". ")]
 
 
 def test_none_where_no_order_differs():

@@ -62,10 +62,10 @@ def test_replacements_can_be_left_out():
 
 def test_candidates_are_capped_and_new(annotated):
     for text, a in annotated.items():
-        said = {w.lower() for w in a.text.split()}
+        caption_words = {w.lower() for w in a.text.split()}
         for t, words in enumerate(a.candidates):
             assert len(words) <= wordnet.LIMIT, text
-            assert not said & {w.lower() for w in words}
+            assert not caption_words & {w.lower() for w in words}
             assert len(set(words)) == len(words)
             assert a.word(t).lower() not in words
 
@@ -127,11 +127,11 @@ def test_columns_are_the_annotations_of_a_shard(annotated):
     """Equal captions once, each in its place, with what a language model made of it."""
     texts, counts = ["A dog.", *SENTENCES, "A dog.", "running quickly"], Counter()
 
-    def written(annotation: Annotation) -> Annotation:
+    def add_written_texts(annotation: Annotation) -> Annotation:
         added = {"written_swap": "a", "written_replace": "b"} if annotation.text == "A dog." else {}
         return replace(annotation, **added)
 
-    rows = AnnotationRows(annotate_columns(iter(texts), counts, written).array())
+    rows = AnnotationRows(annotate_columns(iter(texts), counts, add_written_texts).array())
     dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
     assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
     assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)
@@ -157,7 +157,9 @@ def test_odd_captions_survive_all_rules():
 def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     sizes = []
     original = stage._make_document
-    monkeypatch.setattr(stage, "_make_document", lambda text, *rest: sizes.append(len(text)) or original(text, *rest))
+    monkeypatch.setattr(
+        stage, "_make_document", lambda text, *arguments: sizes.append(len(text)) or original(text, *arguments)
+    )
     text = "The red dog sees a big cat. " * 1000 + "dog " * 3000
     a, short = annotate([text, "A dog."], replacements=False)
     assert max(sizes) <= stage.PIECE and sum(sizes) == len(text) + len("A dog.")

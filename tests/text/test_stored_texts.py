@@ -36,13 +36,13 @@ def test_the_first_negative_is_never_another_one():
 
 def test_sentences_keep_what_is_stored(annotated):
     """It tells of the picture; a token's words go with the token."""
-    whole = annotated["A wet street. Cars pass slowly. A red bus stops quickly."]
-    words = tuple((f"w{token}",) for token in range(len(whole)))
-    part = replace(whole, stored={"negative": ("x",)}, masked=words).sentence(1)
-    assert part.text == "Cars pass slowly."
-    assert part.stored == {"negative": ("x",)}
-    assert part.masked == (("w4",), ("w5",), ("w6",), ("w7",))
-    assert whole.sentence(1).masked == ()
+    annotation = annotated["A wet street. Cars pass slowly. A red bus stops quickly."]
+    words = tuple((f"w{token}",) for token in range(len(annotation)))
+    sentence = replace(annotation, stored={"negative": ("x",)}, masked=words).sentence(1)
+    assert sentence.text == "Cars pass slowly."
+    assert sentence.stored == {"negative": ("x",)}
+    assert sentence.masked == (("w4",), ("w5",), ("w6",), ("w7",))
+    assert annotation.sentence(1).masked == ()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ EVEN = (1.0, 1.0, 1.0)
 CHASE = "A brown dog chases a black cat."
 
 
-def written(a, kind: str) -> list[str]:
+def graph_texts(a, kind: str) -> list[str]:
     return [graph.write() for graph in sub_graphs.read_sub_graphs(a)[kind]]
 
 
@@ -49,19 +49,19 @@ def negatives_of(a, kind: str, positive: str) -> set[str]:
     ],
 )  # fmt: skip
 def test_the_sub_graphs_of_a_sentence(annotated, text, objects, relations):
-    assert written(annotated[text], OBJECT) == objects
-    assert written(annotated[text], RELATION) == relations
-    assert written(annotated[text], ATTRIBUTE) == [r for r in relations[:1] if len(relations) > 1]
+    assert graph_texts(annotated[text], OBJECT) == objects
+    assert graph_texts(annotated[text], RELATION) == relations
+    assert graph_texts(annotated[text], ATTRIBUTE) == [r for r in relations[:1] if len(relations) > 1]
 
 
 def test_attributes_belong_to_their_entities(annotated):
     a = annotated["A blue and white clock shows the time."]
-    attributes = {a.word(entity): [a.word(t) for t in tokens] for entity, tokens in read(a).items()}
+    attributes = {a.word(entity): [a.word(t) for t in tokens] for entity, tokens in attributes_of(a).items()}
     assert attributes == {"clock": ["blue", "white"]}
-    assert read(annotated["Two dogs and three cats sleep."]) == {}
+    assert attributes_of(annotated["Two dogs and three cats sleep."]) == {}
 
 
-def read(a):
+def attributes_of(a):
     return scene_graph.read_attributes(a)
 
 
@@ -71,10 +71,10 @@ def test_negatives_of_an_object_have_another_attribute(annotated):
 
 def test_negatives_of_a_relation(annotated):
     """The objects exchanged, one of them or the relation replaced, or a graph of other things joined."""
-    made = negatives_of(annotated[CHASE], RELATION, "dog chases cat")
-    joined = {text for text in made if text.startswith("dog chases cat ")}
-    assert made - joined == {"cat chases dog", "pizza chases cat", "kite chases cat", "dog chases pizza", "dog chases kite",
-                             "dog above cat", "dog holding cat"}  # fmt: skip
+    negatives = negatives_of(annotated[CHASE], RELATION, "dog chases cat")
+    joined = {text for text in negatives if text.startswith("dog chases cat ")}
+    assert negatives - joined == {"cat chases dog", "pizza chases cat", "kite chases cat", "dog chases pizza",
+                                  "dog chases kite", "dog above cat", "dog holding cat"}  # fmt: skip
     tails = {text.removeprefix("dog chases cat ") for text in joined}
     places = (SETS.relations, SETS.attributes, SETS.objects, SETS.relations, SETS.objects)
     assert {len(tail.split()) for tail in tails} == {3, 5}
@@ -95,7 +95,7 @@ def test_a_noun_keeps_its_number_and_no_word_of_the_caption_is_drawn(annotated):
     giraffes = annotated["Two giraffes near trees and bushes."]
     sets = WordSets(("giraffe", "bush", "knife"), ("red",), ("near", "on top of"))
     draws = [sub_graphs.draw_one(sets, EVEN, giraffes, np.random.default_rng(seed)) for seed in range(200)]
-    foils = {foil for _, made in draws for foil in made if not foil.startswith("giraffes near trees ")}
+    foils = {foil for _, drawn_foils in draws for foil in drawn_foils if not foil.startswith("giraffes near trees ")}
     assert foils == {"trees near giraffes", "knives near trees", "giraffes near knives", "giraffes on top of trees"}
 
 
@@ -103,7 +103,7 @@ def test_texts_of_a_group_stand_once_and_on_one_side(annotated):
     """At most three and six; negatives are no sub-graph of the caption, and of those that were drawn."""
     for text in SENTENCES:
         a = annotated[text]
-        true_ones = {t for kind in sub_graphs.KINDS for t in written(a, kind)}
+        true_ones = {t for kind in sub_graphs.KINDS for t in graph_texts(a, kind)}
         for seed in range(20):
             drawn, foils = sub_graphs.draw(sub_graphs.default_sets(), EVEN, 3, 6, a, np.random.default_rng(seed))
             assert len(drawn) == min(3, len(set(drawn))) and set(drawn) <= true_ones

@@ -14,8 +14,8 @@ def test_the_relations_of_a_sentence(annotated):
 
     def relations(text: str) -> list[tuple[str, ...]]:
         a = annotated[text]
-        read = scene_graph.read_relations(a)
-        return [(a.word(r.subject), a.text[slice(*a.chars(r.span))], a.word(r.object)) for r in read]
+        triples = scene_graph.read_relations(a)
+        return [(a.word(r.subject), a.text[slice(*a.chars(r.span))], a.word(r.object)) for r in triples]
 
     assert relations("A woman rides a red bike.") == [("woman", "rides", "bike")]
     bench = [("man", "on", "bench"), ("man", "near", "van")]
@@ -26,22 +26,22 @@ def test_the_relations_of_a_sentence(annotated):
 
 def test_a_relation_and_its_foils(annotated):
     a = annotated["A brown dog chases a black cat."]
-    made = outcomes(units.relation, a)
-    assert {unit for unit, _ in made} == {"brown dog chases black cat"}
+    pairs = outcomes(units.relation, a)
+    assert {unit for unit, _ in pairs} == {"brown dog chases black cat"}
     words = {token: set(a.candidates[token]) for token in range(len(a))}
     expected = {"black cat chases brown dog"}
     expected |= {f"brown {word} chases black cat" for word in words[2]}
     expected |= {f"brown dog {word} black cat" for word in words[3]}
     expected |= {f"brown dog chases black {word}" for word in words[6]}
-    foils = {foil for _, foil in made}
+    foils = {foil for _, foil in pairs}
     assert foils <= expected and "black cat chases brown dog" in foils
     for token in (2, 3):  # each kind of foil is drawn
         assert any(f" {word} " in f" {foil} " for word in words[token] for foil in foils)
 
 
 def test_a_preposition_gives_way_to_another(annotated):
-    made = outcomes(units.relation, annotated["A cow on top of an old hill."])
-    places = {foil.removeprefix("cow ").removesuffix(" old hill") for _, foil in made
+    pairs = outcomes(units.relation, annotated["A cow on top of an old hill."])
+    places = {foil.removeprefix("cow ").removesuffix(" old hill") for _, foil in pairs
               if foil.startswith("cow ") and foil.endswith(" old hill")}  # fmt: skip
     assert "on top of" not in places and len(places) > 3 and places <= scene_graph.COUNTS.keys()
 
@@ -49,14 +49,14 @@ def test_a_preposition_gives_way_to_another(annotated):
 def test_an_entity_alone_or_with_another_one(annotated):
     """Without a relation. The other entity stands on the same side of the unit and of its foil."""
     a = annotated["Two dogs and three cats sleep."]
-    made = outcomes(units.draw, a)
-    assert {unit for unit, _ in made} == {
+    pairs = outcomes(units.draw, a)
+    assert {unit for unit, _ in pairs} == {
         "Two dogs",
         "three cats",
         "Two dogs and three cats",
         "three cats and Two dogs",
     }
-    for unit, foil in made:
+    for unit, foil in pairs:
         changed = [(x, y) for x, y in zip(unit.split(" and "), foil.split(" and "), strict=True) if x != y]
         [(before, after)] = changed
         assert before.split()[0] == after.split()[0] and before.split()[1] != after.split()[1]
@@ -91,8 +91,8 @@ def test_nouns_and_adjectives_among_their_places(annotated):
 def test_sub_captions_have_one_to_three_sentences():
     """Of the caption and of what is stored beside it: single ones, consecutive ones, and some from anywhere."""
     stored = {"dense": ("C.", "D.")}
-    made = outcomes(sub_captions.draw, Annotation("A. B.", sentences=((0, 2), (3, 5)), stored=stored))
-    assert {"A.", "B.", "C.", "D.", "A. B.", "C. D.", "B. C. D.", "D. A.", "D. B. A."} <= made
-    sizes = {len(text.split()) for text in made}
-    assert sizes == {1, 2, 3} and all(len(set(text.split())) == len(text.split()) for text in made)
+    texts = outcomes(sub_captions.draw, Annotation("A. B.", sentences=((0, 2), (3, 5)), stored=stored))
+    assert {"A.", "B.", "C.", "D.", "A. B.", "C. D.", "B. C. D.", "D. A.", "D. B. A."} <= texts
+    sizes = {len(text.split()) for text in texts}
+    assert sizes == {1, 2, 3} and all(len(set(text.split())) == len(text.split()) for text in texts)
     assert set(outcomes(sub_captions.draw, Annotation("A.", sentences=((0, 2),)))) <= {"A.", "A. A.", "A. A. A."}

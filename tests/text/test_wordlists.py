@@ -58,8 +58,10 @@ def test_kinds_have_the_same_chance():
 def test_our_lists_are_of_the_authors_sizes():
     """34 colours, 47 actions, 71 materials, 104 sizes, 48 states; each word once in its list."""
     sizes = {kind: len(words) for kind, words in wordlists.default_lists().kinds.items()}
-    wanted = {"color": 34, "action": 47, "material": 71, "size": 104, "state": 48}
-    assert {kind: abs(sizes[kind] - size) <= size // 10 for kind, size in wanted.items()} == dict.fromkeys(wanted, True)
+    authors_sizes = {"color": 34, "action": 47, "material": 71, "size": 104, "state": 48}
+    assert {kind: abs(sizes[kind] - size) <= size // 10 for kind, size in authors_sizes.items()} == dict.fromkeys(
+        authors_sizes, True
+    )
     assert all(len(set(words)) == len(words) for words in wordlists.default_lists().kinds.values())
     assert all(
         word == word.lower() and wordlists._is_word(word)

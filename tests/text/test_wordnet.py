@@ -59,10 +59,10 @@ def test_never_a_synonym_or_what_contains_the_word(word, pos, tag, never):
 
 @pytest.mark.parametrize(("word", "pos", "tag"), [("dog", "NOUN", "NN"), ("run", "VERB", "VB"), ("red", "ADJ", "JJ")])
 def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
-    part = wordnet.POS_LETTERS[pos]
+    pos_letter = wordnet.POS_LETTERS[pos]
     for other in find_candidates(word, word, pos, tag):
-        assert not set(wordnet.synsets_of(word, part)) & set(wordnet.synsets_of(other, part))
-        assert wordnet.synsets_of(other, part), other
+        assert not set(wordnet.synsets_of(word, pos_letter)) & set(wordnet.synsets_of(other, pos_letter))
+        assert wordnet.synsets_of(other, pos_letter), other
 
 
 def test_what_the_caption_says_is_left_out():

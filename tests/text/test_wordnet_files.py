@@ -26,7 +26,7 @@ FORMS = {
     "a": "redder best abler",
     "r": "best harder",
 }
-CASES = [(word, part) for part, words in WORDS.items() for word in words.split()]
+CASES = [(word, pos) for pos, words in WORDS.items() for word in words.split()]
 
 
 class English(WordNetCorpusReader):
@@ -53,10 +53,10 @@ def files():
     return Dictionary(wordnet_files.find_folder())
 
 
-@pytest.mark.parametrize(("word", "part"), CASES)
-def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
+@pytest.mark.parametrize(("word", "pos"), CASES)
+def test_synsets_are_those_of_the_slow_reader(slow, files, word, pos):
     """In its order, with words, keys, glosses, and what they point to."""
-    expected, result = slow.synsets(word, part), files.synsets(word, part)
+    expected, result = slow.synsets(word, pos), files.synsets(word, pos)
     assert [s.offset for s in result] == [s.offset() for s in expected] and result
     for ours, theirs in zip(result, expected, strict=True):
         lemmas = theirs.lemmas()
@@ -68,7 +68,7 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
         assert wordnet_files.LEXNAMES.split()[ours.field] == theirs.lexname()
         assert [files.key(ours, i) for i in range(len(lemmas))] == [lemma.key() for lemma in lemmas]
         antonyms = [(a.synset().offset(), a.name()) for lemma in lemmas for a in lemma.antonyms()]
-        assert [(s.offset, w) for own in ours.words for s, w in files.antonyms(ours, own)] == antonyms
+        assert [(s.offset, w) for our_word in ours.words for s, w in files.antonyms(ours, our_word)] == antonyms
         derived = [d for lemma in lemmas for d in lemma.derivationally_related_forms()]
         assert {(s.offset, w) for s, w in files.derived(ours)} == {(d.synset().offset(), d.name()) for d in derived}
         for symbol, related in (
@@ -80,10 +80,10 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, part):
             assert {s.offset for s in files.related(ours, symbol)} == {s.offset() for s in related}
 
 
-@pytest.mark.parametrize(("form", "part"), [(form, part) for part, forms in FORMS.items() for form in forms.split()])
-def test_lemmas_of_forms_are_those_of_the_slow_reader(slow, files, form, part):
-    assert next(iter(files.bases(form, part)), None) == slow.morphy(form, part)
-    assert files.bases(form, part) == list(dict.fromkeys(slow._morphy(form, part)))
+@pytest.mark.parametrize(("form", "pos"), [(form, pos) for pos, forms in FORMS.items() for form in forms.split()])
+def test_lemmas_of_forms_are_those_of_the_slow_reader(slow, files, form, pos):
+    assert next(iter(files.bases(form, pos)), None) == slow.morphy(form, pos)
+    assert files.bases(form, pos) == list(dict.fromkeys(slow._morphy(form, pos)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,9 +92,9 @@ def test_a_word_is_found_where_the_slow_reader_has_it(slow, files, listed, data)
     """Any of its words, any text, and what the lines hold beside their words."""
     other = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.sampled_from(["dog n", " 1"]))
     word = data.draw(st.one_of(st.integers(0, len(listed) - 1).map(listed.__getitem__), other))
-    part = data.draw(st.sampled_from("nvar"))
-    expected = slow._lemma_pos_offset_map.get(word, {}).get(part, [])
-    assert [s.offset for s in files.synsets(word, part)] == expected
+    pos = data.draw(st.sampled_from("nvar"))
+    expected = slow._lemma_pos_offset_map.get(word, {}).get(pos, [])
+    assert [s.offset for s in files.synsets(word, pos)] == expected
 
 
 @pytest.mark.parametrize("name", ["index.noun", "data.noun"])

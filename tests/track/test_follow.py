@@ -52,7 +52,7 @@ def make_follower(root, uri):
     return StoreFollower(lambda: load(root), uri, root)
 
 
-def shown(uri):
+def run_states(uri):
     """Status and logged steps of each run, by name."""
     rows = live.contents(uri)
     return {name: (row[0], [point[0] for point in row[5].get("train/clip", ())]) for (_, name), row in rows.items()}
@@ -64,12 +64,12 @@ def test_a_run_is_there_while_it_runs(project, uri):
     live.log(project, FIRST, 10, 20)
     follower = make_follower(project, uri)
     assert follower.poll()
-    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
     with open(live.folder(project, FIRST).metrics, "a") as file:
         file.write('{"step": 30, "lo')
     live.begin(project, SECOND)
     assert follower.poll()
-    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20]), SECOND.name: ("RUNNING", [])}
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20]), SECOND.name: ("RUNNING", [])}
 
 
 def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
@@ -80,15 +80,15 @@ def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
     follower.poll()
     live.begin(project, FIRST, live.DEAD)
     assert not follower.poll()
-    assert shown(uri) == {FIRST.name: ("FAILED", [10, 20])}
+    assert run_states(uri) == {FIRST.name: ("FAILED", [10, 20])}
     live.set_back(project, FIRST, 10)
     live.begin(project, FIRST)
     live.log(project, FIRST, 20, 30, late=100)
     assert follower.poll()
-    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20, 30])}
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20, 30])}
     live.folder(project, FIRST).job.unlink()
     follower.poll()
-    assert shown(uri) == {FIRST.name: ("KILLED", [10, 20, 30])}
+    assert run_states(uri) == {FIRST.name: ("KILLED", [10, 20, 30])}
 
 
 def test_a_run_that_was_trained_and_waits_to_be_published_has_not_failed(project, uri):
@@ -98,7 +98,7 @@ def test_a_run_that_was_trained_and_waits_to_be_published_has_not_failed(project
     live.folder(project, FIRST).final.environment.parent.mkdir()
     live.folder(project, FIRST).final.environment.write_text("{}")
     make_follower(project, uri).poll()
-    assert shown(uri) == {FIRST.name: ("FINISHED", [10])}
+    assert run_states(uri) == {FIRST.name: ("FINISHED", [10])}
 
 
 STORY = (
@@ -119,18 +119,18 @@ def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, 
     """One that dies at every third, fifth … call to MLflow, before or behind it; each time another one begins."""
     from mlflow import MlflowClient
 
-    made, writes = (
+    call_count, writes = (
         [0],
         ("create_run", "log_batch", "set_terminated", "update_run", "log_artifact", "set_tag", "delete_run"),
     )
 
     def dying(real):
         def call(*args, **kwargs):
-            made[0] += 1
-            if made[0] % every == 0 and made[0] % 2:
+            call_count[0] += 1
+            if call_count[0] % every == 0 and call_count[0] % 2:
                 raise KeyboardInterrupt
             real_result = real(*args, **kwargs)
-            if made[0] % every == 0:
+            if call_count[0] % every == 0:
                 raise KeyboardInterrupt
             return real_result
 
@@ -154,7 +154,7 @@ def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, 
     rebuilt = f"sqlite:///{project / 'other' / 'mlflow.db'}"
     sync.update_store(load(project), rebuilt, anew=True)
     assert live.contents(uri) == live.contents(rebuilt)
-    assert {name: row[0] for name, row in shown(uri).items()} == {
+    assert {name: row[0] for name, row in run_states(uri).items()} == {
         FIRST.name: "FINISHED", SECOND.name: "FAILED", THIRD.name: "KILLED"
     }  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_a_rebuild_while_runs_are_under_way_keeps_them(project, uri):
     sync.update_store(load(project), uri, anew=True)
     live.log(project, FIRST, 20)
     follower.poll()
-    assert shown(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
 
 
 def test_a_run_of_other_parameters_takes_the_place_of_the_former_one(project, uri):
@@ -178,7 +178,7 @@ def test_a_run_of_other_parameters_takes_the_place_of_the_former_one(project, ur
     follower.poll()
     live.plan(project, [SECOND, THIRD])
     follower.poll()
-    assert list(shown(uri)) == [THIRD.name]
+    assert list(run_states(uri)) == [THIRD.name]
 
 
 def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monkeypatch):
@@ -189,8 +189,8 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
     follower = make_follower(project, uri)
     follower.poll()
     spent = []
-    for step, others in ((20, ()), (30, (SECOND,))):
-        for cell in others:
+    for step, started_cells in ((20, ()), (30, (SECOND,))):
+        for cell in started_cells:
             live.begin(project, cell)
             follower.poll()
         with monkeypatch.context() as patch:
@@ -241,7 +241,7 @@ def test_the_command_ends_when_nothing_runs(project, uri, capsys):
     live.log(project, FIRST, 10)
     assert track_command.main(words(project, uri)) == 0
     assert capsys.readouterr().out == "nothing runs any more; MLflow is up to date\n"
-    assert shown(uri) == {FIRST.name: ("FAILED", [10])}
+    assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 
 
 def test_a_signal_ends_the_command(project, uri, capsys):
@@ -257,7 +257,7 @@ def test_a_signal_ends_the_command(project, uri, capsys):
     assert follow.follow(Stopping(lambda: load(project), uri, project), 60.0) == 0
     assert "stopped; nothing is lost" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == before
-    assert shown(uri) == {FIRST.name: ("RUNNING", [])}
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [])}
 
 
 def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, monkeypatch):
@@ -273,7 +273,7 @@ def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, mon
     monkeypatch.setattr(sync, "update_store", update)
     assert follow.follow(make_follower(project, uri), 0.01) == 0
     assert capsys.readouterr().out.count("no server answers; trying again every 0.01 s") == 1
-    assert shown(uri) == {FIRST.name: ("FAILED", [])}
+    assert run_states(uri) == {FIRST.name: ("FAILED", [])}
 
 
 def test_a_second_follower_says_who_is_there(project, uri):
@@ -304,10 +304,10 @@ def test_a_follower_whose_driver_is_gone_does_not_wait_for_its_turn(project, uri
         assert follow.follow(make_follower(project, uri), 0.01, beside=live.DEAD) == 0
 
 
-@pytest.mark.parametrize(("value", "wanted"), [("", False), ("follow", True)])
-def test_the_environment_asks_for_a_follower(monkeypatch, value, wanted):
+@pytest.mark.parametrize(("value", "expected"), [("", False), ("follow", True)])
+def test_the_environment_asks_for_a_follower(monkeypatch, value, expected):
     monkeypatch.setenv(follower_process.VARIABLE, value)
-    assert follower_process.is_wanted() is wanted
+    assert follower_process.is_wanted() is expected
     monkeypatch.setenv(follower_process.VARIABLE, "yes")
     with pytest.raises(UserError, match="COMPCLIP_TRACK='yes': must be 'follow', or not set"):
         follower_process.is_wanted()
@@ -335,7 +335,7 @@ def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
     pid = int(re.search(r"process (\d+)", process.stdout)[1])
     until(lambda: not jobs.read_start_time(pid))
     assert (project / follower_process.LOG).read_text() == "nothing runs any more; MLflow is up to date\n"
-    assert shown(uri) == {FIRST.name: ("FAILED", [10])}
+    assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 
 
 def test_a_launch_starts_it_where_asked(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ def edit_call(place: Any, name: str, change: Callable) -> Edit:
 def edit_schedule_of(**values: float) -> Edit:
     """Return an edit of the optimiser: it takes another number than the one that it is given."""
     return edit_call(
-        optimiser, "adamw", lambda original, clip, cfg, *rest: original(clip, replace(cfg, **values), *rest)
+        optimiser, "adamw", lambda original, clip, cfg, *arguments: original(clip, replace(cfg, **values), *arguments)
     )
 
 
@@ -71,8 +71,8 @@ def _freeze_positions(frozen: frozenset[str], clip: Any, *_: Any) -> frozenset[s
     return frozen
 
 
-def _other_seed(original: Callable, seed: int, *rest: Any) -> np.random.Generator:
-    return original(seed + 1, *rest)
+def _other_seed(original: Callable, seed: int, *arguments: Any) -> np.random.Generator:
+    return original(seed + 1, *arguments)
 
 
 def _permute(_original: Callable, size: int, seed: int, epoch: int) -> np.ndarray:

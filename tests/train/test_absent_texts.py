@@ -32,11 +32,11 @@ def compute(case: tuple, encodes_all: bool, micro: int) -> tuple[dict, dict]:
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
     clip, batch = distributed_check.prepare(method, cfg), distributed_check.batch(views)
-    parts = distributed_check.kept_beside(method, cfg, clip)
-    computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, parts)
+    method_extras = distributed_check.kept_beside(method, cfg, clip)
+    computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, method_extras)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
     terms = computer.compute_gradients(batch if encodes_all else without_masked(batch, views), views, loss)
-    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *parts.parameters()]}
+    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *method_extras.parameters()]}
 
 
 @pytest.mark.parametrize("micro", [0, 2])
@@ -53,9 +53,9 @@ def count_rows(monkeypatch, batch: Batch) -> int:
     rows: list[int] = []
     encode_texts = towers.encode_texts
 
-    def count(clip, text_BL, *others, **options):
+    def count(clip, text_BL, *arguments, **options):
         rows.append(len(text_BL))
-        return encode_texts(clip, text_BL, *others, **options)
+        return encode_texts(clip, text_BL, *arguments, **options)
 
     monkeypatch.setattr(towers, "encode_texts", count)
     views = load_method("negclip").views(load_method("negclip").Config(), 0)

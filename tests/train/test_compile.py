@@ -55,8 +55,8 @@ def test_terms_and_gradients_are_those_of_eager_towers(monkeypatch, compile_eage
     case = (name, {}, 0)
     eager = run(case, None, frozenset(), micro)
     monkeypatch.setattr(distributed_check, "model", build_compiled)
-    found = difference(eager, run(case, None, frozenset(), micro))
-    assert found["terms"] < 1e-10 and found["gradients"] < 1e-10 and found["one_sided"] == []
+    differences = difference(eager, run(case, None, frozenset(), micro))
+    assert differences["terms"] < 1e-10 and differences["gradients"] < 1e-10 and differences["one_sided"] == []
     assert compile_eagerly
 
 
@@ -85,14 +85,14 @@ def test_a_run_is_resumed_and_its_names_stay(here, compile_eagerly):
         if step == 3:
             raise Stop
 
-    eager, whole = train(here, "eager"), train(here, "whole", recorder.do_nothing, "train.compile=true")
+    eager, compiled = train(here, "eager"), train(here, "whole", recorder.do_nothing, "train.compile=true")
     with pytest.raises(Stop):
         train(here, "killed", stop, "train.compile=true")
     resumed = train(here, "killed", recorder.do_nothing, "train.compile=true")
-    assert list(eager) == list(whole) == list(resumed) and compile_eagerly
+    assert list(eager) == list(compiled) == list(resumed) and compile_eagerly
     for name, value in eager.items():
-        torch.testing.assert_close(whole[name], value, rtol=1e-3, atol=1e-5)
-        torch.testing.assert_close(resumed[name], whole[name], rtol=0, atol=0)
+        torch.testing.assert_close(compiled[name], value, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(resumed[name], compiled[name], rtol=0, atol=0)
 
 
 def test_activations_that_are_computed_again(here, compile_eagerly):

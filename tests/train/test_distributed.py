@@ -55,8 +55,8 @@ def compared():
 @pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
 def test_two_processes_equal_one(compared, case):
     """Every term and every gradient to 1e-10 in float64, on both processes, plain and cached, with frozen towers."""
-    for found in compared:
-        mine = [f for f in found if f["case"] == case]
+    for process_rows in compared:
+        mine = [f for f in process_rows if f["case"] == case]
         assert len(mine) == 2 * len(FROZEN)
         for f in mine:
             assert f["terms"] < 1e-10
@@ -79,8 +79,8 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     if views.tokens and not views.own_tokens:
         assert name in ("codebook_clip", "flair", "il_clip", "llip", "superclip")
         return
-    for found in compared:
-        assert max(f["largest_row"] for f in found if f["case"] == case) <= 16 * texts
+    for process_rows in compared:
+        assert max(f["largest_row"] for f in process_rows if f["case"] == case) <= 16 * texts
 
 
 @pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])
@@ -89,10 +89,10 @@ def test_gradient_caching_equals_the_plain_batch(case, frozen):
     """One, two or four images at a time: the same terms and gradients to 1e-10 in float64."""
     plain = run(case, None, frozen)
     for micro in (1, 2, 4):
-        found = difference(plain, run(case, None, frozen, micro))
-        assert found["terms"] < 1e-10
-        assert found["gradients"] < 1e-10
-        assert found["one_sided"] == []
+        differences = difference(plain, run(case, None, frozen, micro))
+        assert differences["terms"] < 1e-10
+        assert differences["gradients"] < 1e-10
+        assert differences["one_sided"] == []
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,10 @@ def test_two_processes_equal_one_in_bfloat16(compared_in_bfloat16, case):
 
     A process rounds the slopes of its rows to bfloat16, one process those of all rows.
     """
-    found = compared_in_bfloat16[case]
-    assert found["case"] == case and found["one_sided"] == []
-    assert found["relative_terms"] < 2**-8
-    assert 0 < found["relative_gradients"] < 2**-5
+    differences = compared_in_bfloat16[case]
+    assert differences["case"] == case and differences["one_sided"] == []
+    assert differences["relative_terms"] < 2**-8
+    assert 0 < differences["relative_gradients"] < 2**-5
 
 
 def test_a_gradient_that_overflows_on_one_process_is_left_out_on_both(compared_in_bfloat16):
@@ -126,8 +126,8 @@ def test_a_gradient_that_overflows_on_one_process_is_left_out_on_both(compared_i
 
 def test_sums_that_start_in_the_backward_pass_have_the_bits_of_later_ones(compared):
     """Plain and cached, trained whole and by adapters: gradients equal those of one message each after the pass."""
-    for found in compared:
-        sums = [f for f in found if f["case"] == "sums"]
+    for process_rows in compared:
+        sums = [f for f in process_rows if f["case"] == "sums"]
         assert len(sums) == 2 * 2 * 2
         for f in sums:
             assert f["equal"]
@@ -157,10 +157,10 @@ def one(project, tmp_path_factory):
     return root
 
 
-def close(mine: list[dict], others: list[dict]) -> None:
+def close(rows: list[dict], reference_rows: list[dict]) -> None:
     """Two logs of runs that differ in rounding alone."""
-    assert len(mine) == len(others)
-    for row, other in zip(mine, others, strict=True):
+    assert len(rows) == len(reference_rows)
+    for row, other in zip(rows, reference_rows, strict=True):
         assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
 
 
@@ -170,8 +170,8 @@ def test_a_cell_on_two_processes(here, one):
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
     wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
     both[1].send_signal(signal.SIGTERM)
-    said = [error for _, error in communicate(both, 120)]
-    assert all("stopped by a signal after step" in text for text in said), said
+    errors = [error for _, error in communicate(both, 120)]
+    assert all("stopped by a signal after step" in text for text in errors), errors
     assert not (here / "runs").exists()
     again = two("-m", "compclip.train", "--cell", name, cwd=here)
     assert [p.wait(timeout=120) for p in again] == [0, 0]

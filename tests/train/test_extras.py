@@ -52,7 +52,7 @@ def loss(f) -> dict[str, torch.Tensor]:
     }
 
 
-def made(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.AdamW]:
+def build_state(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.AdamW]:
     clip = distributed_check.model(bias=False)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
     beside = extras.create_extras(KeepingMethod(decay), None, model, seed=0)
@@ -62,14 +62,14 @@ def made(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.AdamW]:
 
 def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[str, float]]:
     """Some optimiser steps on one batch; the terms of each."""
-    step, found = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, beside), []
+    step, step_terms = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, beside), []
     for _ in range(count):
         adamw.zero_grad(set_to_none=True)
         terms = step.compute_gradients(distributed_check.batch(Views()), Views(), loss)
         adamw.step()
         beside.after_step(clip)
-        found.append({name: term.item() for name, term in terms.items()})
-    return found
+        step_terms.append({name: term.item() for name, term in terms.items()})
+    return step_terms
 
 
 def test_a_method_without_any_has_none():
@@ -79,14 +79,14 @@ def test_a_method_without_any_has_none():
 
 
 def test_the_first_step_sees_a_teacher_that_is_the_model():
-    first, second = steps(*made(), 2)
+    first, second = steps(*build_state(), 2)
     assert first["teacher"] < 1e-25 < second["teacher"]  # attention rounds otherwise without a graph
 
 
 def test_a_moving_teacher_by_hand():
     """θ_t = d θ_t + (1 − d) θ after a step, and 1 stays where it was."""
     for decay in (0.25, 1.0):
-        clip, beside, adamw = made(decay)
+        clip, beside, adamw = build_state(decay)
         before = copy.deepcopy(clip).state_dict()
         steps(clip, beside, adamw, 1)
         for name, value in beside.teacher.state_dict().items():
@@ -96,23 +96,23 @@ def test_a_moving_teacher_by_hand():
 
 
 def test_memory_is_the_step_befores_mean():
-    clip, beside, adamw = made()
+    clip, beside, adamw = build_state()
     with torch.no_grad():
         batch = distributed_check.batch(Views())
-        own = clip.encode_image(batch.image_B3HW, normalize=True), clip.encode_text(batch.text_BL, normalize=True)
+        features = clip.encode_image(batch.image_B3HW, normalize=True), clip.encode_text(batch.text_BL, normalize=True)
     steps(clip, beside, adamw, 1)
-    torch.testing.assert_close(beside.memory["mean"], (own[0] * own[1]).sum(1).mean(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(beside.memory["mean"], (features[0] * features[1]).sum(1).mean(), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("decay", [0.5, 1.0])
 def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path, decay):
     """Five steps equal two, a checkpoint read by a fresh process, and three."""
-    clip, beside, adamw = made(decay)
+    clip, beside, adamw = build_state(decay)
     expected = steps(clip, beside, adamw, 5)
-    first = made(decay)
+    first = build_state(decay)
     assert steps(*first, 2) == expected[:2]
     checkpoint.write(tmp_path, 2, first[0], first[2], {"dropped": {}}, first[1])
-    again = made(decay)
+    again = build_state(decay)
     for p in again[1].heads.parameters():
         nn.init.zeros_(p)
     assert checkpoint.read(tmp_path, again[0], again[2], extra_parts=again[1])["step"] == 2
@@ -122,12 +122,12 @@ def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path, decay):
 
 def test_only_a_moving_teacher_is_written():
     """A frozen one is the backbone, which a resumed run has anyway."""
-    names = {decay: {n.partition(".")[0] for n in made(decay)[1].state()} for decay in (0.5, 1.0)}
+    names = {decay: {n.partition(".")[0] for n in build_state(decay)[1].state()} for decay in (0.5, 1.0)}
     assert names == {0.5: {"heads", "teacher", "memory"}, 1.0: {"heads", "memory"}}
 
 
 def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
-    clip, beside, adamw = made()
+    clip, beside, adamw = build_state()
     steps(clip, beside, adamw, 1)
     checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}}, beside)
     assert checkpoint.read(tmp_path, clip, adamw) is None
@@ -135,17 +135,17 @@ def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
 
 
 def test_parts_of_a_batch_give_the_terms_and_slopes_of_the_whole():
-    plain, parts = made(), made()
-    for one, other in zip(steps(*plain, 2), steps(*parts, 2, micro=2), strict=True):
+    plain, cached = build_state(), build_state()
+    for one, other in zip(steps(*plain, 2), steps(*cached, 2, micro=2), strict=True):
         assert one == pytest.approx(other, rel=1e-10)
-    for p, q in zip(plain[1].heads.parameters(), parts[1].heads.parameters(), strict=True):
+    for p, q in zip(plain[1].heads.parameters(), cached[1].heads.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
 
 
 def test_heads_are_the_same_for_a_seed_and_leave_torchs_generator_alone():
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    one, other = (made()[1].heads.weight for _ in range(2))
+    one, other = (build_state()[1].heads.weight for _ in range(2))
     assert torch.equal(one, other) and not torch.equal(one, torch.zeros_like(one))
     torch.manual_seed(7)
     assert torch.equal(before, torch.get_rng_state())
@@ -184,18 +184,18 @@ OPTIONS = {
 
 def bits(model) -> dict[str, torch.Tensor]:
     """The tensors of a model, and of the head that stays with it."""
-    kept = model.head.state_dict() if model.head else {}
-    return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in kept.items()}
+    head_state = model.head.state_dict() if model.head else {}
+    return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in head_state.items()}
 
 
 @pytest.mark.parametrize("name", keeping())
 def test_a_run_killed_in_its_third_step_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path, monkeypatch):
     """The last two checkpoints are kept: the run goes on from the second, without what only memory held."""
     monkeypatch.chdir(project)
-    whole = bits(small_training.train(project, name, tmp_path / "a"))
+    uninterrupted = bits(small_training.train(project, name, tmp_path / "a"))
     small_training.train(project, name, tmp_path / "b")
     for path in sorted((tmp_path / "b").glob("step_*"))[1:]:
         path.unlink()
     again = bits(small_training.train(project, name, tmp_path / "b"))
     assert [p.name for p in sorted((tmp_path / "b").glob("step_*"))][-1] == "step_00000004.safetensors"
-    assert all(torch.equal(whole[k], again[k]) for k in whole)
+    assert all(torch.equal(uninterrupted[k], again[k]) for k in uninterrupted)

@@ -68,19 +68,21 @@ def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
 def test_pixels_are_those_of_the_transform(model, mode):
     """Pictures that fit, larger, smaller, of other shapes and modes; each way of fitting them."""
     cfg = open_clip.transform.PreprocessCfg(**model.preprocess_cfg | {"resize_mode": mode})
-    made = replace(
+    fitting_model = replace(
         model,
         transform=open_clip.transform.image_transform_v2(cfg, is_train=False),
         preprocess_cfg=model.preprocess_cfg,
     )
     pictures = [picture(16, 16), picture(16, 16, "L"), picture(40, 30), picture(9, 16), picture(16, 9), picture(16, 17)]
-    expected = torch.stack([made.transform(p) for p in pictures])
-    found = made.pixels(pictures)
-    assert torch.equal(found, expected) and found.stride() == expected.stride()
-    assert torch.equal(made.pixels([made.fit_picture(p) for p in pictures]), expected)
+    expected = torch.stack([fitting_model.transform(p) for p in pictures])
+    pixels = fitting_model.pixels(pictures)
+    assert torch.equal(pixels, expected) and pixels.stride() == expected.stride()
+    assert torch.equal(fitting_model.pixels([fitting_model.fit_picture(p) for p in pictures]), expected)
     mean, std = (torch.tensor(composite.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
-    own_mean, own_std = (torch.tensor(made.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
-    torch.testing.assert_close(made.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std)
+    own_mean, own_std = (torch.tensor(fitting_model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
+    torch.testing.assert_close(
+        fitting_model.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std
+    )
 
 
 def normalised(batch: Batch) -> torch.Tensor:
@@ -106,8 +108,8 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
     early = replace(batch, image_B3HW=model.pixels([row.image for row in rows]), statistics_23=None)
     if beside:
         assert batch.negative_image_BJ3HW.dtype == torch.uint8
-        shown = [p or Image.new("RGB", (16, 16), "grey") for row in rows for p in row.negative_images]
-        early = replace(early, negative_image_BJ3HW=model.pixels(shown).unflatten(0, (3, beside)))
+        negative_images = [p or Image.new("RGB", (16, 16), "grey") for row in rows for p in row.negative_images]
+        early = replace(early, negative_image_BJ3HW=model.pixels(negative_images).unflatten(0, (3, beside)))
     late_features, early_features = (encode.encode_features(model.clip, b, views) for b in (batch, early))
     slopes = []
     for features in (late_features, early_features):
@@ -121,5 +123,5 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
 def test_rows_of_a_batch_are_normalised_alike(model):
     """As with `train.micro_batch`."""
     batch = collate([View(picture(16, 16 + i), "a dog") for i in range(4)], Views(), model)
-    parts = [normalised(batch.rows(i, i + 2)) for i in (0, 2)]
-    assert torch.equal(torch.cat(parts), normalised(batch))
+    halves = [normalised(batch.rows(i, i + 2)) for i in (0, 2)]
+    assert torch.equal(torch.cat(halves), normalised(batch))

@@ -34,7 +34,7 @@ def project(project, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(project, tmp_path_factory):
+def undisturbed_project(project, tmp_path_factory):
     """The project with the run made, undisturbed."""
     root = shutil.copytree(project, tmp_path_factory.mktemp("whole") / "project")
     with pytest.MonkeyPatch.context() as patch:
@@ -43,9 +43,12 @@ def whole(project, tmp_path_factory):
     return root
 
 
-def test_a_run_publishes_adapter_and_merged_weights(whole):
+def test_a_run_publishes_adapter_and_merged_weights(undisturbed_project):
     """Adapter and merged checkpoint agree, what has no adapter keeps the backbone's bits, the count is reported."""
-    folder, base = trained(whole, CELL) / "checkpoint", backbone.load(whole / "models" / "tiny")
+    folder, base = (
+        trained(undisturbed_project, CELL) / "checkpoint",
+        backbone.load(undisturbed_project / "models" / "tiny"),
+    )
     merged = backbone.load(folder)
     before, after = base.clip.state_dict(), merged.clip.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -55,12 +58,12 @@ def test_a_run_publishes_adapter_and_merged_weights(whole):
     adapter_files.load_adapter(base.clip, folder / lora.FOLDER)
     for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-    facts = json.loads((trained(whole, CELL) / "environment.json").read_text())
+    facts = json.loads((trained(undisturbed_project, CELL) / "environment.json").read_text())
     assert facts["trained_parameters"] == sum(p.numel() for p in lora.adapter_parameters(base.clip).values())
     assert facts["parameters"] == sum(v.numel() for v in before.values())
 
 
-def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, whole):
+def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, undisturbed_project):
     """What is saved on the way is the adapter and its moments alone, and it is enough."""
     with monkeypatch.context() as patch:
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
@@ -74,8 +77,10 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, whole):
     assert kinds == {"model", "exp_avg", "exp_avg_sq", "step"}
     assert train_command.main(ARGS) == 0
     for name in (WEIGHTS, f"{lora.FOLDER}/{lora.WEIGHTS}", f"{lora.FOLDER}/{lora.CONFIG}"):
-        here_, whole_ = (fingerprint(trained(root, CELL) / "checkpoint" / name) for root in (here, whole))
-        assert here_ == whole_
+        resumed_fingerprint, expected_fingerprint = (
+            fingerprint(trained(root, CELL) / "checkpoint" / name) for root in (here, undisturbed_project)
+        )
+        assert resumed_fingerprint == expected_fingerprint
 
 
 def _stopping(after: int):
@@ -89,7 +94,7 @@ def _stopping(after: int):
 
 
 @pytest.mark.parametrize(
-    "value,said",
+    "value,message",
     [
         ("{rank: 0}", r"variants.lora.train.lora.rank=0: must be > 0"),
         ("{alpha: 0}", r"train.lora.alpha=0: must be > 0"),
@@ -99,16 +104,16 @@ def _stopping(after: int):
         ("{targets: []}", r"targets=\[\]: must name"),
     ],
 )
-def test_wrong_parameters(here, value, said):
+def test_wrong_parameters(here, value, message):
     """Key, value and fix, or the nearest name."""
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         read.load_params("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
 
 
 def test_a_run_knows_its_adapter_again(here):
     """config.yaml gives the same run; without lora the key is null."""
-    for args, wanted in ((ARGS[2:], Lora(rank=2)), ([], None)):
+    for args, expected in ((ARGS[2:], Lora(rank=2)), ([], None)):
         run = grid.resolve(read.load_params("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
-        assert run.train.lora == wanted
+        assert run.train.lora == expected
         write_atomic(here / "run.yaml", grid.run_to_yaml(run))
         assert grid.read_run(here / "run.yaml") == run

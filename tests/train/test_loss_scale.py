@@ -48,13 +48,13 @@ def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
     """Eleven steps, three of which overflow, with a growth after three in turn; clipped gradients; all bits."""
     monkeypatch.setattr(loss_scale, "GROWTH_INTERVAL", 3)
     cfg = Train(lr=0.1, grad_clip_norm=1.0, max_logit_scale=None)
-    ours, theirs, parts = Scalars(), Scalars(), Extras(loss_scale=LossScale(CPU))
+    ours, theirs, scale_extras = Scalars(), Scalars(), Extras(loss_scale=LossScale(CPU))
     adamw, their_adamw = optimiser.adamw(ours, cfg), optimiser.adamw(theirs, cfg)
     scaler, skipped, factors = torch.amp.GradScaler("cpu", growth_interval=3), 0, []
     for slopes in SLOPES:
         adamw.zero_grad()
-        parts.scale_loss(slope_loss(ours, slopes)).backward()
-        norm = fine_tuning.update(SimpleModel(ours), adamw, cfg.lr, cfg, parts)
+        scale_extras.scale_loss(slope_loss(ours, slopes)).backward()
+        norm = fine_tuning.update(SimpleModel(ours), adamw, cfg.lr, cfg, scale_extras)
         their_adamw.zero_grad()
         scaler.scale(slope_loss(theirs, slopes)).backward()
         scaler.unscale_(their_adamw)
@@ -65,9 +65,9 @@ def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
         skipped += scaler.get_scale() < before
         factors.append(scaler.get_scale())
         assert norm.isinf().item() == (scaler.get_scale() < before)
-        assert parts.loss_scale.factor.item() == scaler.get_scale()
+        assert scale_extras.loss_scale.factor.item() == scaler.get_scale()
         assert torch.equal(ours.weight, theirs.weight) and torch.equal(ours.logit_scale, theirs.logit_scale)
-    assert parts.loss_scale.skipped_steps.item() == skipped == 3
+    assert scale_extras.loss_scale.skipped_steps.item() == skipped == 3
     assert factors == [2.0**n for n in (16, 15, 15, 15, 14, 14, 14, 15, 15, 14, 14)]
     assert adamw.state[ours.weight]["step"].item() == 8  # a step that is left out is not counted
 
@@ -90,8 +90,8 @@ def test_the_factor_stays_a_float32():
 
 def test_a_loss_that_is_no_number_skips_its_step():
     """Also where its slopes would be finite: an infinite number is added."""
-    model, parts = Scalars(), Extras(loss_scale=LossScale(CPU))
-    parts.scale_loss(slope_loss(model, [1.0] * 4) + INF).backward()
+    model, scale_extras = Scalars(), Extras(loss_scale=LossScale(CPU))
+    scale_extras.scale_loss(slope_loss(model, [1.0] * 4) + INF).backward()
     assert model.weight.grad.isnan().all()
 
 
@@ -103,10 +103,12 @@ def test_every_gradient_has_the_factor(micro):
     views, batch = method.views(cfg, 0), distributed_check.batch(method.views(cfg, 0))
     for scale in (None, LossScale(CPU)):
         clip = distributed_check.model(bias=False)
-        parts = replace(distributed_check.kept_beside(method, cfg, clip), loss_scale=scale)
-        computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, parts)
+        method_extras = replace(distributed_check.kept_beside(method, cfg, clip), loss_scale=scale)
+        computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, method_extras)
         computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=Step(0, 1)))
-        gradients.append({n: p.grad for n, p in [*clip.named_parameters(), *parts.parameters()] if p.grad is not None})
+        gradients.append(
+            {n: p.grad for n, p in [*clip.named_parameters(), *method_extras.parameters()] if p.grad is not None}
+        )
     plain, scaled = gradients
     assert plain.keys() == scaled.keys() and any(name.startswith("heads.") for name in plain)
     for name, gradient in plain.items():

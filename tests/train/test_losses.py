@@ -308,13 +308,13 @@ def test_a_batch_in_two_halves_with_gathered_features_is_the_whole_batch():
     """What DDP will do: each half has its own leaves, the loss sees their concatenation."""
     d, s, b = Draw(8), scale(), scale(-1.0)
     halves = [(d.unit(2, 3), d.unit(2, 3), d.raw(2, 4, 3), d.unit(3, 3)) for _ in range(2)]
-    v, t, patch, c = (torch.cat(parts) for parts in zip(*halves, strict=True))
+    v, t, patch, c = (torch.cat(tensors) for tensors in zip(*halves, strict=True))
     owner = torch.cat([torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]) + 2])
-    whole = [x.detach().requires_grad_() for x in (v, t, patch, c)]
+    full_batch = [x.detach().requires_grad_() for x in (v, t, patch, c)]
     terms = lambda v, t, patch, c: (  # noqa: E731
         losses.clip(v, t, s) + losses.sigmoid(v, c, owner, s, b) + losses.cross_attended(patch, c, owner, s, b)
     )
     slopes = torch.autograd.grad(terms(v, t, patch, c), [x for half in halves for x in half])
-    expected = torch.autograd.grad(terms(*whole), whole)
+    expected = torch.autograd.grad(terms(*full_batch), full_batch)
     for kind in range(4):
         torch.testing.assert_close(torch.cat([slopes[kind], slopes[4 + kind]]), expected[kind])

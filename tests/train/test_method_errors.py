@@ -47,7 +47,7 @@ def message(on_path, folder: Path, body: str) -> str:  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "body, said",
+    "body, reason",
     [
         ('return {"clip": clip, "own": (f.image_BD @ f.text_BD).mean()}', "RuntimeError: mat1 and mat2 shapes"),
         ('return {"clip": clip, "own": f.image_BD[:, 999].mean()}', "IndexError: index 999 is out of bounds"),
@@ -57,29 +57,29 @@ def message(on_path, folder: Path, body: str) -> str:  # noqa: F811
     ],
     ids=["shape", "index", "in_our_losses", "in_a_helper", "attribute"],
 )
-def test_the_place_in_the_own_file(here, on_path, tmp_path, body, said):  # noqa: F811
+def test_the_place_in_the_own_file(here, on_path, tmp_path, body, reason):  # noqa: F811
     """The last line of the method's file that was under way, whoever raised it; the helper has a file of its own."""
-    told = message(on_path, tmp_path / "site", body)
-    assert told.startswith(f"{tmp_path}/site/own_method.py:{FIRST}: {said}")
-    assert told.endswith("; mend the loss of method 'own'")
+    error_line = message(on_path, tmp_path / "site", body)
+    assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST}: {reason}")
+    assert error_line.endswith("; mend the loss of method 'own'")
 
 
 @pytest.mark.parametrize(
-    "body, said",
+    "body, reason",
     [
         ('return {"clip": clip, "own": f.image_BD.square().sum(1)}', r"term 'own' has shape [8]; each is one number"),
         ('return {"clip": clip, "own": 0.5}', "term 'own' is a float; each is a tensor of one number"),
         ("return clip", "gives a Tensor; it must be a dict of named terms"),
     ],
 )
-def test_terms_of_another_form(here, on_path, tmp_path, body, said):  # noqa: F811
+def test_terms_of_another_form(here, on_path, tmp_path, body, reason):  # noqa: F811
     """With the line where the loss begins."""
-    told = message(on_path, tmp_path / "site", body)
-    assert told.startswith(f"{tmp_path}/site/own_method.py:{FIRST - 2}: ") and said in told
+    error_line = message(on_path, tmp_path / "site", body)
+    assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST - 2}: ") and reason in error_line
 
 
-@pytest.mark.parametrize("value, shown", [("1 / (clip * 0)", "inf"), ("(clip * 0).log() * 0", "nan")])
-def test_the_term_that_is_not_finite(here, on_path, tmp_path, value, shown):  # noqa: F811
-    told = message(on_path, tmp_path / "site", f'return {{"clip": clip, "own": {value}}}')
-    assert told.startswith(f"train: the loss is {shown} at step 1: own={shown}; lower train.lr=0.001")
-    assert "clip" not in told and "mend that term" in told
+@pytest.mark.parametrize("value, printed", [("1 / (clip * 0)", "inf"), ("(clip * 0).log() * 0", "nan")])
+def test_the_term_that_is_not_finite(here, on_path, tmp_path, value, printed):  # noqa: F811
+    error_line = message(on_path, tmp_path / "site", f'return {{"clip": clip, "own": {value}}}')
+    assert error_line.startswith(f"train: the loss is {printed} at step 1: own={printed}; lower train.lr=0.001")
+    assert "clip" not in error_line and "mend that term" in error_line

@@ -35,7 +35,7 @@ def test_the_steps_of_the_released_configuration():
     assert {il_clip.phase(il_clip.Config(agents=0), step) for step in (0, 12000, 90000)} == {PLAIN}
 
 
-def made(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras]:
+def build_model(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras]:
     """A tiny model with a codebook, away from where it starts, and gradients of one everywhere."""
     clip = distributed_check.model(bias=False)
     cfg = il_clip.Config(codes=8, code_width=4)
@@ -71,7 +71,7 @@ QUERY = {f"heads.text_query.{number}" for number in (0, 1, 3, 4)}  # behind GELU
 
 def test_a_drawn_agent_by_name():
     """Linear maps, norms and the projection of texts; neither embeddings nor attention's inputs, nor pictures."""
-    clip, extra_parts = made()
+    clip, extra_parts = build_model()
     shift(clip, extra_parts)
     before = snapshot(clip, extra_parts)
     torch.manual_seed(3)
@@ -87,7 +87,7 @@ def test_a_drawn_agent_by_name():
 
 
 def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
-    clip, extra_parts = made(frozenset({"text"}))
+    clip, extra_parts = build_model(frozenset({"text"}))
     before = snapshot(clip, extra_parts)
     shift(clip, extra_parts)
     middle = snapshot(clip, extra_parts)
@@ -97,7 +97,7 @@ def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
 
 
 def test_a_first_agent_is_the_one_that_the_run_began_with():
-    clip, extra_parts = made()
+    clip, extra_parts = build_model()
     before, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
     keeper = phases.PhaseKeeper(clip, extra_parts, [PLAIN, first])
     shift(clip, extra_parts)
@@ -107,7 +107,7 @@ def test_a_first_agent_is_the_one_that_the_run_began_with():
 
 
 def test_what_stands_still_has_no_gradient():
-    clip, extra_parts = made()
+    clip, extra_parts = build_model()
     keeper, phase = phases.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
     keeper.hold_still(PLAIN)
     assert all(p.grad is not None for _, p in extra_parts.parameters())
@@ -116,7 +116,7 @@ def test_what_stands_still_has_no_gradient():
 
 
 def test_an_adapter_and_a_tower_that_stands_still_are_refused():
-    clip, extra_parts = made()
+    clip, extra_parts = build_model()
     distributed_check.adapt(clip)
     phases.PhaseKeeper(clip, extra_parts, [PLAIN])
     with pytest.raises(UserError, match=r"train\.lora"):
@@ -152,7 +152,7 @@ def bits(model) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", ["il_clip", "il_clip.pretrained"])
 def test_a_run_killed_in_a_phase_or_between_two_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path):
     """At both borders (new agents before steps 2 and 4), and between them, behind the step in which codes stand still."""
-    whole = bits(small_training.train(project, name, tmp_path / "whole"))
+    uninterrupted = bits(small_training.train(project, name, tmp_path / "whole"))
 
     for done in (2, 3, 4):
 
@@ -163,7 +163,7 @@ def test_a_run_killed_in_a_phase_or_between_two_ends_with_the_bits_of_one_that_w
         with pytest.raises(Killed):
             small_training.train(project, name, tmp_path / str(done), kill)
         again = bits(small_training.train(project, name, tmp_path / str(done)))
-        assert all(torch.equal(tensor, again[key]) for key, tensor in whole.items()), done
+        assert all(torch.equal(tensor, again[key]) for key, tensor in uninterrupted.items()), done
 
 
 def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):

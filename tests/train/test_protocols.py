@@ -45,29 +45,33 @@ def model(tmp_path):
 def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeypatch):
     """Products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; training moved some of them."""
     monkeypatch.chdir(project)
-    made = small_training.train(project, "fsc_clip", tmp_path / "run", do_nothing, "train.precision=bf16_weights")
+    trained_model = small_training.train(
+        project, "fsc_clip", tmp_path / "run", do_nothing, "train.precision=bf16_weights"
+    )
     start = backbone.load(project / "models" / "tiny").clip.state_dict()
     moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
-    for name, value in made.clip.state_dict().items():
+    for name, value in trained_model.clip.state_dict().items():
         assert value.dtype != torch.bfloat16
-        assert any(part in name for part in wide) or torch.equal(value, value.to(torch.bfloat16).to(value.dtype)), name
+        assert any(fragment in name for fragment in wide) or torch.equal(
+            value, value.to(torch.bfloat16).to(value.dtype)
+        ), name
         moved += int(not torch.equal(value, start[name].to(torch.bfloat16).to(value.dtype)))
     assert moved > 10
     (last,) = sorted((tmp_path / "run").glob("step_*"))[-1:]
     dtypes = {k: v.dtype for k, v in load_file(last).items() if k.startswith("exp_avg.")}
     for name, dtype in dtypes.items():
-        assert dtype == (torch.float32 if any(part in name for part in wide) else torch.bfloat16), name
+        assert dtype == (torch.float32 if any(fragment in name for fragment in wide) else torch.bfloat16), name
     assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
 
 
 def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
     overrides = ("train.precision=bf16_weights", "train.checkpoint_every_steps=1")
-    whole = small_training.train(project, "finetune", tmp_path / "a", do_nothing, *overrides)
+    uninterrupted = small_training.train(project, "finetune", tmp_path / "a", do_nothing, *overrides)
     small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
     (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
     again = small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
-    for name, value in whole.clip.state_dict().items():
+    for name, value in uninterrupted.clip.state_dict().items():
         assert torch.equal(value, again.clip.state_dict()[name]), name
     assert checkpoint.KEEP == 2
 
@@ -82,16 +86,16 @@ def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, mon
     monkeypatch.chdir(project)
     monkeypatch.setattr(loss_scale, "START", 2.0**35)
     overrides = ("train.precision=fp16", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
-    whole = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
+    uninterrupted = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
     small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
     (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
     again = small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
-    for name, value in whole.clip.state_dict().items():
+    for name, value in uninterrupted.clip.state_dict().items():
         assert value.dtype == torch.float32 or not value.is_floating_point()
         assert torch.equal(value, again.clip.state_dict()[name]), name
     rows, resumed = read_log(tmp_path / "a"), read_log(tmp_path / "b")
-    kept = ("loss", "grad_norm", "loss_scale", "skipped_steps")
-    assert [[row[key] for key in kept] for row in rows] == [[row[key] for key in kept] for row in resumed]
+    logged_keys = ("loss", "grad_norm", "loss_scale", "skipped_steps")
+    assert [[row[key] for key in logged_keys] for row in rows] == [[row[key] for key in logged_keys] for row in resumed]
     skipped = [row["skipped_steps"] for row in rows]
     assert skipped[0] == 1 and skipped == sorted(skipped)
     assert [row["loss_scale"] for row in rows] == [2.0 ** (35 - count) for count in skipped]
@@ -180,8 +184,10 @@ def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
     head = decoders.SmallDecoder(WIDTHS).double()
     text, target = torch.randn(2, 8).double(), torch.tensor([[1, 5, 7, 9], [1, 6, -1, -1]])
     logits, _ = head(text, target)
-    said = [logits[0, i].log_softmax(0)[t] for i, t in ((0, 5), (1, 7), (2, 9))] + [logits[1, 0].log_softmax(0)[6]]
-    torch.testing.assert_close(decoders.log_likelihood(head, text, target), sum(said) / 4)
+    token_log_probs = [logits[0, i].log_softmax(0)[t] for i, t in ((0, 5), (1, 7), (2, 9))] + [
+        logits[1, 0].log_softmax(0)[6]
+    ]
+    torch.testing.assert_close(decoders.log_likelihood(head, text, target), sum(token_log_probs) / 4)
 
 
 def test_a_decoder_looks_only_back():
@@ -196,8 +202,8 @@ def test_a_decoder_looks_only_back():
 
 def test_no_target_is_0():
     head = decoders.SmallDecoder(WIDTHS)
-    found = decoders.log_likelihood(head, torch.randn(2, 8), torch.full((2, 4), -1))
-    assert found.item() == 0
+    likelihood = decoders.log_likelihood(head, torch.randn(2, 8), torch.full((2, 4), -1))
+    assert likelihood.item() == 0
 
 
 @pytest.fixture(scope="module")
@@ -237,10 +243,10 @@ def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
     torch.manual_seed(0)
     head = decoders.build_decoder(str(t5), WIDTHS).train()
     text = torch.randn(2, 8, requires_grad=True)
-    found = -decoders.log_likelihood(head, text, ids)
+    loss = -decoders.log_likelihood(head, text, ids)
     theirs = head.decoder(encoder_outputs=(head.project(text)[:, None],), labels=ids.masked_fill(ids == -1, -100)).loss
-    torch.testing.assert_close(found, theirs)
-    found.backward()
+    torch.testing.assert_close(loss, theirs)
+    loss.backward()
     assert text.grad.abs().sum() > 0 and head.project.weight.grad.abs().sum() > 0
     assert all(p.grad is None for p in head.decoder.parameters())
 
@@ -256,7 +262,7 @@ def test_a_folder_that_holds_no_t5(tmp_path):
 def test_heads_are_built_for_the_model(model):
     from compclip.train import extras
 
-    found = extras.widths(model)
-    assert (found.joint, found.context, found.vocabulary) == (
+    widths = extras.widths(model)
+    assert (widths.joint, widths.context, widths.vocabulary) == (
         TINY["embed_dim"], TINY["text_cfg"].get("context_length", 77), TINY["text_cfg"].get("vocab_size", 49408)
     )  # fmt: skip

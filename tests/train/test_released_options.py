@@ -67,8 +67,8 @@ def test_decay_is_in_the_gradients_of_adam_and_beside_those_of_adamw(name):
 
 def decayed_names(clip: torch.nn.Module, which: str) -> set[str]:
     """Names of the parameters in the group with decay."""
-    decayed, rest = optimiser.adamw(clip, Train(decayed=which, weight_decay=0.5)).param_groups
-    assert (decayed["weight_decay"], rest["weight_decay"]) == (0.5, 0.0)
+    decayed, undecayed = optimiser.adamw(clip, Train(decayed=which, weight_decay=0.5)).param_groups
+    assert (decayed["weight_decay"], undecayed["weight_decay"]) == (0.5, 0.0)
     ids = {id(p) for p in decayed["params"]}
     return {name for name, p in clip.named_parameters() if id(p) in ids}
 

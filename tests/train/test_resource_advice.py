@@ -47,12 +47,12 @@ def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
 
 
 def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
-    taken = [60 * GIB]
-    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (taken[0], 80 * GIB))
+    used_bytes = [60 * GIB]
+    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (used_bytes[0], 80 * GIB))
     adviser = Adviser(Train(micro_batch=64), CPU)
     adviser.look(0.0)
     assert capsys.readouterr().err == ""
-    taken[0] = 73 * GIB
+    used_bytes[0] = 73 * GIB
     adviser.look(0.0)
     advice = capsys.readouterr().err
     assert "note: memory: 73.0 of the GPU's 80.0 GiB are taken" in advice

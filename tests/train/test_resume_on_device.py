@@ -32,10 +32,12 @@ def build(kind: str, device: str) -> State:
         if kind == "bfloat16":
             towers.cast_weights(clip, "bf16_weights")
         model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-        parts = extras.create_extras(KeepingMethod(0.5), None, model, seed=0)
-    memory = {name: value.to(device) for name, value in parts.memory.items()}
-    parts = replace(parts, heads=parts.heads.to(device), teacher=parts.teacher.to(device), memory=memory)
-    return clip.to(device), parts, optimiser.adamw(clip, Train(lr=0.01), parts.parameters())
+        method_extras = extras.create_extras(KeepingMethod(0.5), None, model, seed=0)
+    memory = {name: value.to(device) for name, value in method_extras.memory.items()}
+    method_extras = replace(
+        method_extras, heads=method_extras.heads.to(device), teacher=method_extras.teacher.to(device), memory=memory
+    )
+    return clip.to(device), method_extras, optimiser.adamw(clip, Train(lr=0.01), method_extras.parameters())
 
 
 def step(state: State) -> None:

@@ -17,9 +17,9 @@ from tests import small_training, tiny_project
 @pytest.fixture
 def folder(here) -> RunFolder:
     """A run's folder in which a pruner asks for two rungs."""
-    found = RunFolder(here / "store" / "key")
-    write_json(found.rungs, {"shares": [0.4, 0.7, 1.0], "benchmarks": ["sugarcrepe"]})
-    return found
+    run_folder = RunFolder(here / "store" / "key")
+    write_json(run_folder.rungs, {"shares": [0.4, 0.7, 1.0], "benchmarks": ["sugarcrepe"]})
+    return run_folder
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def scored(folder) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_looking_changes_no_bit(here, folder, rungs, workers):
     """Ten steps, scored after four and seven: weights and log are those of the undisturbed run."""
-    asked = f"train.workers={workers}"
-    plain = small_training.train(here, "fsc_clip", here / "plain", small_training.recorder.do_nothing, asked)
-    seen = small_training.train(here, "fsc_clip", folder.path, rungs, asked)
+    override = f"train.workers={workers}"
+    plain = small_training.train(here, "fsc_clip", here / "plain", small_training.recorder.do_nothing, override)
+    seen = small_training.train(here, "fsc_clip", folder.path, rungs, override)
     assert scored(folder) == [4, 7]
     assert all(torch.equal(a, b) for a, b in zip(plain.clip.parameters(), seen.clip.parameters(), strict=True))
     assert tiny_project.steps(here / "plain" / "metrics.jsonl") == tiny_project.steps(folder.metrics)

@@ -58,9 +58,9 @@ def weights(folder) -> str:
 
 def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path):
     """Of an adapted, averaged model after four of ten steps; the run with snapshots ends as the one without."""
-    asked = [f"methods.finetune.train={LORA}"]
-    run = tiny_project.at(tiny_project.cell("finetune"), *asked)
-    plain = tiny_project.at(tiny_project.cell("finetune"), asked[0].replace(", snapshots: [0.4, 0.7]", ""))
+    overrides = [f"methods.finetune.train={LORA}"]
+    run = tiny_project.at(tiny_project.cell("finetune"), *overrides)
+    plain = tiny_project.at(tiny_project.cell("finetune"), overrides[0].replace(", snapshots: [0.4, 0.7]", ""))
     assert run.key == plain.key
 
     def look(step, steps, model):
@@ -152,11 +152,11 @@ def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatc
     values = {float(share): value for share, value in record["values"].items()}
     assert record["steps"] == {"0.4": 4, "0.7": 7, "1.0": 10} and values.keys() == {0.4, 0.7, END}
     assert record["shown"] == min(share for share, value in values.items() if value == max(values.values()))
-    shown = run.folder.snapshot(record["shown"])
+    best_snapshot = run.folder.snapshot(record["shown"])
     assert result_store.find_checkpoint(run.cell, here) == published.snapshots.checkpoint
-    assert fingerprint(published.snapshots.checkpoint) == fingerprint(shown.final.checkpoint)
+    assert fingerprint(published.snapshots.checkpoint) == fingerprint(best_snapshot.final.checkpoint)
     document = read_json(published.results / "sugarcrepe.json")
-    assert document["checkpoint"]["fingerprint"] == shown.final.facts()["weights_fingerprint"]
+    assert document["checkpoint"]["fingerprint"] == best_snapshot.final.facts()["weights_fingerprint"]
     assert not (here / "results/finetune/_snapshots").exists()
     assert_follows_an_edit(here, published)
     params = read.load_params("params.yaml")
@@ -177,8 +177,8 @@ def assert_follows_an_edit(root, published) -> None:
         assert published.trained.checkpoint.is_dir() is shows_end
         assert published.snapshots.checkpoint.is_dir() is not shows_end
     assert record["shown"] == END
-    written = read_json(root / "keys/finetune.best.json")
-    assert {k: v["key"] for k, v in written.items()} == {k: v["key"] for k, v in keys.items()} and written != keys
+    new_keys = read_json(root / "keys/finetune.best.json")
+    assert {k: v["key"] for k, v in new_keys.items()} == {k: v["key"] for k, v in keys.items()} and new_keys != keys
     (root / "params.yaml").write_text(text)
 
 

@@ -95,9 +95,9 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
     monkeypatch.setattr(local_runs, "list_slots", lambda threads: [{}, {}])
     assert bring("finetune") == 1
     out, err = capsys.readouterr()
-    said = [line for line in out.splitlines() if "step" not in line]
-    assert [line.partition(" as ")[0] for line in said[:2]] == [f"{name}: started" for name in SEEDS]
-    assert said[-1] == "finetune: 2 cells, 2 runs: 1 trained now, 1 failed"
+    state_lines = [line for line in out.splitlines() if "step" not in line]
+    assert [line.partition(" as ")[0] for line in state_lines[:2]] == [f"{name}: started" for name in SEEDS]
+    assert state_lines[-1] == "finetune: 2 cells, 2 runs: 1 trained now, 1 failed"
     assert (
         err.startswith(f"error: {SEEDS[1]}: exit code 2: error: ")
         and "lock: cannot write: Is a directory; free space" in err
@@ -143,7 +143,7 @@ def test_cells_that_share_a_key_are_one_run(here, here_finished, monkeypatch):
 
 
 @pytest.fixture
-def held(monkeypatch):
+def held_trainings(monkeypatch):
     """Trainings of the stage stop in their fourth step."""
     monkeypatch.setattr(jobs, "TRAINS", "tests.held_job")
     monkeypatch.setenv("HELD_JOB", "compclip.train.job")
@@ -161,14 +161,14 @@ def when_held(number: signal.Signals):
     return lambda: look
 
 
-def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
+def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held_trainings):
     """They leave after the step that they are in; the command says that it goes on where they were."""
     monkeypatch.setenv("HELD_UNTIL", "signal")
     monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGINT))
     tiny_project.plan()
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         bring("finetune")
-    assert left.value.code == 130
+    assert exit_info.value.code == 130
     assert "stopping; what trains saves first, and the same command goes on" in capsys.readouterr().err
     folder = planned(cell("finetune")).folder
     assert [path.name for path in folder.checkpoints()][-1] == "step_00000004.safetensors"
@@ -176,16 +176,16 @@ def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held):
     assert not Path("runs").exists()
 
 
-def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished, monkeypatch, capsys, held):
+def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished, monkeypatch, capsys, held_trainings):
     """It says what goes on; the run is trained once, with the bits of an undisturbed one."""
     name = cell("finetune")
     monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGTERM))
     tiny_project.plan()
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         bring("finetune")
-    assert left.value.code == 143
-    told = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
-    assert told in capsys.readouterr().err
+    assert exit_info.value.code == 143
+    message = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
+    assert message in capsys.readouterr().err
     folder = planned(name).folder
     pid = jobs.find_live_job(folder).record["pid"]
     monkeypatch.setattr(driver, "_orphan_check", lambda: lambda: False)
@@ -273,18 +273,18 @@ def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
 def test_what_stands_behind_training_changes_with_a_training_alone(here_finished):
     """trained/<method>.json: the same for files that are linked anew; another where a run of that key was made again."""
     seeds(0, 1)
-    written, name = Path("trained/pretrained.json"), cell("pretrained")
+    trained_file, name = Path("trained/pretrained.json"), cell("pretrained")
     assert bring("pretrained") == 0
-    first = written.read_bytes()
+    first = trained_file.read_bytes()
     assert json.loads(first).keys() == {name, name.replace("-0", "-1")}
     shutil.rmtree("runs")
-    written.unlink()
+    trained_file.unlink()
     assert bring("pretrained") == 0
-    assert written.read_bytes() == first
+    assert trained_file.read_bytes() == first
     final = planned(name).folder.final
     write_json(final.environment, final.facts() | {"started": "another day"})
     assert bring("pretrained") == 0
-    changed = read_json(written)
+    changed = read_json(trained_file)
     assert changed.keys() == json.loads(first).keys()
     assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
 

@@ -69,9 +69,9 @@ def record_shapes(monkeypatch) -> list[tuple[int, ...]]:
     """A list that gets the shape of all texts that the tower encodes from now on."""
     shapes: list[tuple[int, ...]] = []
 
-    def record(clip, text_BL, *others, **options):
+    def record(clip, text_BL, *arguments, **options):
         shapes.append(tuple(text_BL.shape))
-        return ENCODE(clip, text_BL, *others, **options)
+        return ENCODE(clip, text_BL, *arguments, **options)
 
     monkeypatch.setattr(towers, "encode_texts", record)
     return shapes

@@ -196,8 +196,8 @@ def same(a, b) -> bool:
 
 def two_captions(data: PreparedDataset, folder: Path) -> PreparedDataset:
     """The same pictures, each with the next one's caption as a second: something to draw for every method."""
-    said = all_annotations(data)
-    both = [a + b for a, b in zip(said, (*said[1:], said[0]), strict=True)]
+    captions = all_annotations(data)
+    both = [a + b for a, b in zip(captions, (*captions[1:], captions[0]), strict=True)]
     return prepared(folder, [data.sample(i) for i in range(len(data))], both, 16)
 
 
@@ -210,19 +210,19 @@ def train_set(cell: Cell) -> PreparedDataset:
 def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     run = at(f"{method}-tiny-scenes-0").run
-    wanted = load_method(method).views(run.method, 0)
+    views = load_method(method).views(run.method, 0)
     data = two_captions(train_set(run.cell), tmp_path)
     first, second = (view_maker.ViewMaker(data, 0, 64) for _ in range(2))
-    forward = [first.view(i, 1, wanted) for i in range(12)]
-    backward = [second.view(i, 1, wanted) for i in reversed(range(12))][::-1]
+    forward = [first.view(i, 1, views) for i in range(12)]
+    backward = [second.view(i, 1, views) for i in reversed(range(12))][::-1]
     assert all(map(same, forward, backward))
-    other = [first.view(i, 2, wanted) for i in range(12)]
+    other = [first.view(i, 2, views) for i in range(12)]
     assert not all(map(same, forward, other))
     for size in (4, 6):
         rows = loader.EpochSampler(first, size)
-        seen = [v for step in range(rows.per_epoch) for v in rows.batch(step, wanted)[0]]
+        seen = [v for step in range(rows.per_epoch) for v in rows.batch(step, views)[0]]
         order = loader.full_order(len(data), 0, 0)
-        assert all(same(v, first.view(int(i), 0, wanted)) for v, i in zip(seen, order, strict=False))
+        assert all(same(v, first.view(int(i), 0, views)) for v, i in zip(seen, order, strict=False))
 
 
 def test_a_composite_never_pairs_a_sample_with_itself(every):
@@ -235,12 +235,12 @@ def test_a_composite_never_pairs_a_sample_with_itself(every):
 def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
     maker = view_maker.ViewMaker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
-    asked = [
+    method_views = [
         load_method(m).views(grid.resolve(read.load_params("params.yaml"), f"{m}-tiny-scenes-0").method, 0)
         for m in ("finetune", "negclip", "fsc_clip")
     ]
     for index in range(10):
-        assert len({maker.view(index, 0, v).caption for v in asked}) == 1
+        assert len({maker.view(index, 0, v).caption for v in method_views}) == 1
 
 
 def test_loss_that_is_not_finite_stops(here):
@@ -257,12 +257,12 @@ def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
     config = read_json(path)
     config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
     files.write_json(path, config)
-    whole = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
+    uninterrupted = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
     small_training.train(here, "finetune", tmp_path / "b")
     for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
         checkpoint.unlink()
     resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
     masks = [fine_tuning.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
     assert not torch.equal(*masks)
 
@@ -282,6 +282,6 @@ def test_gradient_caching_drops_the_same_patches_twice(here, tmp_path, monkeypat
 
     monkeypatch.setattr(accumulate.encode, "encode_features", recorded)
     small_training.train(here, "finetune", tmp_path, recorder.do_nothing, "train.micro_batch=4", "train.max_steps=1")
-    parts = -(-read.load_params(here / "params.yaml").train.batch_size // 4)
-    first, second = seen[:parts], seen[parts : 2 * parts]
-    assert parts > 1 and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    micro_batches = -(-read.load_params(here / "params.yaml").train.batch_size // 4)
+    first, second = seen[:micro_batches], seen[micro_batches : 2 * micro_batches]
+    assert micro_batches > 1 and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

@@ -110,8 +110,8 @@ def _pair(seed):
 
 def test_checkpoint_restores_weights_and_moments(tmp_path):
     """Three steps, save, three more equal six steps to the bit; only the last two files are kept."""
-    whole, adamw = _pair(0)
-    _steps(whole, adamw, 6)
+    uninterrupted, adamw = _pair(0)
+    _steps(uninterrupted, adamw, 6)
     first, opt = _pair(0)
     for step in (1, 2, 3):
         _steps(first, opt, 1)
@@ -121,7 +121,7 @@ def test_checkpoint_restores_weights_and_moments(tmp_path):
     header = checkpoint.read(tmp_path, second, opt)
     assert header == {"step": 3, "dropped": {"missing": 2}}
     _steps(second, opt, 3)
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(uninterrupted.parameters(), second.parameters(), strict=True))
 
 
 def test_torn_checkpoint_falls_back(tmp_path, capsys):

@@ -59,7 +59,7 @@ def test_each_rule_has_a_share_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("views", "parts"),
+    ("views", "part_names"),
     [
         (read_clip.views(read_clip.Config(), 0), {"negatives/swap.negclip", "positives/alternatives", "targets"}),
         (dac.views(dac.Config(), 0), {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
@@ -87,10 +87,10 @@ def test_each_rule_has_a_share_of_its_own():
         (Views(negatives=(lambda a, rng: None,)), {"negatives/test_view_shares._lambda_"}),
     ],
 )  # fmt: skip
-def test_parts_are_what_views_ask_for(views, parts):
+def test_parts_are_what_views_ask_for(views, part_names):
     row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), target="z",
                negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
-    assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *parts}, 1.0)
+    assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *part_names}, 1.0)
 
 
 def test_a_composite_says_what_stood_in():
@@ -107,7 +107,7 @@ def test_neighbours_that_cannot_be_read():
 
 
 @pytest.mark.parametrize(
-    ("asked", "had", "epoch_ended", "stops"),
+    ("asked_count", "had_count", "epoch_ended", "stops"),
     [
         (view_shares.CHECKED, 0, False, True),
         (view_shares.CHECKED - 1, 0, False, False),  # too few to say
@@ -117,12 +117,11 @@ def test_neighbours_that_cannot_be_read():
         (0, 0, True, False),  # of steps to come
     ],
 )
-def test_a_part_that_no_sample_had_stops_the_run(asked, had, epoch_ended, stops, here):
+def test_a_part_that_no_sample_had_stops_the_run(asked_count, had_count, epoch_ended, stops, here):
     run = at("finetune-tiny-scenes-0").run
-    counts = {"asked": {"positives/x.y": asked}, "had": {"positives/x.y": had}}
-    line = (
-        rf"methods.finetune: positives/x.y: none of the first {asked:,} samples of data.scenes had one; train without"
-    )
+    counts = {"asked": {"positives/x.y": asked_count}, "had": {"positives/x.y": had_count}}
+    samples = f"the first {asked_count:,} samples of data.scenes"
+    line = f"methods.finetune: positives/x.y: none of {samples} had one; train without"
     with pytest.raises(UserError, match=line) if stops else contextlib.nullcontext():
         view_shares.check_parts(counts, run, epoch_ended)
 
@@ -163,16 +162,17 @@ def direct_shares(root, run) -> dict[str, float]:
         run, load_method(run.method_name), backbone.load(root / "models" / "tiny"), Inputs(root, run.cell)
     )
     views = hard_positives.views(run.method, 0)
-    made = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
+    view_rows = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
     names = (
         "negatives/swap.negclip",
         "negatives/replace.wordnet",
         "positives/positives.swap",
         "positives/positives.replace",
     )
-    texts = zip(*((*row.negatives, *row.positives) for row in made), strict=True)
+    texts = zip(*((*row.negatives, *row.positives) for row in view_rows), strict=True)
     return {"captions": 1.0} | {
-        name: sum(text is not None for text in column) / len(made) for name, column in zip(names, texts, strict=True)
+        name: sum(text is not None for text in column) / len(view_rows)
+        for name, column in zip(names, texts, strict=True)
     }
 
 
@@ -215,10 +215,10 @@ def test_a_run_that_was_cut_counts_each_sample_once(with_method):
         if done == 7:
             raise Stop
 
-    whole, cut = with_method / "whole", with_method / "cut"
-    train(with_method, "hard_positives", whole)
+    uninterrupted, cut = with_method / "whole", with_method / "cut"
+    train(with_method, "hard_positives", uninterrupted)
     with pytest.raises(Stop):
         train(with_method, "hard_positives", cut, stop)
     train(with_method, "hard_positives", cut)
-    assert lines(cut) == lines(whole) and len(lines(whole)) == 10
+    assert lines(cut) == lines(uninterrupted) and len(lines(uninterrupted)) == 10
     assert lines(cut)[-1]["share/positives/positives.swap"] != lines(cut)[0]["share/positives/positives.swap"]

@@ -26,7 +26,10 @@ def data(tmp_path_factory):
     stored = {"negative": (DOGS.upper(), "A red dog."), "paraphrase": ("A red dog.",), "dense": ("A red dog.",)}
     annotations = [(a,) for a in annotate(captions)]
     annotations += [(replace(annotations[-1][0], stored=stored),)]
-    samples = [Sample(str(i), f"{i}.jpg", (own[0].text,), width=4, height=4) for i, own in enumerate(annotations)]
+    samples = [
+        Sample(str(i), f"{i}.jpg", (sample_annotations[0].text,), width=4, height=4)
+        for i, sample_annotations in enumerate(annotations)
+    ]
     return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
 
 
@@ -38,8 +41,8 @@ def views_of(data, views: Views) -> list:
 
 def shared_texts(view) -> set[str]:
     """Texts that a view has both as a negative and as its caption or a positive."""
-    said = {view.caption.casefold(), *(text.casefold() for text in view.positives if text is not None)}
-    return said & {text.casefold() for text in view.negatives if text is not None}
+    true_texts = {view.caption.casefold(), *(text.casefold() for text in view.positives if text is not None)}
+    return true_texts & {text.casefold() for text in view.negatives if text is not None}
 
 
 WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "masked")]
@@ -115,9 +118,9 @@ def test_mosaiclip_begins_with_one_sub_graph(data):
     assert len({*views[:4]}) == len({*views[4:]}) == 1 and views[3] != views[4]
 
     def most(stage: Views) -> tuple[int, int]:
-        made = views_of(data, stage)
-        true_ones = max(sum(text is not None for text in view.positives) for view in made)
-        return true_ones, max(sum(text is not None for text in view.negatives[1:]) for view in made)
+        stage_views = views_of(data, stage)
+        true_ones = max(sum(text is not None for text in view.positives) for view in stage_views)
+        return true_ones, max(sum(text is not None for text in view.negatives[1:]) for view in stage_views)
 
     assert most(views[0]) == (1, 1) and most(views[7]) == (3, 6)
 

@@ -89,8 +89,10 @@ def test_the_split_follows_the_rule():
     for section, names in choosing.items():
         assert set(raw["split"]["choosing"][section]) == names
         split_names = raw["split"]["choosing"][section] + raw["split"]["held_out"][section]
-        others = (*raw["same"], *new_rows) if section == "rows" else ()
-        assert sorted([*split_names, *(new_rows if section == "rows" else ())]) == sorted({*raw[section], *others})
+        further_rows = (*raw["same"], *new_rows) if section == "rows" else ()
+        assert sorted([*split_names, *(new_rows if section == "rows" else ())]) == sorted(
+            {*raw[section], *further_rows}
+        )
 
 
 def test_new_rows_move_no_other_row_and_stand_beside_the_halves():

@@ -58,7 +58,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def _called(name: str, options: tuple[str, ...]) -> Callable[[random.Random], object]:
-    def read(rng: random.Random) -> object:
+    def call_main(rng: random.Random) -> object:
         import importlib
 
         module = f"compclip.{name}"
@@ -68,4 +68,4 @@ def _called(name: str, options: tuple[str, ...]) -> Callable[[random.Random], ob
         words = [rng.choice(options) if rng.random() < 0.6 else mutate.text(rng) for _ in range(rng.randint(0, 5))]
         return main(words if name != "launch" or "--dry-run" in words else [*words, "--dry-run"])
 
-    return read
+    return call_main

@@ -47,7 +47,7 @@ def _write_regions(suffix: str) -> Make:
 
 
 def _regions(suffix: str) -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def recaption_regions(_: random.Random) -> object:
         from compclip.config.sections import Data
         from compclip.prepare import shard_stages
 
@@ -56,7 +56,7 @@ def _regions(suffix: str) -> Callable[[random.Random], object]:
         data = Data("karpathy", path, "pictures", captioner="none", regions=options)
         return shard_stages.run_stage("recaption", SafeName("x", "data"), data)
 
-    return read
+    return recaption_regions
 
 
 def _beside(_: random.Random) -> object:

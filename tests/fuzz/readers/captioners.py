@@ -13,7 +13,7 @@ def readers() -> Iterator[Reader]:
     """A chat, as a model's folder has it, that captions and answers; a CoCa model; a masked language model."""
     small = ("m/chat_template.jinja", "m/processor_config.json", "m/tokenizer_config.json", "m/generation_config.json")
     yield Reader("captioner:hf", _chat, lambda _: _captioned("hf", "m"), small)
-    yield Reader("vqascore", _chat, lambda _: _asked(), (*small, "m/config.json"))
+    yield Reader("vqascore", _chat, lambda _: _ask_vqa(), (*small, "m/config.json"))
     small_masked = ("m/config.json", "m/tokenizer*.json", "m/model.safetensors")
     yield Reader("masked", _masked, _filled, small_masked)
     yield Reader("captioner:coca", _coca, lambda _: _captioned("coca", "local-dir:m"), ("m/*",))
@@ -28,7 +28,7 @@ def _chat(folder: Path) -> None:
     _picture(folder)
 
 
-def _asked() -> object:
+def _ask_vqa() -> object:
     from compclip.evaluate import vqa
 
     ask, _ = vqa.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
@@ -56,9 +56,9 @@ def _coca(folder: Path) -> None:
     from tests.prepare.test_recaption_coca import COCA
 
     write_json(folder / "tiny.json", COCA)
-    made = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
-    made.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was
-    made.save(folder / "m")
+    model = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
+    model.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was
+    model.save(folder / "m")
     _picture(folder)
 
 

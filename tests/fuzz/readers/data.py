@@ -61,10 +61,10 @@ def _stream(folder: Path) -> None:
 
     _pairs(folder)
     table = folder / "files/test.parquet"
-    held = pa.parquet.read_table(table)
+    contents = pa.parquet.read_table(table)
     table.unlink()
-    with pa.ipc.new_stream(folder / "files/test.arrow", held.schema) as stream:
-        stream.write_table(held)
+    with pa.ipc.new_stream(folder / "files/test.arrow", contents.schema) as stream:
+        stream.write_table(contents)
 
 
 def _table(path: Path, rows: list[dict[str, object]]) -> None:
@@ -88,7 +88,7 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
 
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def score_benchmark(_: random.Random) -> object:
         from compclip.config.sections import BenchmarkSection, Scoring
         from compclip.evaluate import benchmark_module, census, score
 
@@ -96,7 +96,7 @@ def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[r
         census.write_census(name, section)
         return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
 
-    return read
+    return score_benchmark
 
 
 def _sources() -> Iterator[Reader]:
@@ -105,7 +105,7 @@ def _sources() -> Iterator[Reader]:
 
 
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def recaption_source(_: random.Random) -> object:
         from compclip.config.sections import Data
         from compclip.prepare import shard_stages, shard_writer
 
@@ -114,7 +114,7 @@ def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
         shard_stages.run_stage("rewrite", SafeName("x", "data"), data)
         return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
 
-    return read
+    return recaption_source
 
 
 def _pictures() -> Iterator[Reader]:

@@ -13,9 +13,11 @@ def readers() -> Iterator[Reader]:
     """One body of an answer, and one with the likeliest tokens."""
     answer = {"choices": [{"message": {"content": "a cup"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}
     likely = [{"token": "Yes", "logprob": -0.25}, {"token": " No", "logprob": -1.5}]
-    told = {"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs": likely}]}}]}
+    scored_answer = {"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs": likely}]}}]}
     yield Reader("endpoint", lambda folder: formats.write(folder, {"answer.json": answer}), lambda _: _answered())
-    yield Reader("endpoint:likeliest", lambda folder: formats.write(folder, {"answer.json": told}), lambda _: _scored())
+    yield Reader(
+        "endpoint:likeliest", lambda folder: formats.write(folder, {"answer.json": scored_answer}), lambda _: _scored()
+    )
 
 
 def _answered(likeliest: int = 0) -> str:
@@ -25,10 +27,12 @@ def _answered(likeliest: int = 0) -> str:
 
     path = Path("answer.json")
     try:
-        said = chat_client._parse(path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest))
+        response = chat_client._parse(
+            path.read_bytes() if path.is_file() else b"", 0, Question("x", likeliest=likeliest)
+        )
     except chat_client._QuestionFailed:
         return ""
-    return said.answer.text
+    return response.answer.text
 
 
 def _scored() -> None:

@@ -53,9 +53,9 @@ def _answered(_: random.Random) -> object:
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server,), daemon=True)
         thread.start()
-        wanted = http_transfer.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
+        download = http_transfer.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
         try:
-            http_transfer.download_file(wanted, Path("x.part"), lambda have, total: None)
+            http_transfer.download_file(download, Path("x.part"), lambda have, total: None)
         finally:
             server.shutdown(socket.SHUT_RDWR)  # which ends the thread's waiting
             thread.join()
@@ -73,9 +73,9 @@ def _serve(server: socket.socket) -> None:
 
 
 def _archives(folder: Path) -> None:
-    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in NAMES:
-            made.writestr(name, "[1]")
+            archive.writestr(name, "[1]")
     with tarfile.open(folder / "a.tar.gz", "w:gz") as tar:
         for name in NAMES:
             info = tarfile.TarInfo(name)

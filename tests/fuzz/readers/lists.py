@@ -37,63 +37,65 @@ HP = [f"{text} and more" for text in formats.TWO] * 2
 def readers() -> Iterator[Reader]:
     """Each format of a list, and released hard positives."""
     for name, content in FILES.items():
-        yield Reader(f"list:{name[2:]}", _written({name: content}), _joined(name))
+        yield Reader(f"list:{name[2:]}", _list_files({name: content}), _joined(name))
     yield Reader(
         "list:parquet",
         lambda folder: pq.write_table(pa.Table.from_pylist(ROWS), folder / "x.parquet"),
         _joined("x.parquet"),
     )
-    yield Reader("texts:literals", _written({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
+    yield Reader("texts:literals", _list_files({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
     for name, captions in CAPTIONS.items():
-        yield Reader(f"captions:{name[2:]}", _written({name: captions}), _counted(name))
-    yield Reader("texts:folder", _written(DENSE), _beside("x", "key", "caption"), ("x/*",))
-    yield Reader("texts:variations", _written({"v.jsonl": VARIATIONS}), _varied)
+        yield Reader(f"captions:{name[2:]}", _list_files({name: captions}), _counted(name))
+    yield Reader("texts:folder", _list_files(DENSE), _beside("x", "key", "caption"), ("x/*",))
+    yield Reader("texts:variations", _list_files({"v.jsonl": VARIATIONS}), _varied)
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
 
 
-def _written(files: formats.Files) -> Make:
+def _list_files(files: formats.Files) -> Make:
     return lambda folder: formats.write(folder, files)
 
 
 def _joined(name: str) -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def join_captions(_: random.Random) -> object:
         from compclip.config.released_lists import Captions
         from compclip.prepare import caption_join
 
         captions = caption_join.open_list(Captions(name, "url", ["c"]), Path("index"))
         return captions.find([row["url"] for row in ROWS])
 
-    return read
+    return join_captions
 
 
 def _counted(name: str) -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def count_language(_: random.Random) -> object:
         from compclip.evaluate import blind_rows
         from compclip.text import blind_language
 
         counts = blind_language.count_captions(blind_rows.read_captions(Path(name)))
         return [blind_language.make_score(score, counts)("a dog") for score in blind_language.SCORES]
 
-    return read
+    return count_language
 
 
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
-    def read(_: random.Random) -> object:
+    def join_texts(_: random.Random) -> object:
         from compclip.config.released_lists import Texts
         from compclip.prepare import caption_join
 
         texts = caption_join.open_list(Texts(name, on, [column], **more), Path("index"))
         return texts.find(["one", "a", "b"])
 
-    return read
+    return join_texts
 
 
 def _varied(_: random.Random) -> object:
     from compclip.config.released_lists import Texts
     from compclip.prepare import caption_join, stored_lists
 
-    found = caption_join.open_list(Texts("v.jsonl", "key", ["v"]), Path("index")).find([row["key"] for row in ROWS])
-    return [stored_lists.pack_variation(record) for records in found.texts for record in records]
+    variations = caption_join.open_list(Texts("v.jsonl", "key", ["v"]), Path("index")).find(
+        [row["key"] for row in ROWS]
+    )
+    return [stored_lists.pack_variation(record) for records in variations.texts for record in records]
 
 
 def _rewritten(_: random.Random) -> object:

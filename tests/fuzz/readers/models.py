@@ -93,12 +93,12 @@ def _transformers(folder: Path) -> None:
     (folder / "theirs" / "config.json").write_text(json.dumps(config))
     tensors = {}
     for name, tensor in tiny().clip.state_dict().items():
-        found = functools.reduce(lambda n, pair: n.replace(*pair), _THEIRS, name)
-        if ".in_proj_" in found:
-            stem, _, end = found.partition("in_proj_")
+        hub_name = functools.reduce(lambda n, pair: n.replace(*pair), _THEIRS, name)
+        if ".in_proj_" in hub_name:
+            stem, _, end = hub_name.partition("in_proj_")
             tensors |= {f"{stem}{k}_proj.{end}": t.clone() for k, t in zip("qkv", tensor.chunk(3), strict=True)}
         else:
-            tensors[found] = (tensor.T if found.endswith("_projection.weight") else tensor).contiguous()
+            tensors[hub_name] = (tensor.T if hub_name.endswith("_projection.weight") else tensor).contiguous()
     save_file(tensors, folder / "theirs" / "model.safetensors")
 
 
@@ -150,7 +150,7 @@ def _archive(folder: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    def part(above: torch.nn.Module, name: str) -> torch.nn.Module:
+    def find_child(above: torch.nn.Module, name: str) -> torch.nn.Module:
         if not hasattr(above, name):
             above.add_module(name, Holder())
         return getattr(above, name)
@@ -160,12 +160,12 @@ def _archive(folder: Path) -> None:
     (folder / "tiny.json").write_text(json.dumps(config | {"quick_gelu": True}))  # as OpenAI's archives are
     holder = Holder()
     for path, value in tiny().clip.state_dict().items():
-        *parts, name = path.split(".")
-        functools.reduce(part, parts, holder).register_buffer(name, value)
+        *module_path, name = path.split(".")
+        functools.reduce(find_child, module_path, holder).register_buffer(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the format is to go, OpenAI's files are there
-        made = torch.jit.script(holder)
-    made.save(str(folder / "weights.pt"))
+        script = torch.jit.script(holder)
+    script.save(str(folder / "weights.pt"))
 
 
 def _fresh() -> Any:
@@ -221,9 +221,9 @@ def _resumed(_: random.Random) -> None:
 def _tokenizer(folder: Path) -> None:
     _checkpoint(folder)
     config = folder / "model" / "open_clip_config.json"
-    found = json.loads(config.read_text())
-    found["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "bert-base-uncased"
-    config.write_text(json.dumps(found))
+    content = json.loads(config.read_text())
+    content["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "bert-base-uncased"
+    config.write_text(json.dumps(content))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "cup"]
     coder = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,

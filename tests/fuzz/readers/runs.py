@@ -18,7 +18,7 @@ def readers() -> Iterator[Reader]:
 
 def _runs() -> Iterator[Reader]:
     yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
-    yield Reader("runs:embeddings", _embedded, _known, ("cache/*",))
+    yield Reader("runs:embeddings", _embedded, _look_up_cache, ("cache/*",))
 
 
 def _stored(folder: Path) -> None:
@@ -42,7 +42,7 @@ def _embedded(folder: Path) -> None:
         )
 
 
-def _known(_: random.Random) -> None:
+def _look_up_cache(_: random.Random) -> None:
     from compclip.evaluate.embedding_cache import EmbeddingCache
 
     for vector_D in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compclip.llm.chat_question import Question
-from tests.chat_server import prompt, said
+from tests.chat_server import completion_body, prompt
 
 
 def questions(count):
@@ -13,4 +13,4 @@ def questions(count):
 
 def echo(body):
     """An answer that names its question."""
-    return said(f"answer to {prompt(body)}")
+    return completion_body(f"answer to {prompt(body)}")

@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.llm import chat_client
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from tests.chat_server import Reply, prompt, said, serve
+from tests.chat_server import Reply, completion_body, prompt, serve
 from tests.llm.endpoint.asked import echo, questions
 
 
@@ -112,7 +112,7 @@ def test_malformed_answers_are_counted(server, body):
 def test_empty_answers_are_counted_and_usage_may_be_absent(server):
     """White space alone is no answer; an answer without usage is one."""
     bare = '{"choices": [{"message": {"content": "fine"}}]}'
-    with serve(lambda body: said(" \n") if prompt(body) == "q0" else bare) as at:
+    with serve(lambda body: completion_body(" \n") if prompt(body) == "q0" else bare) as at:
         result = chat_client.ask_questions(questions(2), server(at.url))
     assert result.answers == (None, Answer("fine"))
     assert result.counts["failed_empty"] == 1

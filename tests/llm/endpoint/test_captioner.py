@@ -19,7 +19,7 @@ from compclip.data.sample import Sample
 from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
-from tests.chat_server import prompt, said, serve
+from tests.chat_server import completion_body, prompt, serve
 from tests.data.reading import in_folder
 
 
@@ -28,7 +28,7 @@ def described(body):
     head, _, data = body["messages"][0]["content"][1]["image_url"]["url"].partition(",")
     assert head == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
-        return said(f"A picture {picture.width} wide.\n\nIt is {picture.height} high.")
+        return completion_body(f"A picture {picture.width} wide.\n\nIt is {picture.height} high.")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.llm import chat_client
 from compclip.llm.chat_question import Question
-from tests.chat_server import Reply, Stream, prompt, said, serve
+from tests.chat_server import Reply, Stream, completion_body, prompt, serve
 from tests.llm.endpoint.asked import echo, questions
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_a_wait(server, slow, interruptible):
 
 def test_halves_of_surrogate_pairs_are_repaired_and_counted(server):
     """No database and no file takes them."""
-    with serve(lambda body: said("a \ud800 dog")) as at:
+    with serve(lambda body: completion_body("a \ud800 dog")) as at:
         result = chat_client.ask_questions(questions(1), server(at.url))
         assert chat_client.ask_questions(questions(1), server(at.url)).answers == result.answers
     assert result.answers[0].text == "a \ufffd dog"
@@ -139,14 +139,14 @@ def test_a_key_that_a_server_repeats_is_kept_nowhere(server, monkeypatch, tmp_pa
     """Not from an answer, not from an error that is cut within it, not from what is no answer."""
     key = 'k/9+x="very&secret'
     monkeypatch.setenv("SOME_KEY", key)
-    said_ = {
-        "q0": (200, said(f"the key is {echoed(key)} indeed")),
+    replies = {
+        "q0": (200, completion_body(f"the key is {echoed(key)} indeed")),
         "q1": (400, "x" * 190 + echoed(key)),
         "q2": (200, echoed(key)),
     }
 
     def answer(body):
-        status, text = said_[prompt(body)]
+        status, text = replies[prompt(body)]
         raise Reply(status, text)
 
     with serve(answer) as at:

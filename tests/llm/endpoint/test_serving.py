@@ -22,7 +22,7 @@ from compclip.llm import local_server, server_guard
 from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
-from tests.chat_server import said, serve
+from tests.chat_server import completion_body, serve
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 
@@ -95,7 +95,7 @@ def test_for_the_length_of_a_task(server, sample, tmp_path, way):
 
 def test_it_does_not_decide_the_answers(server, sample, tmp_path):
     """What another address answered is known."""
-    with serve(lambda body: said("From elsewhere.")) as at:
+    with serve(lambda body: completion_body("From elsewhere.")) as at:
         captioned(endpoint, [sample], server(server="", url=at.url), data=DATA)
     samples, counts = captioned(endpoint, [sample], server(), data=DATA)
     assert samples[0].captions == ("From elsewhere.",) and counts["cached"] == 1
