@@ -40,23 +40,23 @@ EXAMPLES = 12  # new words that are named
 
 @dataclass
 class RuleTexts:
-    """The texts of one rule: pairs of a caption and a text, with the number of the picture; `asked` counts captions.
+    """The texts of one rule: pairs of a caption and a text, with the number of the picture; `attempts` counts captions.
 
-    A foil stands beside the part of the caption that it belies, and `asked` counts parts. `composite` are the views of
-    a composite, whose pictures are joined for a judge.
+    A foil stands beside the part of the caption that it belies, and `attempts` counts parts. `composite` are the views
+    of a composite, whose pictures are joined for a judge.
     """
 
     method: str
     role: str
     rule: str
-    asked: int = 0
+    attempts: int = 0
     pairs: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[int] = field(default_factory=list)
     composite: Views | None = None
 
     def add(self, caption: str | None, text: str | None, picture: int) -> None:
         """Count a caption of a picture, and add its pair if the rule made a text of it."""
-        self.asked += 1
+        self.attempts += 1
         if caption is not None and text is not None:
             self.pairs.append((caption, text))
             self.pictures.append(picture)
@@ -111,13 +111,13 @@ def audit_data(
     flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
     language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
     pos_of = count_pos(dataset, indices)
-    known = frozenset(word for caption in iterate_captions(dataset.folder) for word in split_words(caption))
+    caption_words = frozenset(word for caption in iterate_captions(dataset.folder) for word in split_words(caption))
     rule_texts = []
     for method in methods:
         config, _ = grid.method_config(params, method, data)
         views = grid.first_views(method.partition(".")[0], config)
         rule_texts += make_texts(dataset, indices, method, views)
-    rules = [_audit_rule(texts, captions_of, fold_of, language, known, pos_of) for texts in rule_texts]
+    rules = [_audit_rule(texts, captions_of, fold_of, language, caption_words, pos_of) for texts in rule_texts]
     if judge:
         judged = judge_rules(rule_texts, dataset, judge)
         rules = [replace(rule, judged=verdict) for rule, verdict in zip(rules, judged, strict=True)]
@@ -176,8 +176,8 @@ def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, vi
         for of_rule, text in zip(texts, (*negatives, *positives), strict=True):
             of_rule.add(view.caption, text, index)
         parts_and_foils = zip(view.positives[len(positives) :], view.negatives[len(negatives) :], strict=False)
-        for rule, (part, foil) in zip(views.pairs, parts_and_foils, strict=False):
-            foils[rule_name(rule)].add(part, foil, index)
+        for rule, (caption_part, foil) in zip(views.pairs, parts_and_foils, strict=False):
+            foils[rule_name(rule)].add(caption_part, foil, index)
     return [*texts, *foils.values()]
 
 
@@ -194,12 +194,12 @@ def _audit_rule(
     captions_of: Mapping[int, Sequence[str]],
     fold_of: Mapping[int, int],
     language: FoldedLanguage,
-    known: frozenset[str],
+    caption_words: frozenset[str],
     pos_of: Mapping[str, str],
 ) -> RuleAudit:
     pairs, count = texts.pairs, max(1, len(texts.pairs))
     folds = [fold_of[index] for index in texts.pictures]
-    new_words = [text_edits.list_new_words(text, known) for _, text in pairs]
+    new_words = [text_edits.list_new_words(text, caption_words) for _, text in pairs]
     edits = Counter(text_edits.describe_edit(caption, text, pos_of) for caption, text in pairs)
     rows = list(zip(pairs, (captions_of[index] for index in texts.pictures), strict=True))
     return RuleAudit(
@@ -207,7 +207,7 @@ def _audit_rule(
         role=texts.role,
         rule=texts.rule,
         texts=len(pairs),
-        coverage=len(pairs) / max(1, texts.asked),
+        coverage=len(pairs) / max(1, texts.attempts),
         edits={kind: number / count for kind, number in edits.most_common()},
         blind=blind_judge.judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
         new_words=sum(map(bool, new_words)) / count,

@@ -33,9 +33,9 @@ def name_kinds(words: Sequence[str], pos_of: Mapping[str, str]) -> str:
     return "+".join(sorted({pos_of.get(word, "other") for word in words}))
 
 
-def list_new_words(text: str, known: Collection[str]) -> list[str]:
+def list_new_words(text: str, caption_words: Collection[str]) -> list[str]:
     """Return the words of a text that are not among those of any caption."""
-    return [word for word in split_words(text) if word not in known]
+    return [word for word in split_words(text) if word not in caption_words]
 
 
 def mark_changes(caption: str, text: str) -> list[tuple[str, bool]]:

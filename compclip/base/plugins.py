@@ -58,8 +58,8 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
     if is_own and not entry_points:
         return f"{package}.{name}"
     if is_own or len(entry_points) > 1:
-        others = [f"{point.package} ({point.module})" for point in entry_points]
-        givers = ["compclip", *others] if is_own else others
+        providers = [f"{point.package} ({point.module})" for point in entry_points]
+        givers = ["compclip", *providers] if is_own else providers
         raise UserError(f"{what}: is given by {' and '.join(givers)}; uninstall one")
     if not entry_points:
         raise unknown(kind_name(package), name, list_plugins(package), where)

@@ -23,19 +23,19 @@ _PATTERNS = (
     (r"\b(sk-|xox[abp]-)[A-Za-z0-9_-]{8,}", rf"\1{MASK}"),
     (r"\b(hf_|gh[opsu]_)[A-Za-z0-9]{16,}", rf"\1{MASK}"),  # hf_tokenizer_name is a key of a config
 )
-_known: set[str] = set()
+_secrets: set[str] = set()
 
 
 def remember_secret(secret: str) -> None:
     """Hide this secret from now on, in each form in which a server or a library may repeat it."""
     for text in {secret, " ".join(secret.split()), *secret.splitlines()}:
         quoted = {quote(text), quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], repr(text)[1:-1]}
-        _known.update(form for form in {text, *quoted} if len(form) >= SHORTEST)
+        _secrets.update(form for form in {text, *quoted} if len(form) >= SHORTEST)
 
 
 def hide_known(text: str) -> str:
     """Return `text` without the secrets that this process has read."""
-    for secret in sorted(_known, key=len, reverse=True):
+    for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
 

@@ -23,8 +23,8 @@ class SafeName(str):
     def __new__(cls, text: object, what: str) -> Self:
         name = str(text)
         if not FORM.fullmatch(name) or len(name) > LONGEST or len(name.encode()) > 2 * LONGEST:
-            shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
-            raise UserError(f"{what} {shown!a}: {RULE}; rename it")
+            excerpt = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+            raise UserError(f"{what} {excerpt!a}: {RULE}; rename it")
         return super().__new__(cls, name)
 
     def __reduce__(self) -> tuple[type[SafeName], tuple[str, str]]:  # pickle and copy

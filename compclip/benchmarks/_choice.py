@@ -64,8 +64,8 @@ def with_foils(records: Sequence[Record]) -> tuple[tuple[Record, ...], dict[str,
     pruned = []
     for record in records:
         caption, *foils = record.texts
-        others = [foil for foil in foils if _letters(foil) != _letters(caption)]
-        pruned.append(replace(record, texts=(caption, *others)))
+        changed_foils = [foil for foil in foils if _letters(foil) != _letters(caption)]
+        pruned.append(replace(record, texts=(caption, *changed_foils)))
     repeats = sum(len(a.texts) - len(b.texts) for a, b in zip(records, pruned, strict=True))
     with_others = tuple(record for record in pruned if len(record.texts) > 1)
     return with_others, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(with_others)}

@@ -72,11 +72,13 @@ def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> 
     things = _read_words(file, key, row, ("objects",))
     if row.get("num_objects", int(count)) != int(count):
         return []
-    others = _read_words(file, key, row, ("colors", "attributes") if kind == "color" else ("relations", "attributes"))
+    attributes = _read_words(
+        file, key, row, ("colors", "attributes") if kind == "color" else ("relations", "attributes")
+    )
     caption = read_field(file, key, row, _column(row, source, "caption"))
     picture = _tables.find_picture(pictures, read_field(file, key, row, _column(row, source, "image")))
-    confused, match = confuse(caption, things, others)
-    choices = {"swap": ((caption, *exchange(caption, things, others, kind)), 0), "confusion": (confused, match)}
+    confused, match = confuse(caption, things, attributes)
+    choices = {"swap": ((caption, *exchange(caption, things, attributes, kind)), 0), "confusion": (confused, match)}
     return [
         Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, position), ahead=position)
         for task, (texts, position) in choices.items()
@@ -96,9 +98,9 @@ def _read_words(file: Path, key: str, row: Any, names: Sequence[str]) -> list[st
     return words
 
 
-def exchange(caption: str, things: Sequence[str], others: Sequence[str], kind: str) -> list[str]:
+def exchange(caption: str, things: Sequence[str], attributes: Sequence[str], kind: str) -> list[str]:
     """Return the caption with its colours, or things, in every other order."""
-    words = list(others if kind == "color" else things)
+    words = list(attributes if kind == "color" else things)
     orders = [list(order) for order in permutations(words) if order != tuple(words)]
     return [_substitute(caption, words, order, kind) for order in orders]
 

@@ -51,7 +51,7 @@ def read_names(folder: Path, split: str) -> list[str]:
         raise unknown("split", split, SPLITS, str(file))
     content = read_json(file)
     splits = [split] if split else SPLITS
-    names = [name for part in splits for name in read_field(file, "(whole file)", content, part, list)]
+    names = [name for split_name in splits for name in read_field(file, "(whole file)", content, split_name, list)]
     if strange := [name for name in names if not isinstance(name, str) or len(name) > LONGEST_NAME]:
         raise UserError(f"{file}: {strange[0]!r} is no file's name; fetch the official file")
     return names

@@ -79,7 +79,8 @@ def _read_skills(file: Path) -> dict[str, frozenset[str]]:
     content = read_rows(file, dict)
     numbers = {skill: read_field(file, skill, content, skill, list) for skill in SKILLS if skill in content}
     return {
-        skill: frozenset(f"{number:05d}" for number in own if isinstance(number, int)) for skill, own in numbers.items()
+        skill: frozenset(f"{number:05d}" for number in skill_numbers if isinstance(number, int))
+        for skill, skill_numbers in numbers.items()
     }
 
 

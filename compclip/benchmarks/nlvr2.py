@@ -42,10 +42,10 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     examples: dict[str, list[nlvr.Example]] = {}
     for number, row in read_lines(file):
         identifier = read_field(file, f"at line {number}", row, "identifier")
-        parts = identifier.split("-")
-        if len(parts) != 4:
+        id_fields = identifier.split("-")
+        if len(id_fields) != 4:
             raise UserError(f"{file}: record {identifier}: expected split-set-pair-sentence; fetch the official file")
-        sentence_id = f"{parts[1]}-{parts[3]}"
+        sentence_id = f"{id_fields[1]}-{id_fields[3]}"
         examples.setdefault(sentence_id, []).append(_read_example(file, split, identifier, row, pictures))
     benchmark = nlvr.make_benchmark(file, examples, average_pictures)
     return Benchmark(benchmark.records, (file,), benchmark.evaluate, dropped=benchmark.dropped, kind=COMPOSITION)

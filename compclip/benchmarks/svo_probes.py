@@ -41,9 +41,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder, pictures = Path(path), images_folder(Path(path), images)
     file, kinds = folder / FILE, selected_names(folder, KINDS, split)
     table = _tables.read_columns(file, ("sentence", *IMAGES, *KINDS))
-    read = [(_kind(file, key, row), key, row) for key, row in table]
-    records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in read if kind in kinds)
-    dropped = {"not_one_kind": sum(not kind for kind, _, _ in read)}
+    kind_rows = [(_kind(file, key, row), key, row) for key, row in table]
+    records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in kind_rows if kind in kinds)
+    dropped = {"not_one_kind": sum(not kind for kind, _, _ in kind_rows)}
     return Benchmark(
         records, (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped, first_picture=True,
         kind=COMPOSITION,

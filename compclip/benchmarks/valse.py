@@ -38,7 +38,7 @@ PHENOMENA = {  # those of several pieces
     "actions": ("action-replacement", "actant-swap"),
     "coreference": ("coreference-standard", "coreference-hard"),
 }
-SINGLE = tuple(piece for piece in PIECES if not any(piece in parts for parts in PHENOMENA.values()))
+SINGLE = tuple(piece for piece in PIECES if not any(piece in pieces for pieces in PHENOMENA.values()))
 MEANS = {**PHENOMENA, "average": PIECES, "average_phenomena": (*SINGLE, *PHENOMENA)}
 METRICS = (*PIECES, *MEANS)
 HEADLINE = ("average_phenomena",)

@@ -91,10 +91,10 @@ def _all_right(right: Mapping[str, Mapping[str, float]], groups: Sequence[tuple[
 
 def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
     """Read records. Ids are positions, since the files have none."""
-    read = _controlled if subset.startswith("Controlled") else _question
+    read_row = _controlled if subset.startswith("Controlled") else _question
     records = []
     for index, row in enumerate(read_rows(file, list)):
-        image, texts = read(file, str(index), row)
+        image, texts = read_row(file, str(index), row)
         records.append(Record(subset, str(index), (str(pictures / image),), texts))
     return records
 

@@ -160,7 +160,9 @@ def _evaluation(
 ) -> Callable[[Sequence[Record], Embeddings], dict[str, Items]]:
     """Choose the evaluation: pictures of several classes are ranked class by class; others choose their own."""
     if metric == "map_11" or any(len(picture.classes) > 1 for picture in labelled):
-        return partial(evaluate_several, shown={picture.id: picture.classes for picture in labelled}, prompts=prompts)
+        return partial(
+            evaluate_several, shown_classes={picture.id: picture.classes for picture in labelled}, prompts=prompts
+        )
     labels = {picture.id: picture.classes[0] for picture in labelled}
     return partial(evaluate_two if metric == "roc_auc" else evaluate, labels=labels, prompts=prompts)
 
@@ -244,7 +246,7 @@ def evaluate_two(
 def evaluate_several(
     records: Sequence[Record],
     embeddings: Embeddings,
-    shown: Mapping[str, tuple[int, ...]],
+    shown_classes: Mapping[str, tuple[int, ...]],
     prompts: Sequence[Sequence[str]],
 ) -> dict[str, Items]:
     """Return `map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
@@ -253,7 +255,7 @@ def evaluate_several(
         return {}
     shown_NC = np.zeros((len(readable_records), len(prompts)), dtype=bool)
     for row, record in enumerate(readable_records):
-        shown_NC[row, list(shown[record.id])] = True
+        shown_NC[row, list(shown_classes[record.id])] = True
     probability_NC = probabilities(_scores(readable_records, embeddings, _class_vectors(embeddings, prompts)))
     classes = np.flatnonzero(shown_NC.any(0)).tolist()
     precisions = [precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]

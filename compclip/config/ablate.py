@@ -130,8 +130,12 @@ def _build_methods(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
         variants[name] = {**start, **overlay, **({"train": train} if train else {})}
     text = str(raw)
     referenced = set(methods) if "${." in text else set(REFERENCE.findall(text))  # a relative one may mean any of them
-    others = {name: value for name, value in methods.items() if name in referenced}
-    return {PRETRAINED: methods.get(PRETRAINED) or {}} | others | {ablation.base: method | {"variants": variants}}
+    referenced_methods = {name: value for name, value in methods.items() if name in referenced}
+    return (
+        {PRETRAINED: methods.get(PRETRAINED) or {}}
+        | referenced_methods
+        | {ablation.base: method | {"variants": variants}}
+    )
 
 
 def _check_free(path: Path) -> None:

@@ -45,7 +45,7 @@ def check_processes(
         "methods": methods,
         "device": device,
         "model_cfg": dict(model_cfg),
-        "until": [time.monotonic() + part * seconds for part in PARTS],
+        "until": [time.monotonic() + fraction * seconds for fraction in PARTS],
     }
     rows = list(run_processes(job, world, seconds))
     yield from rows

@@ -152,7 +152,7 @@ def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.nda
     """Count them from a whole table of scores."""
     images, texts = scores_IT.shape
     at_once = max(AT_ONCE, images * texts)
-    return _ranks_both_ways(lambda part: scores_IT[part], lambda part: scores_IT.T[part], images, owner_T, at_once)
+    return _ranks_both_ways(lambda block: scores_IT[block], lambda block: scores_IT.T[block], images, owner_T, at_once)
 
 
 def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
@@ -160,7 +160,7 @@ def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
     rows_C = np.ascontiguousarray(candidate_CD).view(np.dtype((np.void, candidate_CD.shape[1] * candidate_CD.itemsize)))
     _, first_U, number_C = np.unique(rows_C, return_index=True, return_inverse=True)
     candidate_UD = candidate_CD[first_U]
-    return lambda part: (query_QD[part] @ candidate_UD.T)[:, number_C.reshape(-1)]
+    return lambda block: (query_QD[block] @ candidate_UD.T)[:, number_C.reshape(-1)]
 
 
 def _ranks_both_ways(

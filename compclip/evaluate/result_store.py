@@ -46,7 +46,7 @@ class EvaluationTask:
     root: Path = Path(".")
 
     @functools.cached_property
-    def parts(self) -> list:
+    def dependencies(self) -> list:
         """What an evaluation depends on besides the weights."""
         scored = {
             name: [
@@ -59,7 +59,7 @@ class EvaluationTask:
 
     def identity(self, weights: str) -> str:
         """Return what is equal for equal results: of weights, benchmarks, the way they are scored and code."""
-        return hashlib.sha256(json.dumps([weights, *self.parts]).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps([weights, *self.dependencies]).encode()).hexdigest()[:16]
 
 
 def task_from_params(params: Params, root: Path = Path(".")) -> EvaluationTask:
@@ -290,7 +290,7 @@ def score_run(folder: RunFolder, task: EvaluationTask, shares: Sequence[float] =
     Its snapshots at `shares` are scored in the same pass.
     """
     folders = [folder, *(folder.snapshot(share) for share in shares)]
-    unscored = [part for part in folders if not find_results(task, part)]
+    unscored = [candidate for candidate in folders if not find_results(task, candidate)]
     for _, scored in _score_runs(unscored, task):
         if isinstance(scored, UserError):
             raise scored

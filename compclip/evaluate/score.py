@@ -66,8 +66,8 @@ def load_benchmarks(
     for name in names:
         if name not in sections:
             raise unknown("benchmark", name, sections, "benchmarks")
-    read = {name: benchmark_module.load_benchmark(name, sections[name]).counted(how.ties) for name in names}
-    return LoadedBenchmarks(read, {name: sections[name].benchmark or name for name in names}, how)
+    benchmarks = {name: benchmark_module.load_benchmark(name, sections[name]).counted(how.ties) for name in names}
+    return LoadedBenchmarks(benchmarks, {name: sections[name].benchmark or name for name in names}, how)
 
 
 def device() -> str:

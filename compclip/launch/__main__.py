@@ -118,8 +118,8 @@ def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")
 
 
 def _is_scored(run: StoredRun, task: EvaluationTask) -> bool:
-    parts = [run.folder.snapshot(share) for share in (*run.shares, run_folder.END)]
-    return all(result_store.find_results(task, part) for part in parts)
+    snapshots = [run.folder.snapshot(share) for share in (*run.shares, run_folder.END)]
+    return all(result_store.find_results(task, snapshot) for snapshot in snapshots)
 
 
 def _is_published(run: StoredRun, params: Params) -> bool:

@@ -100,7 +100,7 @@ def make_galleries(
         by_method = {method: MethodGallery(method, _count_decided(table, method)) for method in methods}
         gallery = TableGallery(table.name, list(by_method.values()))
         room -= TABLE_BYTES + METHOD_BYTES * len(methods)
-        choices = [list(_choose_items(table, own, count)) for own in by_method.values()]
+        choices = [list(_choose_items(table, method_gallery, count)) for method_gallery in by_method.values()]
         room = _fill(gallery, list(_take_turns(choices)), root, results, room)
         galleries.append(gallery)
     return galleries

@@ -281,7 +281,9 @@ def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
     for group in groups:
         for row in group.rows:
             statistics = dict(zip(group.columns, row.statistics, strict=True))
-            shown = {name: s for name, column in group.summaries.items() if (s := statistics[column])}
-            values = [f"{100 * shown[name].mean:.4f}" if name in shown else "" for name in names]
+            statistic_by_name = {name: s for name, column in group.summaries.items() if (s := statistics[column])}
+            values = [
+                f"{100 * statistic_by_name[name].mean:.4f}" if name in statistic_by_name else "" for name in names
+            ]
             rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
     return format_csv([["method", *names], *rows])

@@ -166,7 +166,7 @@ def compute_interval(
 
 def _name_basis(spread: Spread) -> str:
     present = (("backbones", spread.over_backbones), ("seeds", spread.seed), ("items", spread.by_unit))
-    names = [name for name, part in present if part]
+    names = [name for name, variance in present if variance]
     if len(names) < 2:
         return f"{names[0]} alone" if names else NEITHER
     return f"{', '.join(names[:-1])} and {names[-1]}"

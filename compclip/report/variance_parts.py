@@ -85,13 +85,13 @@ class Spread:
         first, noise = trainings[0]
         factor = LEAST_FACTOR * student_quantile(units.freedom) / student_quantile(first.freedom)
         first = replace(first, value=max(first.value - NOISE_OFF * noise, factor**2 * noise))
-        others = []
+        second_training = []
         if over and self.seed:
             noise += trainings[1][1] - over.noise_together
             together = TOGETHER_OFF * max(over.together, over.noise_together)
-            others = [replace(trainings[1][0], value=max(trainings[1][0].value - together, 0.0))]
+            second_training = [replace(trainings[1][0], value=max(trainings[1][0].value - together, 0.0))]
         crossed = replace(units, value=max(units.value - noise, 0.0))
-        return tuple(variance for variance in (first, *others, crossed) if variance.value > 0)
+        return tuple(variance for variance in (first, *second_training, crossed) if variance.value > 0)
 
     def half_width(self, level: float = LEVEL) -> float:
         """Return half the width of an interval that leaves out the truth in a share `level`, by Banerjee's rule."""

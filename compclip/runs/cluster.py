@@ -31,7 +31,7 @@ class Queue:
     """The live jobs of this user, asked for at most every `max_age_s` seconds."""
 
     max_age_s: float = 2.0
-    _asked: float = field(default=float("-inf"), init=False)
+    _asked_at: float = field(default=float("-inf"), init=False)
     _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     _fault: str = field(default="", init=False)
 
@@ -40,7 +40,7 @@ class Queue:
 
         An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
         """
-        if time.time() - self._asked > self.max_age_s or self._asked <= submitted_at:
+        if time.time() - self._asked_at > self.max_age_s or self._asked_at <= submitted_at:
             self._ask()
         if self._fault:
             raise Unreachable(self._fault)
@@ -50,9 +50,9 @@ class Queue:
         """Ask SLURM for the queue; print once that it does not answer, and once that it answers again."""
         asked_at, previous_fault, self._fault = time.time(), self._fault, ""
         try:
-            self._states, self._asked = _list_queued(), asked_at
+            self._states, self._asked_at = _list_queued(), asked_at
         except Unreachable as error:
-            self._fault, self._asked = str(error), time.time()  # an answer that took long counts from its end
+            self._fault, self._asked_at = str(error), time.time()  # an answer that took long counts from its end
         if self._fault and not previous_fault:
             messages.warn(f"SLURM does not answer ({self._fault}); waiting")
         elif previous_fault and not self._fault:

@@ -89,7 +89,7 @@ class Follower:
 
     run: StoredRun
     every_s: float = 10.0
-    _shown: int = field(default=-1, init=False)
+    _printed_step: int = field(default=-1, init=False)
     _when: float = field(default=float("-inf"), init=False)
 
     def __call__(self) -> None:
@@ -97,9 +97,9 @@ class Follower:
         if time.monotonic() - self._when < self.every_s:
             return
         progress = read_progress(self.run.folder.metrics, self.run.resolved["train"])
-        if progress and progress.step != self._shown:
+        if progress and progress.step != self._printed_step:
             print(f"{self.run.cell.name}: {progress.line()}", flush=True)
-            self._shown, self._when = progress.step, time.monotonic()
+            self._printed_step, self._when = progress.step, time.monotonic()
 
 
 def begin_life(folder: RunFolder, devices: int) -> Path:

@@ -240,11 +240,11 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     return runs
 
 
-def unite_snapshots(runs: Iterable[StoredRun], others: Iterable[StoredRun]) -> list[StoredRun]:
+def unite_snapshots(runs: Iterable[StoredRun], further_runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Return runs that keep the snapshots of all runs with their keys: what differs in these alone is one training."""
     runs = list(runs)
     shares_by_key: dict[str, set[float]] = {}
-    for run in (*runs, *others):
+    for run in (*runs, *further_runs):
         shares_by_key.setdefault(run.key, set()).update(run.shares)
     united = []
     for run in runs:

@@ -63,8 +63,8 @@ def find_cause(cell_run: StoredRun) -> Cause | None:
     current = key_parts.describe_key(cell_run.run, cell_run.root)
     recorded = key_parts.list_recorded(cell_run.root, cell_run.run.method_name)
     runs = [run for run in recorded if run.folder.key != cell_run.key]
-    own = [run for run in runs if _cell_name(run) == cell_run.name]
-    causes = [_compare(run, cell_run, current) for run in own or runs]
+    same_cell = [run for run in runs if _cell_name(run) == cell_run.name]
+    causes = [_compare(run, cell_run, current) for run in same_cell or runs]
     return min(causes, key=lambda cause: (cause.count, -cause.run.finished_at), default=None)
 
 

@@ -102,8 +102,10 @@ def _read_metrics(paths: Mapping[str, Path], folder: Path, split: PictureSplit) 
     if split.name == WHOLE:
         return {name: read_mapping(path)["metrics"] for name, path in paths.items()}
     validation_sets = {split.authors[name] for name in paths if name in split.authors}
-    read = dict(paths) | {name: folders.result_path(folder, SafeName(name, "benchmark")) for name in validation_sets}
-    selected = split.select_results({name: result_files.read_result(path) for name, path in read.items()})
+    all_paths = dict(paths) | {
+        name: folders.result_path(folder, SafeName(name, "benchmark")) for name in validation_sets
+    }
+    selected = split.select_results({name: result_files.read_result(path) for name, path in all_paths.items()})
     return {name: selected[name].metrics if name in selected else {} for name in paths}
 
 

@@ -208,8 +208,8 @@ def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags of a cell and of what environment.json says, both of its own and of MLflow's."""
     tags = {k: str(getattr(cell, k)) for k in ("method", "backbone", "data", "seed")}
     tags |= {k: str(facts.get(k) or "") for k in ("run_key", "git_commit", "device")}
-    known = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}
-    tags |= {name: str(facts[fact]) for name, fact in known.items() if facts.get(fact)}
+    fact_of_tag = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}
+    tags |= {name: str(facts[fact]) for name, fact in fact_of_tag.items() if facts.get(fact)}
     commit = tags["git_commit"].rstrip("+")
     return tags | {"mlflow.source.name": "python -m compclip.train", "mlflow.source.git.commit": commit}
 

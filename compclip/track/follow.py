@@ -35,7 +35,7 @@ class StoreFollower:
     root: Path = Path()
     _project: TrackedProject | None = field(default=None, init=False)
     _synced: tuple[Any, ...] = field(default=(), init=False)
-    _written: frozenset[tuple[Any, ...]] = field(default=frozenset(), init=False)
+    _logged_signatures: frozenset[tuple[Any, ...]] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         self._listing = LiveListing(self.root)
@@ -49,15 +49,15 @@ class StoreFollower:
         begun = [run for run in live if run.has_begun]
         signatures = frozenset(run.signature for run in begun)
         keys = {run.key for run in begun}
-        vanished = any(signature[0] not in keys for signature in self._written)
+        vanished = any(signature[0] not in keys for signature in self._logged_signatures)
         version = (self._listing.plan_times, self._listing.published)
         if self._project is None or version != self._synced or vanished:
             if begun or run_folder.published_folders(self.root / run_folder.RUNS):
                 self.update()
-            self._synced, self._written = version, signatures
-        elif signatures != self._written:
-            self._append([run for run in begun if run.signature not in self._written])
-            self._written = signatures
+            self._synced, self._logged_signatures = version, signatures
+        elif signatures != self._logged_signatures:
+            self._append([run for run in begun if run.signature not in self._logged_signatures])
+            self._logged_signatures = signatures
         return any(run.is_under_way for run in live)
 
     def update(self) -> None:

@@ -129,11 +129,11 @@ def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptio
 
 def _format_slices(slices: Sequence[CsvLine]) -> str:
     """Format the slices that the report's page shows of a row as a table in Markdown, in points; empty without any."""
-    shown = [line for line in slices if line["shown"] == "1"]
-    if not shown:
+    shown_slices = [line for line in slices if line["shown"] == "1"]
+    if not shown_slices:
         return ""
     table = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
-    for line in shown:
+    for line in shown_slices:
         names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
         there, elsewhere = (f"{100 * float(line[field]):+.1f}" for field in ("difference", "elsewhere"))
         table.append(f"| {names} | {there} | {elsewhere} |")
@@ -145,8 +145,8 @@ def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], referen
     contrasts = {_metric(line): line for line in compared}
     table = [f"| metric | mean | std | to {to_markdown(reference)} | 95 % interval | verdict |",
              "| --- | ---: | ---: | ---: | ---: | --- |"]  # fmt: skip
-    shown = [line for line in lines if _metric(line) in contrasts or not compared]
-    for line in shown:
+    shown_lines = [line for line in lines if _metric(line) in contrasts or not compared]
+    for line in shown_lines:
         contrast = contrasts.get(_metric(line), {})
         mean, std, difference, low, high = (
             format_share(float(source[field]), not line["better"]) if source.get(field) else ""
@@ -156,7 +156,7 @@ def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], referen
         verdict = (contrast["verdict"] or "undecided") if contrast else ""
         table.append(f"| {to_markdown(_metric(line))} | {mean} | {std} | {difference} | {ends} | {verdict} |")
         if sum(map(len, table)) > descriptions.LIMIT - 1000:
-            return "\n".join([*table[:-1], "", f"{len(shown) - len(table) + 3} more are among the metrics."])
+            return "\n".join([*table[:-1], "", f"{len(shown_lines) - len(table) + 3} more are among the metrics."])
     return "\n".join(table)
 
 

@@ -20,7 +20,7 @@ VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
     """Nothing is remembered from one test to the next."""
-    monkeypatch.setattr(redact, "_known", set())
+    monkeypatch.setattr(redact, "_secrets", set())
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_no_form_of_what_was_read(key):
     redact.remember_secret(key)
     for form in (key, quote(key, safe=""), json.dumps(key), repr(key), " ".join(key.split())):
         assert key not in redact_secrets(f"said <{form}>") and form.strip("\"'") not in redact_secrets(f"said <{form}>")
-    redact._known.clear()
+    redact._secrets.clear()
 
 
 def test_a_word_that_stands_in_for_a_key_is_a_word():
