@@ -58,7 +58,8 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
 
 def count_rows(cfg: Regions | None) -> Counter:
     """Return the number of a list's rows and regions, and of the unusable ones; nothing without a list."""
-    return Counter(_open_index(cfg).counts) if cfg else Counter()
+    counts = _open_index(cfg).counts if cfg else {}
+    return Counter({name: number for name, number in counts.items() if name.startswith("regions_")})
 
 
 def build_column(samples: Sequence[Sample]) -> dict[str, pa.Array]:
@@ -153,7 +154,8 @@ def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
     if not isinstance(box, list) or len(box) < 4 or not all(_is_number(edge) for edge in box[:4]):
         return None
     captions, negatives = (_list_texts(value, names) for names in (cfg.caption, cfg.negatives))
-    return (box[:4], captions, [n for n in negatives if n not in captions]) if captions else None
+    true_texts = {caption.casefold() for caption in captions}  # tokenizers know no capitals
+    return (box[:4], captions, [n for n in negatives if n.casefold() not in true_texts]) if captions else None
 
 
 def _is_number(value: Any) -> bool:

@@ -138,6 +138,18 @@ def test_what_cannot_be_used_is_counted(photos):
                       "beyond": 1, "samples": 1, "without": 2}  # fmt: skip
 
 
+def test_rows_of_one_picture_are_no_duplicate_captions_and_false_texts_differ_by_more_than_case(photos):
+    rows = [
+        {"key": "0", "box": [0, 0, 0.5, 1], "caption": "a red dog", "negatives": ["A red Dog", "a blue dog"]},
+        {"key": "0", "box": [0.5, 0, 1, 1], "caption": "nothing"},
+    ]
+    Path("list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    counts = shard_stages.run_stage("recaption", NAME, section(file="list.jsonl", on="key", negatives="negatives"))
+    regions = shard_writer.load_samples(Path("data/x/samples/00000.arrow"))[0].regions
+    assert [region.negatives for region in regions] == [("a blue dog",), ()]
+    assert counts["regions_listed"] == 2 and "captions_duplicate" not in counts
+
+
 @pytest.mark.parametrize("options,says", [
     ({"file": "no.jsonl"}, "no.jsonl: no list of regions"),
     ({"file": "all.txt"}, "all.txt: no list of regions"),
