@@ -21,9 +21,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from compclip.base import messages
+from compclip.base.ablation_parts import is_left_out, list_parts
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
+from compclip.interface.method import load_method
+from compclip.interface.views import PLAIN, Step
 from compclip.runs.run_folder import FIRST_STEPS, SHARE
 from compclip.train import (
     checkpoint,
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Train
     from compclip.interface.features import Features
     from compclip.interface.method import Method
-    from compclip.interface.views import Step, Views
+    from compclip.interface.views import Views
     from compclip.model.clip_model import ClipModel
     from compclip.train.batch import Batch
 
@@ -134,6 +138,7 @@ class Recorder(Observer):
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             self.first_steps = FirstSteps(self.work / FIRST_STEPS, header["step"])
+            warn_of_phases(self.run, steps, per_epoch)
         dtype = {"float32": torch.float32, fine_tuning.FLOAT16: torch.float16}.get(cfg.precision, torch.bfloat16)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
@@ -220,6 +225,20 @@ class Recorder(Observer):
 def read_clock() -> float:
     """Return seconds of a clock that nobody sets."""
     return time.monotonic()
+
+
+def warn_of_phases(run: Run, steps: int, per_epoch: int) -> None:
+    """Warn of a run that ends before the first of its method's phases; not where a part of the method is left out."""
+    method = load_method(run.method_name)
+    if not hasattr(method.module, "phase") or any(
+        is_left_out(run.method, name) for name in list_parts(type(run.method))
+    ):
+        return
+    if all(method.phase(run.method, Step(step, per_epoch)) == PLAIN for step in range(steps)):
+        messages.warn(
+            f"methods.{run.cell.method}: in none of the {steps:,} steps does a part start anew or stand still; "
+            "train longer, or let that begin earlier"
+        )
 
 
 def _restore(work: Path, state: TrainingState) -> dict:

@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
-from compclip.train import extras, phases
+from compclip.train import extras, phases, recorder
 from tests import distributed_check, small_training, tiny_project
 
 STEPS = 6
@@ -179,3 +179,17 @@ def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
     embedding = "token_embedding.weight"
     far = [(seen[step][embedding] - seen[0][embedding]).abs().max() for step in range(1, STEPS)]
     assert far[2] < far[1] and far[4] < far[3]  # one step from the first agent, less than two
+
+
+def test_a_run_that_ends_before_its_phases_says_so(capsys):
+    """Not one with a phase in its last step, one whose new agents are left out, or a method without phases."""
+    late = {"first_agent_step": 5, "cycle_steps": 2, "still_steps": 1}
+    for cfg, steps, says in [(late, 5, True), (late, 6, False), (late | {"agents": 0}, 5, False)]:
+        run = SimpleNamespace(
+            method_name="il_clip", method=il_clip.Config(**cfg), cell=SimpleNamespace(method="il_clip.late")
+        )
+        recorder.warn_of_phases(run, steps, 3)
+        assert ("methods.il_clip.late: in none of the 5 steps" in capsys.readouterr().err) == says
+    plain = SimpleNamespace(method_name="negclip", method=load_method("negclip").Config())
+    recorder.warn_of_phases(plain, 5, 3)
+    assert not capsys.readouterr().err
