@@ -255,11 +255,15 @@ def query_network(width: int, code_width: int) -> nn.Sequential:
 
 
 def sparsemax(x_BC: Tensor) -> Tensor:
-    """Return the nearest point of the simplex to each row (Martins and Astudillo 2016, arXiv:1602.02068, Alg. 1)."""
+    """Return the nearest point of the simplex to each row (Martins and Astudillo 2016, arXiv:1602.02068, Alg. 1).
+
+    A row with NaN or infinity gives NaN.
+    """
     sorted_BC = x_BC.sort(dim=1, descending=True).values
     rank_C = torch.arange(1, x_BC.shape[1] + 1, device=x_BC.device, dtype=x_BC.dtype)
     cumulated_BC = sorted_BC.cumsum(dim=1)
-    support_B1 = (1 + rank_C * sorted_BC > cumulated_BC).sum(dim=1, keepdim=True)
+    # of numbers at least 1; of a row with NaN or infinity none would be, and a GPU aborts where 0 - 1 is looked up
+    support_B1 = (1 + rank_C * sorted_BC > cumulated_BC).sum(dim=1, keepdim=True).clamp_min(1)
     threshold_B1 = (cumulated_BC.gather(1, support_B1 - 1) - 1) / support_B1
     return (x_BC - threshold_B1).clamp_min(0)
 

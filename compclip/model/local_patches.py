@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return what `towers.encode_images` does, and raw projected local patches [B, N, D], by one forward pass.
 
-    Raises UserError for a tower without blocks (ResNet, ConvNeXt).
+    Raises UserError for a tower without blocks (ResNet, ConvNeXt), or whose patches are no whole square.
     """
     last_block = _last_block(clip.visual)
     with _watch_input(last_block) as inputs:
         image_BD, patch_BND = towers.encode_images(clip, image_B3HW, tokens)
-    return image_BD, patch_BND, _project_alone(clip.visual, last_block, inputs[-1])
+    local_BND = _project_alone(clip.visual, last_block, inputs[-1])
+    _check_grid(clip.visual, local_BND.shape[1])
+    return image_BD, patch_BND, local_BND
 
 
 def _last_block(visual: Any) -> Any:
@@ -40,6 +42,16 @@ def _last_block(visual: Any) -> Any:
         name = type(getattr(visual, "trunk", visual)).__name__
         raise UserError(f"backbone: its image tower ({name}) has no patches, of which regions are pooled")
     return blocks[-1]
+
+
+def _check_grid(visual: Any, patches: int) -> None:
+    """Raise UserError where patches are missing (patch dropout), others stand beside them, or rows are longer."""
+    rows, columns = (visual.trunk.patch_embed if hasattr(visual, "trunk") else visual).grid_size
+    if rows != columns or rows * columns != patches:
+        raise UserError(
+            f"backbone: its image tower gives {patches} patches of {rows} x {columns}; regions are pooled from all of "
+            "a square: take one for square pictures, with one class token and patch_dropout 0"
+        )
 
 
 @contextmanager

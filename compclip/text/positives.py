@@ -110,9 +110,12 @@ def reorderings(annotation: Annotation) -> frozenset[str]:
     pairs: list[tuple[Span, Span]] = []
     if not (conjunctions := _find_conjunctions(annotation)):
         return frozenset()
-    for conjunction in conjunctions:
-        pairs += filter(None, [_find_conjuncts(annotation, conjunction)])
-        phrases = [_member_phrase(annotation, head) for head in _member_heads(annotation, conjunction)]
+    pairs += filter(None, [_find_conjuncts(annotation, conjunction) for conjunction in conjunctions])
+    lists = {
+        tuple(_member_heads(annotation, conjunction)) for conjunction in conjunctions
+    }  # one may have several "and"
+    for heads in lists:
+        phrases = [_member_phrase(annotation, head) for head in heads]
         for x, y in itertools.combinations(phrases, 2):
             pairs.append((x, y))
             if annotation.pos[x[0]] == "DET" and x[1] - x[0] > 1:  # "a sink, toilet and shower": one article for all

@@ -115,6 +115,13 @@ def test_sparsemax_by_hand():
     torch.testing.assert_close(heads.sparsemax(rows), expected)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_diverged_row_is_none_of_sparsemax_s_errors(bad):
+    """It gives NaN, so that the run ends with its own line; the other row is what it is alone."""
+    shares = heads.sparsemax(torch.tensor([[0.0, bad, 0.5], [0.5, 0.5, 0.0]]))
+    assert shares[0].isnan().any() and torch.equal(shares[1], torch.tensor([0.5, 0.5, 0.0]))
+
+
 def test_padding_asks_for_no_code():
     head = make_head("codebook")
     tokens, token_mask = torch.randn(1, 3, WIDTH), torch.tensor([[True, True, False]])
