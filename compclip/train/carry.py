@@ -119,7 +119,7 @@ def _compare(run: RecordedRun, cell_run: StoredRun, trial: TrialResult, machine:
     compared = {row["step"] for row in trial.rows} & {row["step"] for row in (*first, *logged)}
     comparison.steps, comparison.hashes = sorted(compared), bool(first) and machine.tolerance == 0
     difference = trial_steps.find_difference([*first, *logged], trial.rows, machine.tolerance)
-    difference = difference or trial_steps.find_rate_difference(cell_run.run, logged, trial.steps)
+    difference = difference or trial_steps.find_rate_difference(cell_run.run, logged, trial.steps, trial.per_epoch)
     if not (comparison.steps or trial.weights_fingerprint):
         reach = f"--steps {logged[0]['step']} reaches the first that was" if logged else "train it again"
         return Comparison(f"no number of its first {format_count(len(trial.rows), 'step')} was recorded; {reach}")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.base.shared_folders import make_folder
+from compclip.interface.method import load_method
+from compclip.interface.views import Step
 from compclip.train import checkpoint, fine_tuning, first_steps, optimiser, saved_model
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, TrainingState
 
@@ -35,6 +37,7 @@ class TrialResult:
 
     rows: Sequence[Row]
     steps: int  # of the whole run
+    per_epoch: int
     weights_fingerprint: str
 
 
@@ -60,10 +63,11 @@ class Trial(Observer):
     kept_state: Path | None = None
     rows: list[dict[str, Any]] = field(default_factory=list, init=False)
     steps: int = field(default=0, init=False)
+    per_epoch: int = field(default=1, init=False)
 
     def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
         """Restore the checkpoint, if there is one to begin from. Raises UserError for one that cannot be read."""
-        self.state, self.steps = state, steps
+        self.state, self.steps, self.per_epoch = state, steps, per_epoch
         if not self.kept_state:
             return 0
         header = checkpoint.read(self.kept_state, state.model.clip, state.adamw, extra_parts=state.extras)
@@ -88,14 +92,14 @@ def run_trial(run: Run, root: Path, count: int, kept_state: Path | None = None) 
     try:
         model = fine_tuning.fine_tune(run, root, trial)
     except TrialOver:
-        return TrialResult(trial.rows, trial.steps, "")
+        return TrialResult(trial.rows, trial.steps, trial.per_epoch, "")
     except InfiniteLoss as error:
         raise UserError(f"step {error.args[0] + 1}: the loss is no longer finite; train the run again") from error
     make_folder(root / WORK)
     with tempfile.TemporaryDirectory(dir=root / WORK, prefix="carry-") as folder:
         finished = Path(folder) / "checkpoint"
         saved_model.save_model(run, root, model, finished)
-        return TrialResult(trial.rows, trial.steps, fingerprint(finished))
+        return TrialResult(trial.rows, trial.steps, trial.per_epoch, fingerprint(finished))
 
 
 def find_difference(recorded: Iterable[Row], computed: Sequence[Row], tolerance: float) -> Difference | None:
@@ -130,10 +134,12 @@ def _are_equal(before: Any, after: Any, tolerance: float) -> bool:
     return math.isclose(before, after, rel_tol=tolerance, abs_tol=tolerance * 1e-3)
 
 
-def find_rate_difference(run: Run, logged: Iterable[Row], steps: int) -> Difference | None:
+def find_rate_difference(run: Run, logged: Iterable[Row], steps: int, per_epoch: int) -> Difference | None:
     """Return the first logged step whose learning rate is another one now, of all that metrics.jsonl has."""
+    method = load_method(run.method_name)
     for row in logged:
-        rate = optimiser.learning_rate(row["step"] - 1, steps, run.train)
+        step = Step(row["step"] - 1, per_epoch)
+        rate = optimiser.learning_rate(step, steps, run.train) * method.phase(run.method, step).rate
         if row["lr"] != rate:
             return Difference(row["step"], "lr", row["lr"], rate)
     return None
