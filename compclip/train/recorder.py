@@ -28,6 +28,7 @@ from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
+from compclip.model import towers
 from compclip.runs.run_folder import FIRST_STEPS, SHARE
 from compclip.train import (
     checkpoint,
@@ -139,7 +140,7 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             self.first_steps = FirstSteps(self.work / FIRST_STEPS, header["step"])
             warn_of_phases(self.run, steps, per_epoch)
-        dtype = {"float32": torch.float32, fine_tuning.FLOAT16: torch.float16}.get(cfg.precision, torch.bfloat16)
+        dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
         self.model_cfg, self.saved_at = state.model.model_cfg, read_clock()

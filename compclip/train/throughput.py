@@ -110,7 +110,7 @@ def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[
     Their gradients are dropped. Texts that a rule could not make count as well, attention as its plain products.
     """
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
-    first = replace(first, encoded_BK=None, encoded_BP=None)
+    first = replace(first, encoded_BK=None, encoded_BP=None, encoded_BRC=None)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
         features = encode.encode_features(clip, first, views, frozen)

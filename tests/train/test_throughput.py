@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -40,3 +41,15 @@ def test_steps_of_two_kinds_are_counted_twice(monkeypatch):
     """Another number of texts is other work."""
     kinds = (Views(), Views(negatives=(lambda _annotation, _rng: "",)))
     assert counted(monkeypatch, lambda step: kinds[step % 2], 6) == 2
+
+
+def test_regions_that_are_missing_in_the_first_pictures_count_as_well():
+    """As texts that a rule could not make: what is counted of two pictures stands for all of a run."""
+    views = Views(regions=2, region_negatives=1)
+    batch = distributed_check.batch(views)
+    absent = torch.zeros_like(batch.region_text_mask_BRC)
+    without = replace(batch, region_text_mask_BRC=absent, encoded_BRC=absent.numpy())
+    counts = [
+        throughput.count_flops(distributed_check.model(bias=True), b, views, frozenset()) for b in (batch, without)
+    ]
+    assert counts[0] == counts[1] > 0
