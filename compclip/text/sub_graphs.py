@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import agreement, caption_words, scene_graph, word_edits
+from compclip.text import agreement, caption_words, conjunct_order, scene_graph, word_edits
 from compclip.text.annotation import Annotation
 from compclip.text.inflect import inflect
 
@@ -35,6 +35,7 @@ NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, 
     "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
     "sunrise during after"
 )
+DENIALS = ("no", "neither")  # determiners of what is not there
 TRIES = 4  # draws for each text that is wanted
 
 Texts = tuple[list[str], list[str]]  # true ones, and negatives
@@ -140,9 +141,17 @@ def _draw_index(weights: Sequence[float], indices: Sequence[int], rng: np.random
 
 
 def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
-    """Return the sub-graphs of which each kind makes negatives, without repetition, in the order of the text."""
-    attributes = scene_graph.read_attributes(a)
-    nodes = [_read_node(a, entity, tokens) for entity, tokens in sorted(attributes.items()) if a.pos[entity] != "PRON"]
+    """Return the sub-graphs of which each kind makes negatives, without repetition, in the order of the text.
+
+    What the caption denies is in none: "a kitchen with no people" has no people.
+    """
+    denied = _find_denied(a)
+    attributes = {
+        entity: [token for token in tokens if token not in denied]
+        for entity, tokens in sorted(scene_graph.read_attributes(a).items())
+    }
+    things = [entity for entity in attributes if entity not in denied and a.pos[entity] != "PRON"]
+    nodes = [_read_node(a, entity, attributes[entity]) for entity in things]
     singles = [node._replace(attributes=(word,)) for node in nodes for word in node.attributes]
     several = [node for node in nodes if len(node.attributes) > 1]
     triples = [
@@ -152,7 +161,9 @@ def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
             _read_node(a, r.object, attributes.get(r.object, ())),
         )
         for r in scene_graph.read_relations(a)
-        if a.dep[r.root] != "agent" and "PRON" not in (a.pos[r.subject], a.pos[r.object])
+        if a.dep[r.root] != "agent"
+        and "PRON" not in (a.pos[r.subject], a.pos[r.object])
+        and denied.isdisjoint((r.subject, r.root, r.object))
     ]
     described = [t for t in triples if t.subject.attributes or t.object.attributes]
     bare = [t._replace(subject=_strip(t.subject), object=_strip(t.object)) for t in described]
@@ -161,6 +172,16 @@ def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
         RELATION: list(dict.fromkeys([*triples, *bare])),
         ATTRIBUTE: list(dict.fromkeys(described)),
     }
+
+
+def _find_denied(a: Annotation) -> set[int]:
+    """Return "without" and the words with "no" or "not", and all tokens below them."""
+    words = [a.word(t).lower() for t in range(len(a))]
+    denied = {t for t, word in enumerate(words) if word == "without"}
+    denied |= {
+        a.heads[t] for t, word in enumerate(words) if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS)
+    }
+    return {t for t in range(len(a)) if any(conjunct_order.is_below(a, t, head) for head in denied)}
 
 
 def _strip(node: Node) -> Node:

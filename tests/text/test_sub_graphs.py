@@ -54,6 +54,17 @@ def test_the_sub_graphs_of_a_sentence(annotated, text, objects, relations):
     assert graph_texts(annotated[text], ATTRIBUTE) == [r for r in relations[:1] if len(relations) > 1]
 
 
+@pytest.mark.parametrize(("text", "texts"), [
+    ("A small kitchen with no old people.", {"small kitchen"}),
+    ("The dog is not black.", set()),
+    ("A tall man who isn't wearing a red hat.", {"tall man"}),
+    ("A large room without white furniture.", {"large room"}),
+    ("There are no cars on the wet street.", set()),  # the street is where they are not
+])  # fmt: skip
+def test_what_is_denied_is_no_sub_graph(annotated, text, texts):
+    assert {graph for kind in sub_graphs.KINDS for graph in graph_texts(annotated[text], kind)} == texts
+
+
 def test_attributes_belong_to_their_entities(annotated):
     a = annotated["A blue and white clock shows the time."]
     attributes = {a.word(entity): [a.word(t) for t in tokens] for entity, tokens in attributes_of(a).items()}
