@@ -155,7 +155,7 @@ def test_elevaters_index_files(names, dump, picture):
     first, second = picture("z/images/test/x/1.png"), picture("z/images/two words.png")
     benchmark = zeroshot.load(folder, split="test_ic.txt")
     assert benchmark.images == [str(first), str(second)]
-    assert benchmark.evaluate.keywords["shown"] == {"test.zip@x/1.png": (0,), "test.zip@two words.png": (1, 2)}
+    assert benchmark.evaluate.keywords["shown_classes"] == {"test.zip@x/1.png": (0,), "test.zip@two words.png": (1, 2)}
     dump("z/train.txt", "test.zip@x/1.png 2\n")
     assert zeroshot.load(folder, split="train.txt").evaluate.keywords["labels"] == {"test.zip@x/1.png": 2}
 
