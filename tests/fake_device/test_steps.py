@@ -42,9 +42,14 @@ KINDS = {
 LAUNCHES = {
     "finetune": (700, 140),
 }
-WHOLE_AND_PARTS = ("bf16", "cached")  # kinds that every run of the tests tries with every method
-TOKENS_AND_COMPOSITES = ("fsc_clip", "clic")  # methods that it tries in every kind
+# What every run of the tests tries: all methods in bf16, these in parts too, and the first two in every kind.
+TOKENS_AND_COMPOSITES = ("fsc_clip", "clic")
+IN_PARTS = (*TOKENS_AND_COMPOSITES, "finetune", "c2lip", "degla", "fg_clip", "mosaiclip", "read_clip")
 TRAINED = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
+
+
+def is_always_tried(name: str, kind: str) -> bool:
+    return kind == "bf16" or name in (IN_PARTS if kind == "cached" else TOKENS_AND_COMPOSITES)
 
 
 def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1) -> StepCost:
@@ -59,11 +64,7 @@ def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(
-            name,
-            kind,
-            marks=[pytest.mark.long] if kind not in WHOLE_AND_PARTS and name not in TOKENS_AND_COMPOSITES else [],
-        )
+        pytest.param(name, kind, marks=[] if is_always_tried(name, kind) else [pytest.mark.long])
         for name, kind in itertools.product(TRAINED, KINDS)
     ],
 )

@@ -104,6 +104,7 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     assert "3 runs: 3 finished" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_two_tasks_make_the_snapshots_of_a_run(here):
     """On the way, and once more beside the files of a run that is finished."""
     stored_run = at(NAME, "train.snapshots=[0.1]", "train.max_steps=20")
