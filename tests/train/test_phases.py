@@ -190,8 +190,8 @@ def test_carry_expects_the_rates_of_phases(project, tmp_path):
     logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     run = grid.resolve(read.load_params(project / "params.yaml"), "il_clip-tiny-scenes-0")
     assert trial_steps.find_rate_difference(run, logged, STEPS, 3) is None
-    other = replace(run, method=replace(run.method, rising_from=0.5))
-    assert trial_steps.find_rate_difference(other, logged, STEPS, 3).step == 3
+    steeper_run = replace(run, method=replace(run.method, rising_from=0.5))
+    assert trial_steps.find_rate_difference(steeper_run, logged, STEPS, 3).step == 3
 
 
 def test_a_run_that_ends_before_its_phases_says_so(capsys):
