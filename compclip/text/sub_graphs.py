@@ -8,8 +8,8 @@ change places, or one is another. Other words are drawn evenly from sets.
 
 Ours: the parse (`scene_graph`) in place of theirs; words of captions (`caption_words`, the prepositions of
 `scene_graph`) in place of their 1,594 objects, 524 attributes and 50 relations of Visual Genome; no word of the caption
-is drawn; one edit makes a negative; none is a sub-graph of the caption. Two objects change places whatever joins them:
-"cat near dog" for "dog near cat" is a negative as well, of one relation in eleven on COCO.
+is drawn; one edit makes a negative; none is a sub-graph of the caption. Two objects do not change places where both
+stand beside each other: "cat near dog" is as true as "dog near cat", which is one relation in eleven on COCO.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, 
     "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
     "sunrise during after"
 )
+MUTUAL = ("near", "next to", "beside", "close to", "alongside")  # ends of relations that hold the other way round
 DENIALS = ("no", "neither")  # determiners of what is not there
 TRIES = 4  # draws for each text that is wanted
 
@@ -246,7 +247,7 @@ def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
 def _relation_negatives(t: Triple, others: _Others) -> str:
     """Exchange the objects, replace one of them or the relation, or join a graph of other things."""
     swapped = Triple(t.object, t.relation, t.subject)
-    which = int(others.rng.integers(5))
+    which = int(others.rng.integers(_is_mutual(t.relation), 5))
     if which == 4:
         joint, joined = others.draw(others.sets.relations), others.random_graph()
         return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
@@ -257,6 +258,10 @@ def _relation_negatives(t: Triple, others: _Others) -> str:
         lambda: t._replace(relation=others.draw(others.sets.relations)),
     )
     return _write_whole(edits[which]())
+
+
+def _is_mutual(relation: str) -> bool:
+    return f" {relation}".casefold().endswith(tuple(f" {words}" for words in MUTUAL))
 
 
 def _attribute_negatives(t: Triple, others: _Others) -> str:

@@ -107,7 +107,20 @@ def test_a_noun_keeps_its_number_and_no_word_of_the_caption_is_drawn(annotated):
     sets = WordSets(("giraffe", "bush", "knife"), ("red",), ("near", "on top of"))
     draws = [sub_graphs.draw_one(sets, EVEN, giraffes, np.random.default_rng(seed)) for seed in range(200)]
     foils = {foil for _, drawn_foils in draws for foil in drawn_foils if not foil.startswith("giraffes near trees ")}
-    assert foils == {"trees near giraffes", "knives near trees", "giraffes near knives", "giraffes on top of trees"}
+    assert foils == {"knives near trees", "giraffes near knives", "giraffes on top of trees"}
+
+
+@pytest.mark.parametrize(
+    ("relation", "changes_places"),
+    [("stands next to", False), ("is near", False), ("sits beside", False), ("stands close to", False),
+     ("jumps over", True), ("stands behind", True), ("is looking at", True)],
+)  # fmt: skip
+def test_objects_change_places_unless_both_stand_beside_each_other(annotated, relation, changes_places):
+    a = annotated[f"A dog {relation} a cat."]
+    (positive,) = graph_texts(a, RELATION)
+    negatives = negatives_of(a, RELATION, positive)
+    assert (f"cat{positive.removeprefix('dog').removesuffix('cat')}dog" in negatives) == changes_places
+    assert {positive.replace("dog", "pizza"), positive.replace("cat", "kite")} <= negatives
 
 
 def test_texts_of_a_group_stand_once_and_on_one_side(annotated):
