@@ -15,12 +15,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.files import check_regular, read_text
-from compclip.base.json_text import parse_json, replace_lone
+from compclip.base.files import check_regular
+from compclip.base.json_text import FETCH, parse_json, replace_lone
 from compclip.config.released_lists import Regions
 from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
@@ -183,11 +184,14 @@ def _read_records(name: str) -> Iterator[Any]:
 
 
 def _read_json(path: Path) -> Iterator[Any]:
-    """Give the items of a file that is one list."""
-    content = parse_json(read_text(path), str(path))
-    if not isinstance(content, list):
-        raise UserError(f"{path}: holds no list of rows; write one, or a line of JSON for each row as .jsonl")
-    yield from content
+    """Give the items of a file that is one list, one at a time: Visual Genome's has five million regions."""
+    with open(path, "rb") as file:
+        if not file.peek().lstrip().startswith(b"["):
+            raise UserError(f"{path}: holds no list of rows; write one, or a line of JSON for each row as .jsonl")
+        try:
+            yield from ijson.items(file, "item", use_float=True)
+        except (ijson.JSONError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: not JSON: {one_line(str(error))[:100]}; {FETCH}") from error
 
 
 def _read_json_lines(path: Path) -> Iterator[Any]:

@@ -154,6 +154,8 @@ def test_rows_of_one_picture_are_no_duplicate_captions_and_false_texts_differ_by
     ({"file": "no.jsonl"}, "no.jsonl: no list of regions"),
     ({"file": "all.txt"}, "all.txt: no list of regions"),
     ({"file": "object.json"}, "object.json: holds no list of rows"),
+    ({"file": "cut.json"}, "cut.json: not JSON: .*; fix or fetch the file again"),
+    ({"file": "bytes.json"}, "bytes.json: not JSON: .*; fix or fetch the file again"),
     ({"file": "other.jsonl"}, "which field holds the image"),
     ({"file": "list.jsonl", "column": "regoins"}, "unknown field 'regoins'; did you mean 'regions'"),
     ({"file": "list.jsonl", "column": "", "caption": ["x"]}, "no row holds a key and a region"),
@@ -161,10 +163,22 @@ def test_rows_of_one_picture_are_no_duplicate_captions_and_false_texts_differ_by
 def test_a_list_that_cannot_be(photos, options, says):
     Path("all.txt").write_text("x")
     Path("object.json").write_text("{}")
+    Path("cut.json").write_text('[{"image": "0.png", "regions": []}, {"ima')
+    Path("bytes.json").write_bytes(b'[{"image": "\xff.png"}]')
     Path("other.jsonl").write_text('{"a": 1}\n')
     Path("list.jsonl").write_text('{"image": "0.png", "regions": [], "box": [0, 0, 1, 1], "caption": "a"}\n')
     with pytest.raises(UserError, match=says):
         recaptioned(section(on="image", **options))
+
+
+def test_a_json_list_is_read_a_row_at_a_time(tmp_path):
+    """Rows come before the end of the file is read, where it is damaged."""
+    row = {"image": "0.png", "regions": [{"box": [0, 0, 1, 1.5], "caption": "a"}] * 100}
+    (tmp_path / "long.json").write_text("[" + f"{json.dumps(row)}, " * 1000 + "{broken")
+    rows = region_lists.read_rows(Regions(str(tmp_path / "long.json"), on="image", column="regions"), Counter())
+    assert next(rows) == ("0.png", ['[[0, 0, 1, 1.5], ["a"], []]'] * 100)
+    with pytest.raises(UserError, match="not JSON"):
+        list(rows)
 
 
 @pytest.mark.parametrize("options,says", [
