@@ -2,6 +2,7 @@
 
     python perf/data_scale.py [--samples 10000 100000 1000000] [--folder FOLDER]
     python perf/data_scale.py --shards 1200        # 12 million samples without pictures
+    python perf/data_scale.py --regions 10         # ten regions a sample as well, which a fourth kind of views shows
 
 The project lies over tars of 10,000 samples with captions of 70 words. `recaption` (captioner `none`) and `annotate`
 run through `dvc repro`; one shard is really analysed, the others are made of its columns with other texts. Then the
@@ -62,13 +63,17 @@ QUIET = ("dvc", "repro", "--quiet")
 BATCH, STEPS, WORKERS = 64, 30, 2
 MEMORY_MIB, START_S, NOTHING_S = 300.0, 5.0, 10.0
 KINDS = ("one", "random", "common_noun")  # views: of one picture, and CLIC's composites by their partner
+REGIONS = "regions"
 
 
-def project(root: Path, count: int, rows: int) -> dict[str, Any]:
+def project(root: Path, count: int, rows: int, regions: int) -> dict[str, Any]:
     """A project whose data stages are finished; what the stages took, in CPU and wall seconds."""
-    copy(root, PARAMS)
+    listed = f", regions: {{file: {made_tars.LIST}, on: key, column: regions}}}}}}"
+    copy(root, PARAMS.replace("captioner: none}}", f"captioner: none{listed}") if regions else PARAMS)
     write_json(root / "tiny.json", TINY)
     made_tars.tars(root / "data" / "tars", count, rows)
+    if regions:
+        made_tars.region_list(root / made_tars.LIST, count * rows, regions)
     figures = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
     with contextlib.chdir(root):
         work = plan_annotation()
@@ -87,26 +92,29 @@ def plan_annotation() -> ShardWork:
     return shard_stages.plan_work(ANNOTATE, SafeName(NAME, "data"), read.load_params("params.yaml").data[NAME])
 
 
-def trained(data: Path, pictures: bool = True) -> dict[str, Any]:
+def trained(data: Path, kinds: tuple[str, ...] = KINDS, pictures: bool = True) -> dict[str, Any]:
     """How training begins with a data set, for each kind of views, with workers and without."""
     figures = {}
-    for kind, workers in itertools.product(KINDS, (0, WORKERS)):
+    for kind, workers in itertools.product(kinds, (0, WORKERS)):
         name = f"{kind}, {workers} workers"
         figures[name] = process_memory.call_in_fresh_process(started, str(data), kind, workers, pictures)
         print(json.dumps({name: figures[name]}), file=sys.stderr, flush=True)
     return figures
 
 
-def scale(folder: Path, samples: int, rows: int) -> dict[str, Any]:
+def scale(folder: Path, samples: int, rows: int, regions: int) -> dict[str, Any]:
     """One size: a project, then training's start."""
-    stage_figures = project(folder, -(-samples // rows), rows)
-    figures = {"samples": samples, "shards": -(-samples // rows)} | stage_figures | trained(folder / "data" / NAME)
+    stage_figures = project(folder, -(-samples // rows), rows, regions)
+    kinds = (*KINDS, REGIONS) if regions else KINDS
+    figures = (
+        {"samples": samples, "shards": -(-samples // rows)} | stage_figures | trained(folder / "data" / NAME, kinds)
+    )
     return figures | {"broken": list(broken(figures))}
 
 
 def repeated(folder: Path, rows: int, count: int) -> dict[str, Any]:
     """Many rows without pictures: `count` shards that are links to one; what they have in common is really written."""
-    project(folder, 1, rows)
+    project(folder, 1, rows, 0)
     out = folder / "data" / "repeated"
     made_tars.repeated(folder / "data" / NAME, out, count)
     index_figures = process_memory.call_in_fresh_process(joined, str(out))
@@ -191,8 +199,11 @@ def _model() -> Any:
 
 
 def _views(kind: str) -> Any:
+    from compclip.interface.views import Views
     from compclip.methods import clic, negclip
 
+    if kind == REGIONS:
+        return Views(regions=4, region_negatives=2)
     if kind == "one":
         return negclip.views(negclip.Config(), 0)
     return clic.views(clic.Config(partner=kind), 0)
@@ -217,6 +228,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--folder", help="an empty folder, which stays; default: a temporary one")
     parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6])
     parser.add_argument("--rows", type=int, default=made_tars.ROWS, help="samples of a tar")
+    parser.add_argument("--regions", type=int, default=0, help="regions of a sample, in a list")
     parser.add_argument("--shards", type=int, default=0, help="measure so many links to one shard instead")
     return parser.parse_args(argv)
 
@@ -225,7 +237,7 @@ def measure(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure every size, or many links to one shard."""
     if args.shards:
         return [repeated(folder / "rows", args.rows, args.shards)]
-    return [scale(folder / str(samples), samples, args.rows) for samples in args.samples]
+    return [scale(folder / str(samples), samples, args.rows, args.regions) for samples in args.samples]
 
 
 def main(argv: list[str]) -> int:

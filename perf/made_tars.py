@@ -28,6 +28,7 @@ from perf import annotation
 ROWS = 10_000  # samples of a tar
 END = re.compile(rb"Its number is (\d{8})\.")
 SIDE = 32  # pixels of a made picture
+LIST = "data/regions.jsonl"
 
 
 def captions(count: int) -> list[str]:
@@ -63,6 +64,21 @@ def tars(folder: Path, count: int, rows: int) -> None:
     template = (folder / "00000.tar").read_bytes()
     for number in range(1, count):
         write_atomic(folder / f"{number:05d}.tar", renumbered(template, number * rows))
+
+
+def region_list(path: Path, samples: int, regions: int) -> None:
+    """A list of so many regions of so many samples; the tars have the keys of the first one's."""
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(samples):
+            listed = [
+                {
+                    "box": [j / regions, 0.1, (j + 1) / regions, 0.9],
+                    "caption": f"a red cup on table {j} of sample {i}",
+                    "negatives": [f"a {colour} cup on table {j} of sample {i}" for colour in ("blue", "green")],
+                }
+                for j in range(regions)
+            ]
+            file.write(json.dumps({"key": f"{i:09d}", "regions": listed}) + "\n")
 
 
 def renumbered(raw: bytes | memoryview, offset: int) -> bytes:
