@@ -15,6 +15,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
 from compclip.report import tables
 from compclip.report.tables import Column, MethodRow, ResultTable
+from compclip.runs import progress
 from compclip.runs.item_outcomes import PARTIAL, is_partial
 from compclip.runs.result_files import FinishedRun
 
@@ -25,6 +26,7 @@ SHARED = "†"  # the mark of a benchmark of which training has seen pictures
 PICTURES = "pictures"  # all of them, besides those by each criterion
 CHOSEN = "¶"  # the mark of a row that shows a chosen checkpoint
 TUNED = "§"  # the mark of a row that was tuned on what the table shows
+STALLED = "⊘"  # the mark of a row with a run that stopped learning
 CRITERIA = {"sha256": "by SHA-256", "bytes": "by length and first bytes", "coco_id": "by COCO's number"}
 SharedPictures = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
 
@@ -102,6 +104,7 @@ def describe_marks(group: ResultTable) -> list[str]:
     if notes:
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
     notes += [f"{CHOSEN} {method} {which}" for method, which in group.checkpoints.items()]
+    notes += [f"{STALLED} {row.method}: {which}" for row in group.rows if (which := describe_stalls(row))]
     if partial_marks(group):
         notes.append(
             f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
@@ -109,6 +112,13 @@ def describe_marks(group: ResultTable) -> list[str]:
     if names := tables.list_single_items(group.runs):
         notes.append(f"{tables.SINGLE_ITEMS}, and intervals are too narrow: {', '.join(names)}")
     return notes
+
+
+def describe_stalls(row: MethodRow) -> str:
+    """Say which runs of a row stopped learning, and when; nothing where none did."""
+    steps = [(run.cell.seed, progress.find_stall(run.curve)) for run in row.runs]
+    stalls = [f"seed {seed} from step {step} on" for seed, step in steps if step is not None]
+    return f"its gradient was 0, so that nothing was learned, of {', '.join(stalls)}" if stalls else ""
 
 
 def describe_records(group: ResultTable) -> str:
@@ -178,11 +188,15 @@ def name_count(group: ResultTable) -> str:
 
 
 def row_label(row: MethodRow, group: ResultTable) -> str:
-    """Return the label of a row: random weights are not called pretrained; a tuned or chosen row bears its mark."""
+    """Return the label of a row: random weights are not called pretrained; a row bears its marks."""
     if row.method == PRETRAINED and has_random_weights(group):
         return RANDOM
-    marks = [TUNED] * (row.method in group.tuned) + [CHOSEN] * (row.method in group.checkpoints)
-    return " ".join([row.method, *marks])
+    marks = {
+        TUNED: row.method in group.tuned,
+        CHOSEN: row.method in group.checkpoints,
+        STALLED: bool(describe_stalls(row)),
+    }
+    return " ".join([row.method, *(mark for mark, is_borne in marks.items() if is_borne)])
 
 
 def has_random_weights(group: ResultTable) -> bool:

@@ -8,11 +8,12 @@ seconds down, so that a copy of the folder knows them too.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,21 @@ def last_row(log: Path) -> Any:
     """Return the last complete line, parsed; None where there is none yet. One that is being written is left out."""
     lines = read_tail(log, TAIL_BYTES).split(b"\n")[:-1]
     return json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN) if lines else None
+
+
+def find_stall(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the first of the last logged steps whose gradients are exactly 0, None where there are none.
+
+    Such a training learns nothing any more, as where all pictures, or all texts, have one vector.
+    """
+    stalled = list(itertools.takewhile(lambda row: row.get("grad_norm") == 0, reversed(rows)))
+    return stalled[-1]["step"] if stalled else None
+
+
+def describe_stall(folder: RunFolder) -> str:
+    """Say of a run whose last logged gradient is 0 that it has stopped learning, else nothing."""
+    row = last_row(folder.progress) if folder.progress else None
+    return f"; its gradient is 0 at step {row['step']}: it learns nothing any more" if row and find_stall([row]) else ""
 
 
 def read_tail(path: Path, count: int) -> bytes:

@@ -1,0 +1,64 @@
+"""A run whose gradients are 0 up to its end is named where it is shown: it learned nothing behind that step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compclip.report import report_files, report_page
+from compclip.report.run_collection import collect_runs
+from compclip.runs import progress
+from compclip.runs.run_folder import RunFolder
+from tests import fake_runs
+
+
+def logged(*norms: float | None) -> list[dict]:
+    """Logged steps 10, 20, … with these gradients; None for a step of before they were logged."""
+    rows = [{"step": 10 * number} | {"grad_norm": norm} for number, norm in enumerate(norms, 1)]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("norms", "expected"),
+    [
+        ((1.0, 0.5), None),
+        ((1.0, 0.0, 0.0), 20),
+        ((0.0, 1.0), None),  # as of a part that the first step lacked
+        ((0.0, 1.0, 0.0), 30),
+        ((0.0,), 10),
+        ((1.0, float("inf")), None),
+        ((1.0, None), None),
+        ((), None),
+    ],
+)
+def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
+    assert progress.find_stall(logged(*norms)) == expected
+
+
+@pytest.mark.parametrize(
+    ("norm", "says"), [(0.0, "; its gradient is 0 at step 10: it learns nothing any more"), (2.0, "")]
+)
+def test_the_line_of_a_run_that_is_done(tmp_path, norm, says):
+    folder = RunFolder(tmp_path)
+    assert progress.describe_stall(folder) == ""
+    folder.metrics.write_text(json.dumps(*logged(norm)) + "\n")
+    assert progress.describe_stall(folder) == says
+
+
+def test_its_row_is_marked_in_every_table(tmp_path):
+    """negclip's second seed from its second logged step on; no other row."""
+    root = fake_runs.make(tmp_path)
+    path = Path(fake_runs.trained(root, "negclip-vit-scenes-1").metrics)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row | ({"grad_norm": 0.0} if i else {})) + "\n" for i, row in enumerate(rows)))
+    runs, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
+    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, missing, [], lambda _: {})
+    report_files.write_report(page, tmp_path / "reports")
+    says = f"negclip: its gradient was 0, so that nothing was learned, of seed 1 from step {rows[1]['step']} on"
+    for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):
+        text = (tmp_path / "reports" / name).read_text()
+        assert (
+            f"negclip {mark}" in text and f"{mark} {says}" in text and f"clic {mark}" not in text.replace("negclip", "")
+        ), name
