@@ -77,6 +77,7 @@ def test_every_paper_grid_is_known_here():
         "hybrid",
         "hybrid_front",
         "photographs",
+        "rates",
         "scenes_like_clip",
         "try",
         "validity_rows",
