@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint
+from compclip.base.files import fingerprint, read_json
 from compclip.data import shard_files
+from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
 from compclip.launch import shard_jobs as stage_command
@@ -26,10 +27,19 @@ from tests.tiny_project import wait_for
 
 CELL = "finetune-tiny-tars-0"
 TARS, PICTURES = 3, 4  # and pictures of each
+KEYS = [f"{tar:05d}{n:04d}" for tar in range(TARS) for n in range(PICTURES)]
 STAND_IN = Path(__file__).resolve().parents[1] / "llm/endpoint/stand_in.py"
 SERVER = f"'{sys.executable}' -S -I {STAND_IN} {{port}}"
 OPTIONS = {"server": SERVER, "model": "m", "cache": "cache/answers.sqlite"}
-DATA = {"source": "webdataset", "path": "tars", "images": "tars", "captioner": "endpoint", "options": OPTIONS}
+REGIONS = {"file": "regions.jsonl", "on": "key", "column": "regions"}
+DATA = {
+    "source": "webdataset",
+    "path": "tars",
+    "images": "tars",
+    "captioner": "endpoint",
+    "options": OPTIONS,
+    "regions": REGIONS,
+}
 PROFILE = "{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, array_limit: 2}"
 
 
@@ -48,6 +58,8 @@ def here(slurm_there, here, monkeypatch):
             )
         ]
         tar_files.write(here / "tars" / f"{tar:05d}.tar", members)
+    rows = [{"key": key, "regions": [{"box": [0, 0, 0.5, 1], "caption": f"half of {key}"}]} for key in KEYS]
+    (here / REGIONS["file"]).write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = (here / "params.yaml").read_text().replace("[pretrained, finetune, fsc_clip]", "[finetune]")
     text = text.replace("data: [scenes]", "data: [tars]").replace("data: {", f"data: {{tars: {json.dumps(DATA)}, ")
     (here / "params.yaml").write_text(text)
@@ -99,5 +111,8 @@ def test_tars_to_the_report(here, tmp_path, capsys):
         for stage in ((), ("--rewrite",), ("--annotate",)):
             assert shard_stages.main(["--data", "tars", *stage]) == 0
     assert shard_files.read_manifest(here / "data/tars/manifest.json", "annotate").samples == TARS * PICTURES
+    assert read_json(here / "data/tars/counts.json")["regions_samples"] == TARS * PICTURES
+    regions = PreparedDataset(here / "data" / "tars").regions(TARS * PICTURES - 1)
+    assert [region.captions for region in regions] == [(f"half of {KEYS[-1]}",)]
     assert fingerprint(here / "data" / "tars") == fingerprint(alone / "data" / "tars")
     assert questions(here) == questions(alone) == TARS * PICTURES
