@@ -3,7 +3,8 @@
 B images, K = 1 + M negatives, of which the first is the caption's and the others the bag's, M texts of a bag, D dim.
 A bag holds M of what is said of a picture, by a language model (LLM) or of its segments (SAM): data.<name>.texts.dense.
 Departures: a text of a bag without a negative has none (released: one vector for all of them); under several processes
-all terms are those of one (released: the contrast loses its negatives, and bag negatives meet other images).
+all terms are those of one (released: the contrast loses its negatives, and bag negatives meet other images, or zeros
+in the place of other processes' ones).
 """
 
 from __future__ import annotations

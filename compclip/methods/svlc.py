@@ -3,9 +3,9 @@
 B images, K negatives, D dim. `lists` (R) exchanges a word for another of its list, of five; `masked` (L) for a masked
 language model's; `both` (R+L) tosses a coin. +Pos adds the analogy term on a rewritten caption. Released on several
 processes the negatives are lost on their way to the contrast, which is plain CLIP then, and the other terms weigh as
-many times as there are processes (four): `negatives_in_contrastive: false` with weights of 4. Departures: one whole
-word is exchanged by its place (released: every occurrence, also within other words), of a list that has a word of the
-caption.
+many times as there are processes (four): `negatives_in_contrastive: false` with weights of 4; the analogy term tells
+apart each process's own rewrites alone, here those of all. Departures: one whole word is exchanged by its place
+(released: every occurrence, also within other words), of a list that has a word of the caption.
 """
 
 from __future__ import annotations
