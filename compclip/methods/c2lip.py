@@ -1,12 +1,12 @@
 """C2LIP: concept-centric learning without hard negatives (Samsung Labs, concept_centric_clip), Sec. 3.
 
 B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive for its own image only.
-Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens, while
-the released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole batch
-(released code: images of one process with concepts of all). A softmax backbone is given a learnt bias: choose
-`init_bias` where the contrastive loss is lowest at the start. With s the scale, c the cosine of a pair that does not
-match and N captions in the batch that is near −s c − log N: about −27 for CLIP (100, 0.15, 768; where its pairs spread,
-their highest count), against SigLIP's −10 at scale 10.
+Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens,
+while the released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole
+batch (released code: images of one process with concepts of all, an IndexError where the other processes' come). A
+softmax backbone is given a learnt bias: choose `init_bias` where the contrastive loss is lowest at the start. With s
+the scale, c the cosine of a pair that does not match and N captions in the batch that is near −s c − log N: about −27
+for CLIP (100, 0.15, 768; where its pairs spread, their highest count), against SigLIP's −10 at scale 10.
 """
 
 from __future__ import annotations
