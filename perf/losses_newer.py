@@ -1,22 +1,15 @@
-"""Losses of methods of 2024 to 2026 beside released programs, float64: `python -m perf.newer_losses METHOD=FOLDER …`.
-
-METHOD is cs_clip, ahnpl, superclip, flair, labclip, codebook_clip, il_clip, llip, fineclip, fg_clip or fg_clip_2;
-FOLDER a clone of the program that experiments/LOG.md names. Their code is run: give clones that you trust. Prints the
-largest relative difference of the value and the largest difference of a slope over some drawn batches in which all
-texts are there.
+"""Losses of methods of 2024 to 2026 beside released programs, for `perf/released_losses.py`.
 
 B images, K negatives, D dim.
 """
 
 from __future__ import annotations
 
-import operator
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,27 +18,8 @@ from torch.nn import functional as F
 
 from compclip.interface.features import Features
 from compclip.interface.method import load_method
+from perf.loss_comparison import UNITS, B, Compared, load_module, total
 from tests.methods.conftest import D, drawn
-
-SEEDS, B = range(5), 6
-UNITS = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "region_crop_BRD")
-Names = tuple[str, ...]
-Compared = tuple[Tensor, Tensor, Features, Names]  # our value, theirs, the batch, and what slopes are compared of
-
-
-def load_module(path: Path, text: Callable[[str], str] = lambda source: source) -> Any:
-    """Run a file of a release in float64 as a module of its own; `text` cuts out what is needed."""
-    source = text(path.read_text()).replace(".float()", ".double()").replace("torch.float32", "torch.float64")
-    module = ModuleType(path.stem)
-    sys.modules.setdefault("wandb", ModuleType("wandb"))
-    sys.modules[path.stem] = module  # dataclasses look their module up
-    exec(compile(source, str(path), "exec"), module.__dict__)
-    return module
-
-
-def total(name: str, f: Features, cfg: Any) -> Tensor:
-    """Return our loss, its terms summed."""
-    return torch.stack(list(load_method(name).loss(f, cfg, 0).values())).sum()
 
 
 def compare_cs_clip(folder: Path, seed: int) -> Compared:
@@ -288,41 +262,3 @@ def compare_fg_clip_2(folder: Path, seed: int) -> Compared:
 def map_long(f: Features) -> Tensor:
     """Return the long captions as the head maps them."""
     return F.normalize(f.heads.long(f.text_BD), dim=-1)
-
-
-COMPARE = {name.removeprefix("compare_"): f for name, f in list(globals().items()) if name.startswith("compare_")}
-
-
-def measure(name: str, folder: Path) -> tuple[float, float]:
-    """Return the largest relative difference of the value, and the largest of a slope, over all seeds."""
-    values, slopes = [], []
-    for seed in SEEDS:
-        ours, theirs, f, names = COMPARE[name](folder, seed)
-        values.append(abs(float(ours.detach() - theirs.detach())) / max(1.0, abs(float(theirs.detach()))))
-        pairs = zip(compute_slopes(ours, f, names), compute_slopes(theirs, f, names), strict=True)
-        slopes.append(max(float((a - b).abs().max()) for a, b in pairs))
-    return max(values), max(slopes)
-
-
-def compute_slopes(value: Tensor, f: Features, names: Names) -> list[Tensor]:
-    """Return slopes by name; of unit vectors the part that does not change their length."""
-    leaves = [operator.attrgetter(name)(f) for name in names]
-    slopes = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
-    found = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
-    return [
-        slope - (slope * x).sum(-1, keepdim=True) * x if name in UNITS else slope
-        for name, x, slope in zip(names, leaves, found, strict=True)
-    ]
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print a line for each METHOD=FOLDER."""
-    for argument in argv:
-        name, _, folder = argument.partition("=")
-        value, slope = measure(name, Path(folder))
-        print(f"{name}: value {value:.1e}, slope {slope:.1e}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

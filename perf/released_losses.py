@@ -1,0 +1,51 @@
+"""Losses of methods beside released programs, float64: `python -m perf.released_losses METHOD=FOLDER …`.
+
+FOLDER is a clone of the program that experiments/LOG.md names. Their code is run: give clones that you trust. Without
+arguments the methods are listed. Prints the largest relative difference of the value and the largest difference of a
+slope over some drawn batches in which all texts are there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from perf import losses_newer
+from perf.loss_comparison import Compared, compute_slopes
+
+SEEDS = range(5)
+PREFIX = "compare_"
+CHAPTERS = (losses_newer,)
+COMPARE: dict[str, Callable[[Path, int], Compared]] = {
+    name.removeprefix(PREFIX): function
+    for chapter in CHAPTERS
+    for name, function in vars(chapter).items()
+    if name.startswith(PREFIX)
+}
+
+
+def measure(name: str, folder: Path) -> tuple[float, float]:
+    """Return the largest relative difference of the value, and the largest of a slope, over all seeds."""
+    values, slopes = [], []
+    for seed in SEEDS:
+        ours, theirs, f, names = COMPARE[name](folder, seed)
+        values.append(abs(float(ours.detach() - theirs.detach())) / max(1.0, abs(float(theirs.detach()))))
+        pairs = zip(compute_slopes(ours, f, names), compute_slopes(theirs, f, names), strict=True)
+        slopes.append(max(float((a - b).abs().max()) for a, b in pairs))
+    return max(values), max(slopes)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a line for each METHOD=FOLDER."""
+    for argument in argv:
+        name, _, folder = argument.partition("=")
+        value, slope = measure(name, Path(folder))
+        print(f"{name}: value {value:.1e}, slope {slope:.1e}", flush=True)
+    if not argv:
+        print("\n".join(COMPARE))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
