@@ -8,6 +8,8 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +30,7 @@ def load_module(path: Path, text: Callable[[str], str] = lambda source: source) 
     """Run a file of a release in float64 as a module of its own; `text` cuts out what is needed."""
     source = text(path.read_text()).replace(".float()", ".double()").replace("torch.float32", "torch.float64")
     module = ModuleType(path.stem)
-    sys.modules.setdefault("wandb", ModuleType("wandb"))
+    sys.modules.setdefault("wandb", module_from_spec(ModuleSpec("wandb", None)))  # accelerate asks for its spec
     sys.modules[path.stem] = module  # dataclasses look their module up
     exec(compile(source, str(path), "exec"), module.__dict__)
     return module
@@ -45,6 +47,6 @@ def compute_slopes(value: Tensor, f: Features, names: Names) -> list[Tensor]:
     slopes = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
     found = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
     return [
-        slope - (slope * x).sum(-1, keepdim=True) * x if name in UNITS else slope
+        slope - (slope * x.detach()).sum(-1, keepdim=True) * x.detach() if name in UNITS else slope
         for name, x, slope in zip(names, leaves, found, strict=True)
     ]
