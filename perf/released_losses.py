@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from perf import losses_composites, losses_negatives, losses_newer, losses_positives
+from perf import losses_composites, losses_negatives, losses_newer, losses_pictures, losses_positives
 from perf.loss_comparison import Compared, compute_slopes
 
 SEEDS = range(5)
 PREFIX = "compare_"
-CHAPTERS = (losses_newer, losses_positives, losses_negatives, losses_composites)
+CHAPTERS = (losses_newer, losses_positives, losses_negatives, losses_composites, losses_pictures)
 COMPARE: dict[str, Callable[[Path, int], Compared]] = {
     name.removeprefix(PREFIX): function
     for chapter in CHAPTERS
