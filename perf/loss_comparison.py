@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compclip.base.files import read_text
 from compclip.interface.features import Features
 from compclip.interface.method import load_method
 
@@ -28,7 +29,7 @@ Compared = tuple[Tensor, Tensor, Features, Names]  # our value, theirs, the batc
 
 def load_module(path: Path, text: Callable[[str], str] = lambda source: source) -> Any:
     """Run a file of a release in float64 as a module of its own; `text` cuts out what is needed."""
-    source = text(path.read_text()).replace(".float()", ".double()").replace("torch.float32", "torch.float64")
+    source = text(read_text(path)).replace(".float()", ".double()").replace("torch.float32", "torch.float64")
     module = ModuleType(path.stem)
     sys.modules.setdefault("wandb", module_from_spec(ModuleSpec("wandb", None)))  # accelerate asks for its spec
     sys.modules[path.stem] = module  # dataclasses look their module up

@@ -2,7 +2,8 @@
 
 FOLDER is a clone of the program that experiments/LOG.md names. Their code is run: give clones that you trust. Without
 arguments the methods are listed. Prints the largest relative difference of the value and the largest difference of a
-slope over some drawn batches in which all texts are there.
+slope over some drawn batches, in which all texts are there but where a name says otherwise. Exit code 2 for a method
+that has no comparison, or no folder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from compclip.base.errors import UserError, entry, unknown
 from perf import losses_composites, losses_negatives, losses_newer, losses_pictures, losses_positives
 from perf.loss_comparison import Compared, compute_slopes
 
@@ -40,6 +42,12 @@ def main(argv: Sequence[str]) -> int:
     """Print a line for each METHOD=FOLDER."""
     for argument in argv:
         name, _, folder = argument.partition("=")
+        if name not in COMPARE:
+            raise unknown("method", name, COMPARE, "METHOD=FOLDER")
+        if not folder or not Path(folder).is_dir():
+            raise UserError(
+                f"{argument}: {folder or 'nothing'} is no folder; give a clone of the program: {name}=FOLDER"
+            )
         value, slope = measure(name, Path(folder))
         print(f"{name}: value {value:.1e}, slope {slope:.1e}", flush=True)
     if not argv:
@@ -48,4 +56,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(entry(main))

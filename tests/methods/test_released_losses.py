@@ -1,0 +1,50 @@
+"""The comparison with released programs, on the one that every installation has: open_clip's losses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import open_clip
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.plugins import METHODS, list_plugins
+from perf import released_losses
+
+PROGRAM = Path(open_clip.__file__).parent
+UNPUBLISHED = {"crepe", "mosaiclip", "clip_in"}  # whose authors released no training loss
+NO_LOSS_OF_OTHERS = {"pretrained", "released", "hybrid"}
+
+
+@pytest.mark.parametrize("name", ["finetune", "finetune_sigmoid"])
+def test_plain_fine_tuning_is_open_clips(name):
+    value, slope = released_losses.measure(name, PROGRAM)
+    assert value < 1e-14 and slope < 1e-13
+
+
+def test_another_loss_is_told(tmp_path):
+    """Theirs, halved once more."""
+    shutil.copy(PROGRAM / "loss.py", tmp_path)
+    text = (tmp_path / "loss.py").read_text()
+    (tmp_path / "loss.py").write_text(text.replace(") / 2", ") / 4"))
+    assert ") / 2" in text and released_losses.measure("finetune", tmp_path)[0] > 0.1
+
+
+def test_every_method_with_a_released_loss_has_its_comparison():
+    compared = {name for name in list_plugins(METHODS) if any(key.startswith(name) for key in released_losses.COMPARE)}
+    assert set(list_plugins(METHODS)) - compared == UNPUBLISHED | NO_LOSS_OF_OTHERS
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("fscclip=.", "did you mean 'fsc_clip'"),
+        ("fsc_clip", "is no folder"),
+        ("svlc=nowhere", "is no folder"),
+        ("svlc=tests", "tests/src/.*: .*existing file"),
+    ],
+)
+def test_what_cannot_be_compared(argument, says):
+    with pytest.raises(UserError, match=says):
+        released_losses.main([argument])
