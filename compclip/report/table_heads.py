@@ -118,7 +118,7 @@ def describe_stalls(row: MethodRow) -> str:
     """Say which runs of a row stopped learning, and when; nothing where none did."""
     steps = [(run.cell.seed, progress.find_stall(run.curve)) for run in row.runs]
     stalls = [f"seed {seed} from step {step} on" for seed, step in steps if step is not None]
-    return f"its gradient was 0, so that nothing was learned, of {', '.join(stalls)}" if stalls else ""
+    return f"learned nothing with {', '.join(stalls)}: the gradients were 0" if stalls else ""
 
 
 def describe_records(group: ResultTable) -> str:

@@ -56,7 +56,7 @@ def test_its_row_is_marked_in_every_table(tmp_path):
     runs, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
     page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, missing, [], lambda _: {})
     report_files.write_report(page, tmp_path / "reports")
-    says = f"negclip: its gradient was 0, so that nothing was learned, of seed 1 from step {rows[1]['step']} on"
+    says = f"negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
     for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):
         text = (tmp_path / "reports" / name).read_text()
         assert (
