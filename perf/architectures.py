@@ -53,7 +53,12 @@ SHORTENED = (
 MODELS = (*WHOLE, *(name + SHORT for name in SHORTENED))
 # CLIPS' config is in its repository: towers as CLIPA's, longer texts (the length is from memory, not from the file).
 CLIPS = ("ViT-L-14-CLIPA", {"context_length": 80, "tokenizer_mode": "clips", "tokenizer_kwargs": None})
-OPTIONS: dict[str, Any] = {"clic": {"train": {"trainable": "text"}}, "ce_clip": {"words": "wordnet"}}
+OPTIONS: dict[str, Any] = {
+    "clic": {"train": {"trainable": "text"}},
+    "ce_clip": {"words": "wordnet"},
+    "ahnpl": {"words": "wordnet"},
+    "fg_clip": {"region_negatives": 2},
+}
 PRELOADED = ["timm", "open_clip", "compclip.train.job", "compclip.evaluate.score", "compclip.evaluate.result_store"]
 SUBSET = "swap_obj"
 METRIC = f"sugarcrepe/{SUBSET}"
@@ -70,10 +75,12 @@ data:
     path: {at}/coco/annotations/captions_val2017.json
     images: {at}/coco/val2017
     captioner: none
+    captions: {{file: beside.jsonl, on: image, column: caption}}
     relatives: true
     texts:
       negative: {{file: beside.jsonl, on: image, column: [text_1, text_2]}}
     negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: {at}/coco/val2017}}
+    regions: {{file: beside.jsonl, on: image, column: regions, negatives: negatives}}
 benchmarks: {{sugarcrepe: {{path: sugarcrepe, images: {at}/coco/val2017, split: swap_obj}}}}
 evaluate: {{benchmarks: [sugarcrepe], batch_size: 16, threads: 1}}
 """
@@ -120,14 +127,23 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
 
 
 def format_negatives(coco: dict[str, Any]) -> str:
-    """A list of what stands beside each photograph as its negatives: the next two, and what is said about them."""
+    """A list of what stands beside each photograph: the next two, what is said about them, and regions."""
     captions = {a["image_id"]: a["caption"] for a in coco["annotations"]}
     captioned = [(image["file_name"], captions[image["id"]]) for image in coco["images"] if image["id"] in captions]
     rows = []
-    for index, (name, _) in enumerate(captioned):
+    for index, (name, caption) in enumerate(captioned):
         (image_1, text_1), (image_2, text_2) = (captioned[(index + step) % len(captioned)] for step in (1, 2))
-        rows.append({"image": name, "image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2})
+        beside = {"image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2}
+        two_sentences = f"{caption.rstrip('. ')}. {text_1}"  # for methods of long captions
+        regions = list_regions(caption, [text_1, text_2])
+        rows.append({"image": name, "caption": two_sentences, "regions": regions, **beside})
     return "\n".join(map(json.dumps, rows)) + "\n"
+
+
+def list_regions(caption: str, negatives: list[str]) -> list[dict[str, Any]]:
+    """Return two halves of a picture as its regions."""
+    boxes = ([0, 0, 0.5, 1], [0.5, 0, 1, 1])
+    return [{"box": box, "caption": caption, "negatives": negatives} for box in boxes]
 
 
 def config(name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,12 +36,13 @@ from compclip.config.cell import Cell  # noqa: E402
 from compclip.doctor import drawn_samples  # noqa: E402
 from compclip.interface.method import load_method  # noqa: E402
 from compclip.runs.run_folder import Published  # noqa: E402
-from perf.architectures import BESIDE, OPTIONS  # noqa: E402
+from perf.architectures import BESIDE, OPTIONS, list_regions  # noqa: E402
 
 METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
 COLOURS, ANIMALS = ("brown", "white", "black", "grey"), ("dog", "horse", "cat", "bird")
 PEOPLE, THINGS = ("woman", "man", "boy", "girl"), ("umbrella", "bottle", "book", "apple")
 VERBS, PLACES = ("sits", "stands", "sleeps", "jumps"), ("on", "under", "behind", "near")
+FURTHER = " The floor is dark."
 NEGATIVES = 4  # stored texts of a photograph, of which two are of negative pictures
 DIFFERENT = 256  # photographs; more of them would take minutes to draw
 PARAMS = """
@@ -61,6 +63,7 @@ data:
       negative: {{file: beside.jsonl, on: image, column: [text_1, text_2, text_3, text_4]}}
       paraphrase: {{file: beside.jsonl, on: image, column: paraphrase}}
     negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: photos}}
+    regions: {{file: beside.jsonl, on: image, column: regions, negatives: negatives}}
 benchmarks: {{}}
 evaluate: {{benchmarks: []}}
 """
@@ -104,9 +107,12 @@ def write_params(root: Path, args: argparse.Namespace) -> None:
 
 
 def write_captions(root: Path, count: int) -> None:
-    """Write two captions a photograph, of which every rule makes something, and what stands beside each."""
+    """Write two captions a photograph, of one and two sentences, for every rule, and what stands beside each."""
     names = [f"{index:06d}.jpg" for index in range(count)]
-    captions = [[draw_caption(np.random.default_rng((index, which))) for which in range(2)] for index in range(count)]
+    captions = [
+        [draw_caption(np.random.default_rng((index, which))) + FURTHER * which for which in range(2)]
+        for index in range(count)
+    ]
     images = [
         {"filename": name, "split": "train", "sentences": [{"raw": text} for text in texts]}
         for name, texts in zip(names, captions, strict=True)
@@ -116,12 +122,13 @@ def write_captions(root: Path, count: int) -> None:
     write_json(root / "train.json", {"images": images})
 
 
-def list_neighbours(index: int, names: list[str], captions: list[list[str]]) -> dict[str, str]:
-    """Return a row of the list: texts and pictures of the next photographs, and a second caption as a paraphrase."""
+def list_neighbours(index: int, names: list[str], captions: list[list[str]]) -> dict[str, Any]:
+    """Return a row of the list: texts and pictures of the next photographs, the second caption, and regions."""
     following = [(index + shift) % len(names) for shift in range(1, NEGATIVES + 1)]
     texts = {f"text_{number}": captions[other][0] for number, other in enumerate(following, 1)}
     pictures = {f"image_{number}": names[other] for number, other in enumerate(following[:2], 1)}
-    return {"image": names[index], "paraphrase": captions[index][1], **texts, **pictures}
+    regions = list_regions(captions[index][1], list(texts.values()))
+    return {"image": names[index], "paraphrase": captions[index][1], **texts, **pictures, "regions": regions}
 
 
 def draw_caption(rng: np.random.Generator) -> str:

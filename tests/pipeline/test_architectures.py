@@ -8,6 +8,7 @@ import math
 import open_clip
 import pytest
 
+from compclip.config import read
 from perf import architectures
 
 
@@ -51,7 +52,23 @@ def test_what_stands_beside_a_photograph_is_another_s():
     coco = {"images": images, "annotations": [{"image_id": i, "caption": f"say {i}"} for i in (0, 1, 3)]}
     rows = [json.loads(line) for line in architectures.format_negatives(coco).splitlines()]
     assert [row["image"] for row in rows] == ["0.jpg", "1.jpg", "3.jpg"]  # of the third nothing is said
-    assert rows[2] == {"image": "3.jpg", "image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1"}
+    regions = [
+        {"box": box, "caption": "say 3", "negatives": ["say 0", "say 1"]} for box in ([0, 0, 0.5, 1], [0.5, 0, 1, 1])
+    ]
+    beside = {"image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1", "regions": regions}
+    assert rows[2] == {"image": "3.jpg", "caption": "say 3. say 0", **beside}
+
+
+def test_its_data_have_what_every_method_asks(tmp_path):
+    """Reading the parameters refuses a method whose data lack a list."""
+    tables = json.dumps({method: architectures.OPTIONS.get(method, {}) for method in architectures.METHODS})
+    names, backbone = ", ".join(architectures.METHODS), "  vit: {model: ViT-B-32, weights: random}"
+    (tmp_path / "params.yaml").write_text(
+        architectures.PARAMS.format(
+            methods=names, models="vit", steps=2, batch_size=2, backbones=backbone, at=tmp_path, tables=tables
+        )
+    )
+    assert list(read.load_params(tmp_path / "params.yaml").grid.methods) == architectures.METHODS
 
 
 def test_without_photographs_it_says_why(tmp_path, capsys):

@@ -7,6 +7,7 @@ import argparse
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.config import read
 from perf import throughput
 from tests import tiny_project
 
@@ -21,6 +22,15 @@ def test_throughput_of_methods_that_read_lists(tmp_path):
     assert throughput.make(tmp_path, args) > 0
     measured = throughput.measure(tmp_path, "clove", args.batch)
     assert measured["speed"] > 0 and 0 <= measured["wait"] <= 1 and measured["loss"] > 0
+
+
+def test_the_projects_of_the_scripts_have_what_every_method_asks(tmp_path):
+    """Lists of negatives, pictures and regions: reading the parameters refuses a method whose data lack one."""
+    args = argparse.Namespace(
+        model="tiny.json", methods=throughput.METHODS, batch=4, workers=0, threads=1, steps=6, pool=2
+    )
+    throughput.write_params(tmp_path, args)
+    assert list(read.load_params(tmp_path / "params.yaml").grid.methods) == throughput.METHODS
 
 
 def test_a_method_that_fails_leaves_the_others_alone(monkeypatch, capsys):
