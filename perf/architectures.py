@@ -133,10 +133,10 @@ def format_negatives(coco: dict[str, Any]) -> str:
     rows = []
     for index, (name, caption) in enumerate(captioned):
         (image_1, text_1), (image_2, text_2) = (captioned[(index + step) % len(captioned)] for step in (1, 2))
-        beside = {"image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2}
+        neighbours = {"image_1": image_1, "image_2": image_2, "text_1": text_1, "text_2": text_2}
         two_sentences = f"{caption.rstrip('. ')}. {text_1}"  # for methods of long captions
         regions = list_regions(caption, [text_1, text_2])
-        rows.append({"image": name, "caption": two_sentences, "regions": regions, **beside})
+        rows.append({"image": name, "caption": two_sentences, "regions": regions, **neighbours})
     return "\n".join(map(json.dumps, rows)) + "\n"
 
 

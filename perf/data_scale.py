@@ -68,8 +68,8 @@ REGIONS = "regions"
 
 def project(root: Path, count: int, rows: int, regions: int) -> dict[str, Any]:
     """A project whose data stages are finished; what the stages took, in CPU and wall seconds."""
-    listed = f", regions: {{file: {made_tars.LIST}, on: key, column: regions}}}}}}"
-    copy(root, PARAMS.replace("captioner: none}}", f"captioner: none{listed}") if regions else PARAMS)
+    section = f", regions: {{file: {made_tars.LIST}, on: key, column: regions}}}}}}"
+    copy(root, PARAMS.replace("captioner: none}}", f"captioner: none{section}") if regions else PARAMS)
     write_json(root / "tiny.json", TINY)
     made_tars.tars(root / "data" / "tars", count, rows)
     if regions:

@@ -46,8 +46,8 @@ def compute_slopes(value: Tensor, f: Features, names: Names) -> list[Tensor]:
     """Return slopes by name; of unit vectors the part that does not change their length."""
     leaves = [operator.attrgetter(name)(f) for name in names]
     slopes = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
-    found = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
+    full_slopes = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
     return [
         slope - (slope * x.detach()).sum(-1, keepdim=True) * x.detach() if name in UNITS else slope
-        for name, x, slope in zip(names, leaves, found, strict=True)
+        for name, x, slope in zip(names, leaves, full_slopes, strict=True)
     ]

@@ -32,8 +32,8 @@ def compare_negclip(folder: Path, seed: int) -> Compared:
 
     def cut(text: str) -> str:
         lines = text[text.index("        images = torch.cat([images, new_images])") : text.index("        data_time_m")]
-        parts = "images, new_images, texts, new_texts, hard_captions, new_hard"
-        return f"import torch\n\n\ndef join({parts}):\n{lines}        return images, texts\n"
+        arguments = "images, new_images, texts, new_texts, hard_captions, new_hard"
+        return f"import torch\n\n\ndef join({arguments}):\n{lines}        return images, texts\n"
 
     join = load_module(folder / "src/training/train.py", cut).join
     images, texts = join(*f.image_BD.chunk(2), *f.text_BD.chunk(2), *f.negative_BKD[:, 0].chunk(2))
@@ -78,8 +78,8 @@ def run_ce_clip(theirs: Any, loss: nn.Module, f: Features) -> tuple[Tensor, Tens
     texts_ND = torch.cat([texts for half in halves for texts in half])
     there_BK = torch.ones_like(f.mask_BK)
     theirs.gather_features_da = lambda *_: (f.image_BD, texts_ND, there_BK)
-    own, thresholds_BK = len(f.image_BD) // 2, f.memory["threshold_K"].expand(f.mask_BK.shape)
-    value, thresholds_BK, *_ = loss(f.image_BD[:own], texts_ND, there_BK[:own], f.scale, thresholds_BK)
+    count, thresholds_BK = len(f.image_BD) // 2, f.memory["threshold_K"].expand(f.mask_BK.shape)
+    value, thresholds_BK, *_ = loss(f.image_BD[:count], texts_ND, there_BK[:count], f.scale, thresholds_BK)
     return value, thresholds_BK[0].clamp(0, 10)  # src/training/train.py
 
 

@@ -42,8 +42,8 @@ def compare_ahnpl(folder: Path, seed: int) -> Compared:
     theirs = load_module(folder / "open_clip/loss.py").Clip_DALoss(
         mar_loss=True, neg_loss=True, hardnegative=True, neg_loss_weight=0.2, mar_loss_weight=0.2
     )
-    texts, there = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)]), torch.ones(B, K, dtype=torch.float64)
-    value, margins, *_ = theirs(f.image_BD, texts, there, f.scale, f.memory["margin_K"].expand(B, K))
+    texts, there_BK = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)]), torch.ones(B, K, dtype=torch.float64)
+    value, margins, *_ = theirs(f.image_BD, texts, there_BK, f.scale, f.memory["margin_K"].expand(B, K))
     torch.testing.assert_close(method.remember(f, cfg)["margin_K"], margins[0].clamp(0, 10), rtol=0, atol=1e-14)
     return total("ahnpl", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "scale")
 
@@ -139,9 +139,9 @@ def compare_llip(folder: Path, seed: int) -> Compared:
     f, H = drawn("llip", cfg, seed=seed, B=B), cfg.heads
     theirs = load_module(folder / "llip/open_clip/loss.py")
     theirs.checkpoint = lambda function, *inputs, **_: function(*inputs)  # no slopes by torch.autograd.grad through it
-    parts = "import torch\nfrom torch import nn\n\n\n"
+    imports = "import torch\nfrom torch import nn\n\n\n"
     mixer = load_module(
-        folder / "llip/open_clip/model.py", lambda s: parts + s[s.index("class xAttnPred") : s.index("class CMP")]
+        folder / "llip/open_clip/model.py", lambda s: imports + s[s.index("class xAttnPred") : s.index("class CMP")]
     ).xAttnPred(D)
     mixer.out_proj = f.heads.out
     keys, values = (  # as CMP.encode_image and CMP.encode_text
@@ -190,19 +190,19 @@ FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5,
              "lambda_texts": 0.1, "map_regions": True}  # fmt: skip
 
 
-def open_fg_clip(path: Path, f: Features, own: Sequence[str]) -> tuple[Any, dict[str, float]]:
+def open_fg_clip(path: Path, f: Features, first_names: Sequence[str]) -> tuple[Any, dict[str, float]]:
     """Return an object with the losses of their model, in this process alone, and the weights in its forward pass.
 
-    `own`: names of classes and of the first loss, behind which the file is taken.
+    `first_names`: names of classes and of the first loss, behind which the file is taken.
     """
     head = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
     source = path.read_text()
 
     def cut(text: str) -> str:
         classes = "".join(
-            text[text.index(name) : text.index("\n\n\n", text.index(name))] + "\n\n\n" for name in own[:-1]
+            text[text.index(name) : text.index("\n\n\n", text.index(name))] + "\n\n\n" for name in first_names[:-1]
         )
-        return (head + classes + "class Losses:\n" + text[text.index(own[-1]) :]).replace(
+        return (head + classes + "class Losses:\n" + text[text.index(first_names[-1]) :]).replace(
             "torch.float)", "torch.float64)"
         )
 

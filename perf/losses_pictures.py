@@ -121,10 +121,10 @@ def compare_degla_own(folder: Path, seed: int) -> Compared:
     f = drawn("degla", cfg, fill="all", seed=seed, B=B)
     theirs = load_module(folder / "src/open_clip/loss.py")
     contrast = theirs.CLIPloss_DeGLA(image_local_contrast=True, **DEGLA_WEIGHTS)
-    others, *_ = contrast(f.image_BD, stack_texts(f), f.scale, f.teacher.image_BD, stack_texts(f.teacher))
+    other_terms, *_ = contrast(f.image_BD, stack_texts(f), f.scale, f.teacher.image_BD, stack_texts(f.teacher))
     texts = torch.cat([f.text_BD, f.negative_BKD.transpose(0, 1).flatten(0, 1)])
     grounded = contrast.get_text_local_loss(f.scale, texts, f.teacher.text_BD)
-    value = others + DEGLA_WEIGHTS["text_local_weight"] * grounded
+    value = other_terms + DEGLA_WEIGHTS["text_local_weight"] * grounded
     return total("degla", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "scale")
 
 

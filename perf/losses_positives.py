@@ -104,17 +104,19 @@ def compute_svlc_rank(folder: Path, f: Features, rank: int, processes: int) -> T
     theirs.dist = SimpleNamespace(all_gather=gather_from([images, texts], rank))
     args = SimpleNamespace(**SVLC_DEFAULTS, vl_negs=True, vl_pos=False, neg_w=1, device="cpu")
     loss = theirs.ClipLoss(rank=rank, world_size=processes, args=args)
-    own = torch.cat([texts[rank], negatives[rank]])
-    value, _ = loss(images[rank], own, f.scale, list(range(len(images[rank]))))
+    texts_of_rank = torch.cat([texts[rank], negatives[rank]])
+    value, _ = loss(images[rank], texts_of_rank, f.scale, list(range(len(images[rank]))))
     return value
 
 
-def gather_from(parts: Sequence[Sequence[Tensor]], rank: int) -> Callable[[list[Tensor], Tensor], None]:
+def gather_from(tensors_by_rank: Sequence[Sequence[Tensor]], rank: int) -> Callable[[list[Tensor], Tensor], None]:
     """Return an all_gather in one process: fills in the rows of all ranks that go with the given rows of `rank`."""
 
     def all_gather(gathered: list[Tensor], rows: Tensor) -> None:
         if len(rows):  # their negatives: cut off before
-            gathered[:] = [x.detach() for x in next(part for part in parts if torch.equal(part[rank], rows))]
+            gathered[:] = [
+                x.detach() for x in next(by_rank for by_rank in tensors_by_rank if torch.equal(by_rank[rank], rows))
+            ]
 
     return all_gather
 

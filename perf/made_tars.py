@@ -70,7 +70,7 @@ def region_list(path: Path, samples: int, regions: int) -> None:
     """A list of so many regions of so many samples; the tars have the keys of the first one's."""
     with open(path, "w", encoding="utf-8") as file:
         for i in range(samples):
-            listed = [
+            region_rows = [
                 {
                     "box": [j / regions, 0.1, (j + 1) / regions, 0.9],
                     "caption": f"a red cup on table {j} of sample {i}",
@@ -78,7 +78,7 @@ def region_list(path: Path, samples: int, regions: int) -> None:
                 }
                 for j in range(regions)
             ]
-            file.write(json.dumps({"key": f"{i:09d}", "regions": listed}) + "\n")
+            file.write(json.dumps({"key": f"{i:09d}", "regions": region_rows}) + "\n")
 
 
 def renumbered(raw: bytes | memoryview, offset: int) -> bytes:

@@ -55,8 +55,8 @@ def test_what_stands_beside_a_photograph_is_another_s():
     regions = [
         {"box": box, "caption": "say 3", "negatives": ["say 0", "say 1"]} for box in ([0, 0, 0.5, 1], [0.5, 0, 1, 1])
     ]
-    beside = {"image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1", "regions": regions}
-    assert rows[2] == {"image": "3.jpg", "caption": "say 3. say 0", **beside}
+    neighbours = {"image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1", "regions": regions}
+    assert rows[2] == {"image": "3.jpg", "caption": "say 3. say 0", **neighbours}
 
 
 def test_its_data_have_what_every_method_asks(tmp_path):
