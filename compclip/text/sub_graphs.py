@@ -247,7 +247,7 @@ def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
 def _relation_negatives(t: Triple, others: _Others) -> str:
     """Exchange the objects, replace one of them or the relation, or join a graph of other things."""
     swapped = Triple(t.object, t.relation, t.subject)
-    which = int(others.rng.integers(_is_mutual(t.relation), 5))
+    which = int(others.rng.integers(_is_mutual(t.relation), 5))  # 0, the exchange, where that would be false
     if which == 4:
         joint, joined = others.draw(others.sets.relations), others.random_graph()
         return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
