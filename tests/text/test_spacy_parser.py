@@ -133,7 +133,8 @@ def test_columns_are_the_annotations_of_a_shard(annotated):
 
     rows = AnnotationRows(annotate_columns(iter(texts), counts, add_written_texts).array())
     dog = replace(annotate(["A dog."])[0], written_swap="a", written_replace="b")
-    assert [rows[i] for i in range(len(texts))] == [dog, *annotated.values(), dog, annotated["running quickly"]]
+    of_sentences = [annotated[text] for text in SENTENCES]
+    assert [rows[i] for i in range(len(texts))] == [dog, *of_sentences, dog, annotated["running quickly"]]
     assert counts == Counter(captions=len(texts), different=len(texts) - 2, long=0, empty=1, without_noun=5)
 
 
