@@ -1,12 +1,14 @@
 """Two processes whose default group says nothing, as a stand-in for NCCL: `python -m tests.host_group_check`.
 
-What the host decides by must come through all the same. Prints one JSON line.
+What the host decides by must come through all the same. Prints one JSON line, and one of the groups' threads that are
+left after the session.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from unittest import mock
 
 import torch
@@ -38,6 +40,8 @@ def main() -> int:
             "objects": distributed.gather_objects({"rank": here.rank}),
             "numbers": distributed._gather_numbers(here.rank, 7),
         }), flush=True)  # fmt: skip
+    thread_names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    print(json.dumps(sorted(name for name in thread_names if "gloo" in name)))
     return 0
 
 

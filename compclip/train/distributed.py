@@ -47,9 +47,17 @@ def open_host_group(patience: timedelta) -> None:
 
     Every process calls this. `patience`: how long one waits for the others' messages.
     """
-    _host_groups.clear()
     group: Any = dist.new_group(backend="gloo", timeout=patience)
     _host_groups[dist.group.WORLD] = group
+
+
+def close_host_group() -> None:
+    """Let go of the host's group, which then ends with the default one.
+
+    Its threads end with its last reference, and a tensor that one of them still holds while Python shuts down aborts
+    the process, after a run that succeeded.
+    """
+    _host_groups.clear()
 
 
 def _host_group() -> dist.ProcessGroup | None:

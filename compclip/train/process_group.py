@@ -75,6 +75,7 @@ def session() -> Iterator[Process]:
         with watch_processes(store, here.rank, here.world):
             yield here
     finally:
+        distributed.close_host_group()
         dist.destroy_process_group()
 
 

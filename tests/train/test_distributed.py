@@ -261,13 +261,17 @@ def test_gradients_of_two_types_are_summed(tmp_path):
 
 
 def test_what_the_host_decides_by_travels_by_the_host():
-    """Beside a default group that delivers nothing, as NCCL's without its GPUs: no such message goes by it."""
+    """Beside a default group that delivers nothing, as NCCL's without its GPUs: no such message goes by it.
+
+    No thread of the host's group is left for the end of Python, where one that holds a tensor aborts the process.
+    """
     both = two("-m", "tests.host_group_check", cwd=ROOT)
     outputs = communicate(both, 120)
     assert [process.returncode for process in both] == [0, 0], outputs
     expected = {"flags": [True, False, True], "first": "of 0", "objects": [{"rank": 0}, {"rank": 1}],
                 "numbers": [[0, 1], [7, 7]]}  # fmt: skip
-    assert [json.loads(output) for output, _ in outputs] == [expected] * 2
+    lines = [[json.loads(line) for line in output.splitlines()] for output, _ in outputs]
+    assert lines == [[expected, []]] * 2
 
 
 def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
