@@ -13,10 +13,10 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GRIDS, PAGE = ROOT / "experiments" / "grids", ROOT / "docs" / "as_released.md"
-NEWER_PAGE = PAGE.with_name("as_released_2025.md")
-# of 2025 and 2026, with a head, or by its paper alone
-NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "il_clip", "labclip", "llip", "mosaiclip")
+GRIDS, DOCS = ROOT / "experiments" / "grids", ROOT / "docs"
+# of 2025 and 2026, with regions, or by its paper alone
+NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "labclip", "mosaiclip")
+FROM_SCRATCH = ("il_clip", "llip")
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
@@ -40,13 +40,35 @@ schedules are the programs' own, step by step ([training.md](training.md#options
 """
 NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
 
-The grids of methods of 2025 and 2026, and of Llip and IL-CLIP (2024), read and written as those of
-[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper. The programs of SuperCLIP and
-FLAIR train from scratch on millions of pictures, and of CLIP-IN only the evaluation is published: they have no grid.
-Codebook-CLIP is IL-CLIP without new agents. None was trained here.
+The grids of methods of 2025 and 2026 that begin with a pretrained model, read and written as those of
+[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper. Those that begin from scratch
+are in [as_released_from_scratch.md](as_released_from_scratch.md). Of CLIP-IN only the evaluation is published: it has
+no grid. None was trained here.
 ABE-CLIP (arXiv:2512.17178, a score without training) and Slipform (arXiv:2604.13313) are not built: neither their
 equations nor their programs could be read.
 """
+FROM_SCRATCH_HEAD = """# As their authors trained from scratch, value by value
+
+The grids of newer methods whose programs begin with random weights, on millions of pictures, read and written as those
+of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md).
+Codebook-CLIP is IL-CLIP without new agents. The programs of SuperCLIP and FLAIR have no grid. None was trained here.
+"""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the documentation: its head, and the methods whose grids it shows; none: all of no other page."""
+
+    path: Path
+    head: str
+    methods: tuple[str, ...] = ()
+
+
+PAGES = (
+    Page(DOCS / "as_released.md", HEAD),
+    Page(DOCS / "as_released_2025.md", NEWER_HEAD, NEWER),
+    Page(DOCS / "as_released_from_scratch.md", FROM_SCRATCH_HEAD, FROM_SCRATCH),
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +88,11 @@ def read_values(grid: Path) -> list[ReleasedValue]:
     return [value for value in _iterate_values(grid) if value.place]
 
 
-def list_grids(newer: bool = False) -> list[Path]:
-    """Return the grids of one of the two pages."""
-    return [
-        path for path in sorted(GRIDS.glob("*_released.yaml")) if (path.stem[: -len("_released")] in NEWER) == newer
-    ]
+def list_grids(page: Page) -> list[Path]:
+    """Return the grids of a page."""
+    grids = {path.stem.removesuffix("_released"): path for path in sorted(GRIDS.glob("*_released.yaml"))}
+    elsewhere = {method for other in PAGES for method in other.methods}
+    return [path for method, path in grids.items() if method in (page.methods or grids.keys() - elsewhere)]
 
 
 def list_uncommented(grid: Path) -> set[str]:
@@ -98,9 +120,9 @@ def group_of(value: ReleasedValue) -> str:
     return name
 
 
-def write_page(newer: bool = False) -> str:
-    """Return the page, or that of newer methods."""
-    return (NEWER_HEAD if newer else HEAD) + "".join([_write_section(grid) for grid in list_grids(newer)])
+def write_page(page: Page) -> str:
+    """Return the text of a page."""
+    return page.head + "".join([_write_section(grid) for grid in list_grids(page)])
 
 
 def _write_section(grid: Path) -> str:
@@ -126,8 +148,8 @@ def _write_row(group: str, values: list[ReleasedValue]) -> str:
 
 def main() -> int:
     """Write the pages."""
-    PAGE.write_text(write_page(), encoding="utf-8")
-    NEWER_PAGE.write_text(write_page(newer=True), encoding="utf-8")
+    for page in PAGES:
+        page.path.write_text(write_page(page), encoding="utf-8")
     return 0
 
 
