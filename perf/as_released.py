@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 GRIDS, DOCS = ROOT / "experiments" / "grids", ROOT / "docs"
 # of 2025 and 2026, with regions, or by its paper alone
 NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "labclip", "mosaiclip")
-FROM_SCRATCH = ("il_clip", "llip")
-LINE = re.compile(r"(?P<indent> *)(?P<key>\w+): *(?P<value>.*?)(?:  # (?P<comment>.*))?")
+FROM_SCRATCH = ("flair", "il_clip", "llip", "superclip")
+LINE = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
     "rate": ("lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "schedule"),
@@ -51,7 +51,7 @@ FROM_SCRATCH_HEAD = """# As their authors trained from scratch, value by value
 
 The grids of newer methods whose programs begin with random weights, on millions of pictures, read and written as those
 of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md).
-Codebook-CLIP is IL-CLIP without new agents. The programs of SuperCLIP and FLAIR have no grid. None was trained here.
+Codebook-CLIP is IL-CLIP without new agents. None was trained here.
 """
 
 
@@ -109,7 +109,7 @@ def _iterate_values(grid: Path) -> Iterator[ReleasedValue]:
         section = section if match["indent"] else match["key"]
         theirs, place, reason = (*(match["comment"] or "").split(" | "), "", "")[:3]
         if match["indent"]:
-            yield ReleasedValue(section, match["key"], match["value"], theirs, place, reason)
+            yield ReleasedValue(section, match["key"], match["value"].strip(), theirs, place, reason)
 
 
 def group_of(value: ReleasedValue) -> str:
@@ -136,7 +136,7 @@ def _write_section(grid: Path) -> str:
 
 
 def _write_row(group: str, values: list[ReleasedValue]) -> str:
-    ours = ", ".join(f"`{v.key}` {v.value.replace('|', '/')}" for v in values)
+    ours = ", ".join(f"`{v.key}` {v.value.replace('|', '/')}".strip() for v in values)
     theirs, file = [], ""
     for value in values:
         path, _, line = value.place.rpartition(":")

@@ -2,9 +2,11 @@
 
 B images, K texts of each, N patches, D dim. A text pools the patches of a picture by attention (`model.heads`), and is
 compared with what it sees; the head stays in the finished model, by which it is scored. Each picture has K texts, parts
-of what is said of it; it meets all of its own, and one of each other picture. Departures: the first of the K is the
-caption (released: all are drawn); which text of another picture a picture meets goes round with the step (released: it
-is drawn); a pretrained backbone with a new head (released: from scratch), and its own projections.
+of what is said of it; it meets all of its own, and one of each other picture. Its authors trained from scratch, on 3 to
+27 million pictures with short and long captions by three models. Departures: the first of the K is the caption
+(`draw: released`: all are drawn); which text of another picture a picture meets goes round with the step (released: it
+is drawn), and the batch is one (released: it meets K + B - 1 texts of each GPU); a pretrained backbone with a new head
+(released, and in experiments/grids/flair_released.yaml: from scratch).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Config:
     lambda_conditioned: float = part(0.5, off=0.0)  # text-conditioned, Eq. 4; src/flair/loss.py: the mean of the two
     lambda_global: float = part(0.5, off=0.0)  # multi-positive sigmoid loss, Eq. 6
     texts: int = 8  # K, Sec. 3.1
+    draw: str = "beside_caption"  # K - 1 parts beside the caption; "released": all K, as src/flair/data.py draws them
     heads: int = 8  # of the attention; src/flair/transformer.py
     init_bias: float = -10.0  # model_configs/ViT-B-16-FLAIR.json
     caption: str = "full"  # the whole caption, or its "first" sentence
@@ -42,7 +45,7 @@ class Config:
         _check.finite(self, "init_bias")
         if not self.lambda_conditioned + self.lambda_global:
             raise UserError("lambda_conditioned=0, lambda_global=0: nothing is trained; give one a weight")
-        _check.one_of(self, caption=("full", "first"))
+        _check.one_of(self, draw=("beside_caption", "released"), caption=("full", "first"))
 
 
 def needs_bias(cfg: Config) -> bool:
@@ -51,8 +54,9 @@ def needs_bias(cfg: Config) -> bool:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption and K - 1 parts of what is said, and the patches."""
-    rules = (sub_captions.draw,) * (cfg.texts - 1)
+    """The caption and K - 1 parts of what is said, or K parts, and the patches."""
+    is_released = cfg.draw == "released"
+    rules = (sub_captions.draw_released,) * cfg.texts if is_released else (sub_captions.draw,) * (cfg.texts - 1)
     return Views(positives=rules, tokens=cfg.lambda_conditioned > 0, caption=cfg.caption)
 
 
@@ -74,16 +78,22 @@ def keeps_heads(cfg: Config) -> bool:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The two terms of Eq. 7, scalars, weights applied; a term of weight 0 is left out."""
-    import torch
-
-    text_BKD = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1)
-    there_BK = losses.with_original(f.positive_mask_BP)
+    text_BKD, there_BK = texts_of(f, cfg)
     terms = {}
     if cfg.lambda_conditioned:
         terms["conditioned"] = cfg.lambda_conditioned * conditioned(f, text_BKD, there_BK, step)
     if cfg.lambda_global:
         terms["global"] = cfg.lambda_global * multi_positive(f, text_BKD, there_BK)
     return terms
+
+
+def texts_of(f: Features, cfg: Config) -> tuple[Tensor, Tensor]:
+    """Return the K texts of each picture, and which are there."""
+    import torch
+
+    if cfg.draw == "released":
+        return f.positive_BPD, f.positive_mask_BP
+    return torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1), losses.with_original(f.positive_mask_BP)
 
 
 def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> Tensor:
@@ -93,7 +103,7 @@ def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> T
     B, K, _ = text_BKD.shape
     image_B = torch.arange(B, device=text_BKD.device)
     choice_BB = (image_B[:, None] + image_B + step) % K
-    choice_BB = choice_BB.where(there_BK[image_B, choice_BB], 0)  # a text that is not there: the caption
+    choice_BB = choice_BB.where(there_BK[image_B, choice_BB], 0)  # a text that is not there: the first
     met_BTD = torch.cat([text_BKD, text_BKD[image_B, choice_BB]], dim=1)  # T = K + B
     own_BT = torch.arange(K + B, device=image_B.device).expand(B, -1) < K
     counts_BT = torch.cat([there_BK, ~torch.eye(B, dtype=torch.bool, device=image_B.device)], dim=1)

@@ -2,9 +2,10 @@
 
 B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Beside CLIP's contrast a linear layer
 reads the words of the caption out of the mean of the patches: cross entropy with the caption's different words, each
-weighed by its inverse frequency in the batches so far. The layer is not part of the finished model. Departures: patches
-are those of the joint space (released: before the projection); padding is no word (released: it is one where a caption
-fills the context); frequencies are counted by the whole batch (released: the mean of processes' own counts).
+weighed by its inverse frequency in the batches so far. The layer is not part of the finished model. Its authors trained
+from scratch, on 512 million pairs of DataComp-1B (experiments/grids/superclip_released.yaml). Departures: patches are
+those of the joint space (released: before the projection); padding is no word (released: one of each caption that does
+not fill the context, of hardly any weight where most do not).
 """
 
 from __future__ import annotations

@@ -34,6 +34,14 @@ def test_a_head_names_the_page_of_its_table(grid):
 
 
 @pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
+def test_every_comment_is_read(grid):
+    """Those behind a key whose values stand below it as well."""
+    comments = [line.partition("  # ")[2] for line in grid.read_text().splitlines() if line.startswith("  ")]
+    theirs = [comment.partition(" | ")[0] for comment in comments if " | " in comment]
+    assert [value.theirs for value in as_released.read_values(grid)] == theirs
+
+
+@pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
 def test_every_value_has_theirs_beside_it(grid):
     """Nothing of the schedule is open; a number that is not theirs says why."""
     assert as_released.list_uncommented(grid) == OURS

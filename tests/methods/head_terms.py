@@ -48,8 +48,9 @@ def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
 def flair_terms(f, cfg, step):
     """Eq. 4 and 6; a picture meets all of its own texts and one of each other picture."""
     B, K = len(f.image_BD), cfg.texts
-    there = [[True, *(bool(x) for x in row)] for row in f.positive_mask_BP]
-    texts = [[f.text_BD[i], *f.positive_BPD[i]] for i in range(B)]
+    captions = [] if cfg.draw == "released" else [True]
+    there = [[*captions, *(bool(x) for x in row)] for row in f.positive_mask_BP]
+    texts = [[*(f.text_BD[i] for _ in captions), *f.positive_BPD[i]] for i in range(B)]
     conditioned = []
     for i in range(B if cfg.lambda_conditioned else 0):
         meets = [(texts[i][k], True) for k in range(K) if there[i][k]]
@@ -331,6 +332,7 @@ MORE = [
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),
     ("flair", {"texts": 3, "heads": 2}), ("flair", {"texts": 1, "heads": 4, "lambda_global": 0.0}), ("flair", {"texts": 2, "lambda_conditioned": 0.0}),
+    ("flair", {"texts": 3, "heads": 2, "draw": "released"}), ("flair", {"texts": 1, "heads": 4, "draw": "released"}),
     ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
     ("fg_clip", FG_CLIP_2 | {"lambda_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_choice": 0.0, "lambda_long": 0.0}),
     ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import dense_texts, masked_words, stored_texts, swap
+from compclip.text import dense_texts, masked_words, stored_texts, sub_captions, swap
 from compclip.text.annotation import Annotation
 from tests.text.conftest import outcomes
 
@@ -174,3 +174,40 @@ def test_captions_are_written_as_released(text):
     while "  " in lowered:
         lowered = lowered.replace("  ", " ")
     assert stored_texts.plain_words(text) == " ".join(lowered.strip(" ").split(" ")[:50])
+
+
+# --- FLAIR's sub-captions ---------------------------------------------------------------------------------------
+
+
+def test_pieces_of_all_texts_are_cut_at_every_full_stop():
+    """The rule of the program's line 26, on a number and on what models write at the end."""
+    written = Annotation("A 1.5 m pole. ", stored={"dense": ("Two men</s>", "...")})
+    assert {text for text in outcomes(sub_captions.draw_released, written) if ". " not in text} == {
+        "A 1",
+        "5 m pole",
+        "Two men",
+    }
+
+
+def test_shares_of_sub_captions():
+    """One, two or three pieces alike often; of consecutive ones the last is none, so "d. e" comes from anywhere alone.
+
+    By the program's lines 158 to 178: a pair's share is 1/3 · 1/2 · (1/3 if it begins at one of three places, + 1/20).
+    """
+    pieces = Annotation("a. b", stored={"dense": ("c.", "d", "e")})
+    generator = np.random.default_rng(0)
+    drawn = Counter(sub_captions.draw_released(pieces, generator) for _ in range(12000))
+    sizes = Counter()
+    for text, count in drawn.items():
+        sizes[text.count(". ") + 1] += count
+    assert [sizes[n] / 12000 for n in (1, 2, 3)] == pytest.approx([1 / 3] * 3, abs=0.015)
+    for pair in ("a. b", "b. c", "c. d"):
+        assert drawn[pair] / 12000 == pytest.approx(1 / 6 * (1 / 3 + 1 / 20), abs=0.008)
+    assert drawn["d. e"] / 12000 == pytest.approx(1 / 120, abs=0.003)
+    assert drawn["c. d. e"] / 12000 == pytest.approx(1 / 360, abs=0.002)
+    assert drawn["a. b. c"] / 12000 == pytest.approx(1 / 6 * (1 / 2 + 1 / 60), abs=0.01)
+
+
+def test_fewer_pieces_than_are_asked_for():
+    """Consecutive ones are all there are; from anywhere they come twice."""
+    assert outcomes(sub_captions.draw_released, Annotation("a. b.")) >= {"a", "b", "a. b", "b. a", "a. a. b"}

@@ -32,12 +32,14 @@ METHODS = (
     "degla",
     "fg_clip",
     "fineclip",
+    "flair",
     "gnm_clip",
     "il_clip",
     "labclip",
     "llip",
     "mosaiclip",
     "read_clip",
+    "superclip",
     "svlc",
     "triplet_clip",
 )
@@ -49,6 +51,7 @@ INSTEAD = {
     "read_clip": {"decoder": ""},
     "degla": {"negatives": "rules"},
     "dac": {"negatives": "lists"},
+    "flair": {"heads": 4},  # vectors of 16 numbers
     "llip": {"heads": 4},  # vectors of 16 numbers
 }
 EDITS = "world/train_edits.jsonl"
