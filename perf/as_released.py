@@ -14,9 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GRIDS, DOCS = ROOT / "experiments" / "grids", ROOT / "docs"
-# of 2025 and 2026, with regions, or by its paper alone
-NEWER = ("ahnpl", "cs_clip", "fg_clip", "fineclip", "labclip", "mosaiclip")
-FROM_SCRATCH = ("flair", "il_clip", "llip", "superclip")
+# of 2025 and 2026, with regions, or without a program
+NEWER = ("ahnpl", "clip_in", "cs_clip", "fg_clip", "fineclip", "labclip", "mosaiclip")
+FROM_SCRATCH = ("codebook_clip", "flair", "il_clip", "llip", "superclip")
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
     "length": ("seeds", "epochs", "max_steps", "batch_size"),
@@ -41,9 +41,9 @@ schedules are the programs' own, step by step ([training.md](training.md#options
 NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
 
 The grids of methods of 2025 and 2026 that begin with a pretrained model, read and written as those of
-[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper. Those that begin from scratch
-are in [as_released_from_scratch.md](as_released_from_scratch.md). Of CLIP-IN only the evaluation is published: it has
-no grid. None was trained here.
+[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper, and of CLIP-IN, whose
+training has none, by its page. Those that begin from scratch are in
+[as_released_from_scratch.md](as_released_from_scratch.md). None was trained here.
 ABE-CLIP (arXiv:2512.17178, a score without training) and Slipform (arXiv:2604.13313) are not built: neither their
 equations nor their programs could be read.
 """
@@ -51,7 +51,7 @@ FROM_SCRATCH_HEAD = """# As their authors trained from scratch, value by value
 
 The grids of newer methods whose programs begin with random weights, on millions of pictures, read and written as those
 of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md).
-Codebook-CLIP is IL-CLIP without new agents. None was trained here.
+None was trained here.
 """
 
 

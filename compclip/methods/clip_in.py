@@ -4,11 +4,14 @@ B images v with long captions t and short ones, edited captions t' and edited im
 The loss is that of short captions, of long ones, and of edited pairs, in which each of v, v', t and t' is told from its
 own hard negative as well. So its authors' page shows it (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa, img/overview.png
 and img/hard_negative.png); the paper was not at hand, and the program there is that of the evaluation. Each NegCLIP
-loss is half of two directions, as CLIP's.
+loss is half of two directions, as CLIP's. Its tables say that OpenAI's ViT-L/14, DFN's ViT-H/14 and SigLIP2 were
+trained, on UltraEdit's 4 million pairs and 18 million pictures with long captions; rate and batch it does not say
+(experiments/grids/clip_in_released.yaml).
 
 Not built: stage 1, which distils a text tower with rotary positions. Texts end at the backbone's length. Departures:
 edited pairs are of the samples that have captions (theirs: of a data set of their own), and a sample without an edit is
-left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text).
+left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text), and the
+one that is edited by `edited: first`.
 """
 
 from __future__ import annotations
@@ -35,9 +38,11 @@ class Config:
     lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three are added
     lambda_negative: float = part(1.0, off=0.0)  # L_HN
     symmetric: bool = part(True, off=False, of=("lambda_negative",))  # texts meet both images; false: TripletCLIP's
+    edited: str = "caption"  # what texts.negative is an edit of; "first": its first sentence, the source caption
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_long", "lambda_negative")
+        _check.one_of(self, edited=("caption", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -58,13 +63,14 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_long:
         terms["long"] = cfg.lambda_long * losses.clip(f.image_BD, f.text_BD, f.scale)
     if cfg.lambda_negative:
-        terms["negative"] = cfg.lambda_negative * hard_negatives(f, cfg.symmetric)
+        source_BD = short_BD if cfg.edited == "first" else f.text_BD
+        terms["negative"] = cfg.lambda_negative * hard_negatives(f, source_BD, cfg.symmetric)
     return terms
 
 
-def hard_negatives(f: Features, symmetric: bool) -> Tensor:
+def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
     """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
-    image_BD, text_BD = f.image_BD, f.text_BD
+    image_BD = f.image_BD
     edited_image_BD, edited_text_BD = f.negative_image_BJD[:, 0], f.negative_BKD[:, 0]
     whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
     terms = [(image_BD, text_BD, edited_text_BD), (edited_image_BD, edited_text_BD, text_BD)]

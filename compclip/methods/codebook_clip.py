@@ -5,7 +5,9 @@ negatives, N patches, L positions of a text, C codes, D dim. Each patch and toke
 sparsemax of its best answer over a picture or text, and the sum of the weighted codes takes the vector's place, also in
 the finished model (`model.heads`). Departures: patches and tokens are those of the joint space (released: before the
 projections); padding does not answer (released: with 0); a pretrained backbone with a new codebook (released: from
-scratch). `il_clip` starts the text tower anew several times.
+scratch). `il_clip` starts the text tower anew several times. Its authors trained on CC3M, by IL-CLIP's program
+(hellomuffin/iterated-learning-for-vlm, a46a2c5: 4,096 codes, the defaults here) or FDT's (yuxiaochen1103/FDT, ccf6983:
+16,384): experiments/grids/codebook_clip_released.yaml.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
+    codes: int = 4096  # IL-CLIP's example/clip_fdt/config_cc3m.yaml: sd_num
     code_width: int = 512  # sd_dim
     temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
     caption: str = "full"  # the whole caption, or its "first" sentence

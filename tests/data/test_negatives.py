@@ -21,7 +21,7 @@ from compclip.data import images, shard_files
 from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
-from compclip.methods import finetune
+from compclip.methods import clip_in, finetune
 from compclip.prepare import benchmark_overlap, negative_images, shard_stages, shard_writer, stored_lists
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import ViewMaker
@@ -167,6 +167,26 @@ def test_triplet_data(photos):
     assert text_counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))
     assert [(s.members, s.negatives) for s in plain] == [((), ())] * 3
+
+
+def test_edited_pairs_with_long_captions(photos):
+    """CLIP-IN's grid: the first sentence is the caption that was edited, and edit and picture come from the pair's tar."""
+    data = read.load_params(ROOT / "experiments/grids/clip_in_released.yaml").data["ultraedit"]
+    source, edited, long = (
+        "Some cows on a beach",
+        "Flamingos on a beach.",
+        "A wide beach. Three cows stand at the water.",
+    )
+    members = [("4.jpg", tar_files.picture()), ("4.txt", source.encode()), ("4.target.txt", edited.encode())]
+    tar_files.write(photos / "pairs/0.tar", [*members, ("4.edited.jpg", tar_files.picture(colour=200))])
+    long_list = write_list([{"key": "4", "source": source, "long": long}])
+    data = replace(data, path="pairs", images="pairs", captions={**data.captions, "file": long_list})
+    for stage in ("recaption", "annotate"):
+        shard_stages.run_stage(stage, NAME, data)
+    data_set = PreparedDataset(Path("data/x"))
+    view = ViewMaker(data_set, 0, 8).view(0, 0, clip_in.views(clip_in.Config(), 0))
+    assert view.caption == f"{source}. {long}" and view.positives == (f"{source}.",)
+    assert view.negatives == (edited,) and view.negative_images[0].getpixel((0, 0))[0] > 190
 
 
 def test_training_finds_them_by_number(photos):

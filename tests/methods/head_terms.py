@@ -304,7 +304,8 @@ def clip_in_terms(f, cfg, step):
     if not cfg.lambda_negative:
         return terms
     edited = [i for i in range(B) if f.negative_image_mask_BJ[i, 0] and f.mask_BK[i, 0]]
-    source, target = (f.image_BD, f.text_BD), (f.negative_image_BJD[:, 0], f.negative_BKD[:, 0])
+    text = short if cfg.edited == "first" else f.text_BD
+    source, target = (f.image_BD, text), (f.negative_image_BJD[:, 0], f.negative_BKD[:, 0])
     total = nothing(f) + 0 * f.negative_image_BJD.sum()
     for query, key, foil in ((source[0], source[1], target[1]), (target[0], target[1], source[1]),
                              (source[1], source[0], target[0]), (target[1], target[0], source[0]))[: 4 if cfg.symmetric else 2]:  # fmt: skip
@@ -327,7 +328,7 @@ SMALL = {"codes": 6, "code_width": 4}
 FG_CLIP_2 = {"contrast": "sigmoid", "lambda_regions": 0.2, "lambda_choice": 1.5, "lambda_hard": 0.3, "lambda_rank": 0.2,
              "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0, "region_negatives": 3}  # fmt: skip
 MORE = [
-    ("clip_in", {}), ("clip_in", {"symmetric": False, "lambda_negative": 0.5}), ("clip_in", {"lambda_long": 0.0}), ("clip_in", {"lambda_long": 0.3, "lambda_negative": 0.0}),
+    ("clip_in", {}), ("clip_in", {"symmetric": False, "lambda_negative": 0.5}), ("clip_in", {"lambda_long": 0.0}), ("clip_in", {"edited": "first"}), ("clip_in", {"lambda_long": 0.3, "lambda_negative": 0.0}),
     ("ahnpl", {}), ("ahnpl", {"answer": "pair"}), ("ahnpl", {"lambda_margin": 0.0, "words": "wordnet"}),
     ("codebook_clip", {**SMALL, "temperature": 0.3}), ("codebook_clip", {**SMALL, "temperature": 5.0}),
     ("cs_clip", {}), ("cs_clip", {"negatives": False, "units": 1}), ("cs_clip", {"lambda_units": 0.0}),

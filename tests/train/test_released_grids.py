@@ -24,7 +24,9 @@ GRIDS = ROOT / "experiments" / "grids"
 METHODS = (
     "ahnpl",
     "ce_clip",
+    "clip_in",
     "clove",
+    "codebook_clip",
     "con_clip",
     "crepe.swap",
     "cs_clip",
@@ -43,7 +45,7 @@ METHODS = (
     "svlc",
     "triplet_clip",
 )
-VARIANTS = ("crepe.replace", "crepe.negate", "svlc.llm", "svlc.pos")
+VARIANTS = ("codebook_clip.fdt", "crepe.replace", "crepe.negate", "svlc.llm", "svlc.pos")
 # What a grid asks of files that are not here: words of a masked model, a T5, four written negatives.
 INSTEAD = {
     "ahnpl": {"words": "wordnet"},

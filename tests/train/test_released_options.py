@@ -10,10 +10,15 @@ import pytest
 import torch
 
 from compclip.base.files import write_json
+from compclip.config import grid as config_grid
+from compclip.config import read
 from compclip.config.sections import Train
 from compclip.model import backbone, towers
 from compclip.train import optimiser
+from tests.conftest import ROOT
 from tests.model.test_towers import TEXTS, TINY
+
+GRIDS = ROOT / "experiments" / "grids"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +51,18 @@ def test_rates_are_those_of_the_programs(schedule):
     cfg = Train(lr=3e-4, warmup_steps=7, schedule=schedule)
     rates = [optimiser.learning_rate(step, 40, cfg) for step in range(40)]
     np.testing.assert_allclose(rates, written_out_rates(schedule, 40, 7, 3e-4), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("cell", ["il_clip", "codebook_clip", "codebook_clip.fdt"])
+def test_rates_of_the_codebooks_grids_are_their_program_s(cell):
+    """prototype/lr_scheduler/scheduler.py, steps from 1: by a rise of a 499th, and a cosine from step 500 to the last."""
+    params = read.load_params(GRIDS / f"{cell.partition('.')[0]}_released.yaml")
+    cfg = config_grid.method_config(params, cell)[1]
+    last, rise, base, peak = (86_560, 2500, 1e-4, 1e-3) if cell.endswith("fdt") else (80_000, 500, 5e-5, 5e-4)
+    for step in [*range(1, 2 * rise), *range(2 * rise, last, 997), last]:
+        fallen = peak * (1 + math.cos(math.pi * (step - rise) / (last - rise))) / 2
+        theirs = base + (peak - base) / (rise - 1) * (step - 1) if step < rise else fallen
+        assert optimiser.learning_rate(step - 1, cfg.max_steps, cfg) == pytest.approx(theirs, rel=0, abs=2e-5 * peak)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
