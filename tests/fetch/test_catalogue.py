@@ -18,7 +18,7 @@ GRIDS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
 NOT_HERE = (
     "data/raw/zeroshot/",  # made by CLIP_benchmark's builder from many sources
     # what authors give or make by their own programs: experiments/grids/README.md
-    *("data/raw/ccneg/", "data/raw/gnm/", "data/raw/tripletdata", "data/raw/laion_coco"),
+    *("data/raw/ccneg/", "data/raw/gnm/", "data/raw/tripletdata", "data/raw/laion_coco", "data/raw/datacomp_1b"),
     *("data/raw/finehard/", "data/raw/fineclip/", "data/raw/ultraedit", "data/raw/captions/ultraedit_long.jsonl"),
     *("data/raw/captions/degla.jsonl", "data/raw/captions/quality_captions", "data/raw/captions/cc3m_positives"),
     *("data/raw/captions/LLM_dense", "data/raw/captions/SAM_dense"),
