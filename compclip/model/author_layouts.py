@@ -10,6 +10,8 @@ EVA-CLIP, in whose names FineCLIP is (Timsty1/FineCLIP, 8095da3): what timm call
 FDT and iterated learning: yuxiaochen1103/FDT (ccf6983), hellomuffin/iterated-learning-for-vlm (a46a2c5),
 prototype/model/clip_fdt.py. CLIP whose patches and tokens ask a codebook; their own projections are not used. The
 temperature is in no file: 1000 from the first to the last step in both configurations (t_decay: sd_T_decay_w is 1).
+SuperCLIP: hustvl/SuperCLIP (fb59c6d), superclip/open_clip/superclip_model.py. CLIP, whose inference does without the
+layer that reads words and its counts.
 Llip: facebookresearch/Llip (d5649c3), llip/open_clip/model.py, CMP. The attention's temperature is in no file: 5 where
 it was trained (weight_scale); its evaluation tries 1, 3, 5, 8 and 10.
 
@@ -154,6 +156,14 @@ def _make_codebook(state: State, context: int, path: Path) -> Head:
     return _fill("finite_tokens", {"width": code.shape[1], "codes": len(code), "context": context}, weights, path)
 
 
+def _convert_superclip(state: State, _path: Path) -> AuthorsModel:
+    for name in ("cap_fq", "num_samples"):
+        state.pop(name, None)
+    _take_all(state, "text_decoder.", "")
+    text = _take_all(state, "text.", "")
+    return AuthorsModel(state | text, GELU)
+
+
 def _convert_llip(state: State, path: Path) -> AuthorsModel:
     out = "out_proj" if "out_proj" in state else "pred.out_proj"  # of an older file (evals/metaclip_evals/eval.py)
     weights = {
@@ -184,5 +194,6 @@ LAYOUTS: dict[str, Callable[[State, Path], AuthorsModel]] = {
     "text_filip_projection.weight": _convert_fg_clip,
     "visual.cls_token": _convert_eva_clip,
     "space_dict": _convert_finite_tokens,
+    "cap_fq": _convert_superclip,
     "k_proj": _convert_llip,
 }

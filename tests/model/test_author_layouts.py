@@ -135,6 +135,30 @@ def test_flair(source, pictures, tmp_path):
         backbone.load(tmp_path / "flair.pt", str(tmp_path / "quick.json"))
 
 
+def superclip_file(source: ClipModel, path: Path) -> None:
+    """Write SuperCLIP's layout: a text tower with names of its own, the layer that reads words, and its counts."""
+    state = {name if name.startswith(("visual.", "logit_scale")) else f"text.{name}": tensor
+             for name, tensor in source.clip.state_dict().items()}  # fmt: skip
+    words = nn.ModuleDict({"ln_mlp": nn.LayerNorm(32), "text_projection": nn.Linear(32, 7)}).state_dict()
+    state |= {f"text_decoder.{name}": tensor for name, tensor in words.items()}
+    state |= {"cap_fq": torch.zeros(1, 7).double(), "num_samples": torch.zeros(1, 1).double()}
+    torch.save({"epoch": 1, "state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
+
+
+def test_superclip(pictures, tmp_path):
+    """CLIP's cosines, with GELU."""
+    write_json(tmp_path / "tiny.json", CFG)
+    source = without_gradients(backbone.create(str(tmp_path / "tiny.json"), seed=3))
+    superclip_file(source, tmp_path / "superclip.pt")
+    expected = scored(source, pictures).table(pictures, TEXTS)
+    for model in read_both_ways(tmp_path / "superclip.pt", tmp_path / "tiny.json", tmp_path):
+        assert model.head is None
+        np.testing.assert_array_equal(scored(model, pictures).table(pictures, TEXTS), expected)
+    write_json(tmp_path / "quick.json", CFG | {"quick_gelu": True})
+    with pytest.raises(UserError, match="trained with gelu"):
+        backbone.load(tmp_path / "superclip.pt", str(tmp_path / "quick.json"))
+
+
 def asking(width: int) -> nn.Sequential:
     """FDT's q_map."""
     layers = (nn.LayerNorm(width), nn.Linear(width, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH))
