@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -122,7 +123,7 @@ def _karpathy(file: Path, entries: list[Any], pictures: Path, split: str) -> Ite
             captions = [read_field(file, key, s, "raw") for s in read_field(file, key, row, "sentences", list)]
             folder = read_field(file, key, row, "filepath") if "filepath" in row else ""
             # COCO's images lie in `filepath` (val2014), unless all lie in one folder
-            yield key, pictures / folder / key if (pictures / folder).is_dir() else pictures / key, captions
+            yield key, pictures / folder / key if os.path.isdir(pictures / folder) else pictures / key, captions
 
 
 def _coco(

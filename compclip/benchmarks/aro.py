@@ -22,6 +22,7 @@ equal where no scores tie. Not compared: numbers on the real pictures.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -110,7 +111,7 @@ def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Cas
 
 def _image(pictures: Path, name: str) -> str:
     flat = pictures / Path(name).name
-    return str(flat if flat.is_file() else pictures / name)
+    return str(flat if os.path.isfile(flat) else pictures / name)
 
 
 def _counted(task: str, cases: Sequence[Case]) -> list[Case]:

@@ -18,6 +18,7 @@ where no scores tie. Not compared: numbers on the real pictures.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 def _record(kind: str, n: int, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
     """Read a record. Its id is complexity and row, since one picture has several records."""
     paths = [pictures / folder / f"{row['image_id']}.jpg" for folder in (*FOLDERS, "")]
-    image = str(next((path for path in paths if path.is_file()), paths[-1]))
+    image = str(next(filter(os.path.isfile, paths), paths[-1]))
     box = [_number(file, key, row, column) for column in BOX]
     return Record(kind, f"{n}-{key}", (with_box(image, box),), (row["caption"], *_foils(file, key, row)))
 

@@ -7,13 +7,13 @@ where the worst of a part's first five summaries must win; `base_swaps`, whole p
 wrong summary is the one that CLIP takes for nearest. Ties are wrong: the authors compare the second strictly and take
 the first by `max`, which of equals takes any.
 
-A part is cut out with 15 % of its size around it, within the picture. A picture that lacks a summary or wrong one is
-left out whole and counted, as their program does.
+A part is cut out with 15 % of its size around it, within the picture. A picture that lacks a summary, a wrong one or
+CLIP's scores of them is left out whole and counted, as their program does.
 
 Checklist. Source: github.com/facebookresearch/DCI, dataset/densely_captioned_images/dataset (impl.py, dense_image.py,
 scripts/run_clip_dense_cap_eval.py). Licence: CC BY-NC 4.0; pictures: SA-1B's (sa_000138.tar). Compared with the
 authors' code: the scoring of a batch, run beside ours on made scores without equals; the choice of parts and texts,
-read. Not compared: any real file.
+run beside ours on made pictures. Not compared: any real file.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ PICK = 5  # summaries of a part in `all_swaps_pick5`
 LEAST_SIDE = 224  # pixels of a part
 AROUND = 0.15  # of a part's width and height
 WHOLE = "base"  # key of the whole picture's texts
+FARTHEST = 1e9  # pixels of a mask's corner from the picture's
 PNG = b"\x89PNG\r\n\x1a\n"
 Batches = Mapping[tuple[str, str], int]  # test and id of a record -> its batch
 Part = tuple[str, list[float] | None]  # key of its texts, box
@@ -119,7 +120,7 @@ def _list_parts(file: Path, row: Any) -> Iterator[Part]:
     for name, mask in read_field(file, file.stem, row, "mask_data", dict).items():
         bounds = read_field(file, name, mask, "bounds", dict)
         corners = [read_field(file, name, bounds, corner, dict) for corner in ("topLeft", "bottomRight")]
-        left, top, right, bottom = (read_field(file, name, c, axis, (int, float)) for c in corners for axis in "xy")
+        left, top, right, bottom = (_read_place(file, name, corner, axis) for corner in corners for axis in "xy")
         if right - left < LEAST_SIDE or bottom - top < LEAST_SIDE:
             continue
         if "label" not in mask or "caption" not in mask:
@@ -129,6 +130,13 @@ def _list_parts(file: Path, row: Any) -> Iterator[Part]:
         left, top = max(left - around_x, 0), max(top - around_y, 0)
         right, bottom = min(right + around_x, width), min(bottom + around_y, height)
         yield f"m-{mask.get('idx', name)}-sc", [left, top, right - left, bottom - top]
+
+
+def _read_place(file: Path, name: str, corner: Any, axis: str) -> float:
+    place: float = read_field(file, name, corner, axis, (int, float))
+    if not abs(place) < FARTHEST:
+        raise UserError(f"{file}: record {name}: field {axis!r} is no place in a picture; fetch the official file")
+    return place
 
 
 def read_mask_size(file: Path, name: str, mask: str) -> tuple[int, int]:
@@ -144,17 +152,17 @@ def read_mask_size(file: Path, name: str, mask: str) -> tuple[int, int]:
 
 def _choose_negative(test: str, row: Any, key: str, negatives: Any) -> Any:
     """Return the first text with exchanged words, or of all wrong ones the one that CLIP scored highest."""
+    scores = _lookup(_lookup(row, "clip_scores", dict), key, dict)  # whatever the test
     if test != "all_hardest":
         return _lookup(negatives, "swaps", list)[0]
-    scores = _lookup(_lookup(row, "clip_scores", dict), key, dict)
     candidates = [
         (scores.get(f"{kind}_{i}"), text)
         for kind, texts in negatives.items() if isinstance(texts, list) for i, text in enumerate(texts)
     ]  # fmt: skip
     if not candidates or not all(isinstance(score, (int, float)) for score, _ in candidates):
         raise IncompletePicture
-    best = max(score for score, _ in candidates)
-    return [text for score, text in candidates if score == best][-1]
+    place = max(range(len(candidates)), key=lambda place: (candidates[place][0], place))  # of equals the last
+    return candidates[place][1]
 
 
 def number_batches(records: Sequence[Record]) -> Batches:

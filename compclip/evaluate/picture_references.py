@@ -59,7 +59,7 @@ def number_picture(ref: str) -> int:
         name = f"COCO {match['number']}"
     if isinstance(picture, ImageLocation):
         name += f" {picture.offset}"
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:6], "big")
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:6], "big")
 
 
 def file_of(picture: str | ImageLocation) -> str:

@@ -118,6 +118,12 @@ def test_pictures_in_one_folder(folder, picture):
     assert aro.load(folder, images=at.parent, split="coco_order").images == [str(at)]
 
 
+def test_a_name_that_is_too_long_for_a_file_is_a_missing_picture(dump, folder):
+    dump("aro/visual_genome_relation.json", [relation() | {"image_path": "x" * 5000}])
+    (record,) = aro.load(folder, split="visual_genome_relation").records
+    assert record.images == (f"{folder}/images/{'x' * 5000}#box=1,2,3,4",)
+
+
 def without(row: dict, name: str) -> dict:
     return {key: content for key, content in row.items() if key != name}
 

@@ -179,6 +179,7 @@ def test_any_name_is_taken_or_refused_in_a_line(path_parts, is_boxed):
             assert "lies outside of images=images" in str(error)
         else:
             assert census.count_benchmark(benchmark)["missing_images"] == 1
+            assert len(benchmark.unit_pictures) == 1
 
 
 def test_an_unusable_box_is_counted_by_its_own_name():

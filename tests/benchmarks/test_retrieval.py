@@ -47,6 +47,9 @@ def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, pict
     assert retrieval.load(file).images[0] == str(file.parent / "a.png")
     picture("r/images/val2014/a.png")
     assert retrieval.load(file).images[0] == str(file.parent / "images/val2014/a.png")
+    row = KARPATHY["images"][0] | {"filepath": "x" * 300}  # too long for a folder
+    file = dump("r/dataset_coco.json", {"images": [row]})
+    assert retrieval.load(file).images == [str(file.parent / "images/a.png")]
 
 
 def test_coco_drops_and_counts_what_has_no_caption(dump):

@@ -87,6 +87,26 @@ def test_an_incomplete_picture_is_left_out_whole_and_counted(write, change):
     assert benchmark.dropped == {"incomplete_picture_all_swaps": 1}
 
 
+@pytest.mark.parametrize("clip_scores", [None, {"base": {"swaps_0": 1.0, "layout_0": 2.0}}])
+@pytest.mark.parametrize("test", sdci.TESTS)
+def test_a_picture_without_clip_s_scores_is_left_out_of_every_test(write, test, clip_scores):
+    """The authors' program looks them up whatever the test; without parts those of the picture are enough."""
+    folder = write(described("1", clip_scores=clip_scores), described("2"))
+    is_left_out = clip_scores is None or test != "base_swaps"
+    assert sdci.load(folder, split=test).dropped == {f"incomplete_picture_{test}": int(is_left_out)}
+
+
+@pytest.mark.parametrize("place", [float("nan"), float("inf"), 10**400], ids=["nan", "infinity", "long"])
+def test_a_corner_that_is_nowhere(write, place):
+    with pytest.raises(UserError, match="record 1: field 'x' is no place in a picture"):
+        sdci.load(write(described("1", mask_data={"1": mask(1, 0, 0, place, 300)})), split="all_swaps")
+
+
+def test_scores_that_are_no_numbers_choose_some_text(write):
+    scores = {key: {"swaps_0": float("nan"), "swaps_1": 1.0, "layout_0": 1.0} for key in ("base", "m-1-sc")}
+    assert len(texts(write(described("1", clip_scores=scores)), "all_hardest")) == 2
+
+
 def test_a_mask_that_is_no_picture(write):
     with pytest.raises(UserError, match="record 1: field 'outer_mask' is no picture"):
         sdci.load(write(described("1", mask_data={"1": mask(1, 0, 0, 300, 300, outer_mask="AAAA")})), split="all_swaps")
