@@ -12,7 +12,9 @@ things as the list spells them; equal texts stand once.
 Checklist. Source: hf.co/AutoComp (a data set for each set: AutoComp-Minimal-N2-C); the paper's code supplement
 (evaluation/hf_benchmark.py). Licence: not known. Compared with the authors' code: both rules run beside its functions,
 equal but for what is said here; the columns are those that it reads (`caption` or `<source>_caption`, `image` or
-`<source>_image`, `objects`, `colors` or `relations`, `num_objects`). Not compared: any real file.
+`<source>_image`, `objects`, `colors` or `relations`, `num_objects`). Not compared: any real file. Left out: the hub's
+four paired sets (AutoComp-Paired-N2-C), whose rows have both kinds of caption and picture; under the name of a set here
+its kind of them is read.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """Read a folder with a folder of the hub's tables for each set, by their names; those that are there.
 
     `split` names some of SETS. Pictures are unpacked from the tables into `images`, or found there by their names.
-    Raises UserError where no set is there, and for a row without a field or whose caption lacks one of its words.
+    Raises UserError where no set is there, and for a row without a field or with another number of words.
     """
     folder = Path(path)
     names = selected_names(folder, SETS, split)
@@ -69,12 +71,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> list[Record]:
     """Read a row: both choices about its picture. Its id is its position."""
     source, kind, count = name.split("_")
-    things = _read_words(file, key, row, ("objects",))
-    if row.get("num_objects", int(count)) != int(count):
+    if isinstance(row, Mapping) and row.get("num_objects", int(count)) != int(count):
         return []
-    attributes = _read_words(
-        file, key, row, ("colors", "attributes") if kind == "color" else ("relations", "attributes")
-    )
+    things = _read_words(file, key, row, ("objects",), int(count))
+    if kind == "color":
+        attributes = _read_words(file, key, row, ("colors", "attributes"), int(count))
+    else:
+        attributes = _read_words(file, key, row, ("relations", "attributes"), int(count) - 1)
     caption = read_field(file, key, row, _column(row, source, "caption"))
     picture = _tables.find_picture(pictures, read_field(file, key, row, _column(row, source, "image")))
     confused, match = confuse(caption, things, attributes)
@@ -90,11 +93,12 @@ def _column(row: Mapping[str, Any], source: str, what: str) -> str:
     return next((name for name in (f"{s}_{what}" for s in SOURCES[source]) if row.get(name)), what)
 
 
-def _read_words(file: Path, key: str, row: Any, names: Sequence[str]) -> list[str]:
+def _read_words(file: Path, key: str, row: Any, names: Sequence[str], count: int) -> list[str]:
+    """Return a row's words under the first of `names` that it has; choices among many of them would be without end."""
     present = [name for name in names if isinstance(row, Mapping) and row.get(name)]
     words = read_field(file, key, row, (*present, *names)[0], list)
-    if len(words) < 1 or not all(isinstance(word, str) and word for word in words):
-        raise UserError(f"{file}: record {key}: {names[0]} are {words!r}; fetch the official file")
+    if len(words) != count or not all(isinstance(word, str) and word for word in words):
+        raise UserError(f"{file}: record {key}: {names[0]} are {words!r}, not {count} words; fetch the official file")
     return words
 
 

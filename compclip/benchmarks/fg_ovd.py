@@ -10,9 +10,11 @@ Not measured: the authors' mean average precision and ranks, which are of a dete
 the features of a region and cut nothing: another number for the same model.
 
 Checklist. Source: github.com/lorebianchi98/FG-OVD, benchmarks/. Licence: as PACO's and LVIS' (no file of its own);
-pictures: COCO 2017, train and val. Compared with the authors' code: the rule of ranks, and FG-CLIP 2's of a crop
-(fgclip2/eval/fgovd.py: whole pixels), read; the layout with `easy`, `pattern` and `transparency` as released (1,299,
-467 and 409 parts, no wrong description equal to the right one). Not compared: scores of real pictures.
+pictures: COCO 2017, train and val. Compared with the authors' code: the rule of ranks, and FG-CLIP 2's of a crop (its
+first release's fgclip2/eval/fgovd.py, `--crop_resize`: whole pixels, descriptions in lower case; today's program cuts
+nothing), read; the layout with `easy`, `pattern` and `transparency` as released (1,299, 467 and 409 parts, no wrong
+description equal to the right one). FG-CLIP's copies have 3,545 parts of `hard`, 2,968 of `medium`, 1,299 of `easy`
+and 3,545 of `trivial`. Not compared: scores of real pictures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """GenAI-Bench (Li et al., 2024, arXiv:2406.13743): whether scores rank generated pictures as people do.
 
-527 prompts, pictures of six models, three ratings of each, as VQAScore's authors use them (Lin et al., ECCV 2024,
-arXiv:2404.01291).
+1,600 prompts, pictures of six models, three ratings of each; VQAScore's paper (Lin et al., ECCV 2024, arXiv:2404.01291)
+has 527 of them. Both are published in one layout; the authors' program takes the 1,600 unless told (`--num_prompts
+527`). The 46 million pairs of 9,600 pictures take half a minute and 3.3 GiB.
 
 N pictures.
 
@@ -12,8 +13,8 @@ its share of the sum over pairs, so that the mean is the number; those of `kenda
 above 1. `<skill>_pairwise` is the same among the pictures of one skill's prompts. Made for VQAScore (`compclip
 vqascore`); cosines are CLIPScore. Equal scores are ties by definition.
 
-Checklist. Source: github.com/linzhiqiu/t2v_metrics (dataset.py, genai_image_eval.py), hf.co/datasets/zhiqiulin/
-GenAI-Bench-527. Licence: Apache-2.0 (code), pictures each their own. Compared with the authors' code: tau b and the
+Checklist. Source: github.com/linzhiqiu/t2v_metrics (dataset.py, genai_image_eval.py), hf.co/datasets/BaiqiL/
+GenAI-Bench-1600 and zhiqiulin/GenAI-Bench-527. Licence: Apache-2.0 (code), pictures each their own. Compared with the authors' code: tau b and the
 pairs at given thresholds, run beside `KendallVariants` on made scores; Pearson with NumPy's; the best threshold against
 all thresholds in loops. Not compared: any real file. Left out: videos, and the ranking of 800 prompts by nine pictures.
 """

@@ -1,7 +1,9 @@
 """What MIEB (Xiao et al., 2025, arXiv:2504.10471) calls the compositional tasks that are also benchmarks here.
 
-Its numbers are accuracies over all rows of its own copies on the hub, in which the first of equals is chosen
-(`evaluate.ties: first`); read in embeddings-benchmark/mteb, AbsTaskImageTextPairClassification and its tasks.
+Its numbers are accuracies over all rows of its own copies on the hub, in which the first of equals is chosen and the
+right one stands first, so that ties are right but for Winoground's, where one of the two choices is. `evaluate.ties:
+first` counts so in ARO's two orders alone. Read in embeddings-benchmark/mteb, AbsTaskImageTextPairClassification and its
+tasks.
 """
 
 from __future__ import annotations

@@ -85,5 +85,25 @@ def test_no_set_and_a_row_without_words(write, tmp_path):
     with pytest.raises(UserError, match="none of AutoComp-Minimal-N2-C, .* is there"):
         auto_comp.load(tmp_path)
     folder = write("minimal_color_2", caption=COLORS, image=picture("red"), colors=[])
-    with pytest.raises(UserError, match="record 0: colors are"):
+    with pytest.raises(UserError, match=r"record 0: colors are \[\], not 2 words"):
         auto_comp.load(folder, folder)
+
+
+def test_more_words_than_the_set_has(write):
+    """The choices among thirty things would be without end (30 ** 30): refused before any is made."""
+    folder = write("minimal_color_2", caption=COLORS, image=picture("red"), objects=["Chair"] * 3)
+    with pytest.raises(UserError, match="record 0: objects are .*, not 2 words"):
+        auto_comp.load(folder, folder)
+    folder = write("minimal_position_3", caption=PLACES, image=picture("red"), num_objects=3,
+                   objects=["Hat", "Bus", "Cup"], relations=["under"] * 3)  # fmt: skip
+    with pytest.raises(UserError, match="record 0: relations are .*, not 2 words"):
+        auto_comp.load(folder, folder, "minimal_position_3")
+
+
+def test_a_paired_set_under_the_names_of_two(write):
+    both = {"minimal_caption": COLORS, "contextual_caption": "In a room, a red chair and an orange lamp."}
+    shown = {f"{source}_image": picture(colour) for source, colour in (("minimal", "red"), ("contextual", "blue"))}
+    write("minimal_color_2", **both, **shown)
+    folder = write("contextual_color_2", **both, **shown)
+    assert {record.texts[0] for record in auto_comp.load(folder, folder).records if "swap" in record.subset} == {
+        *both.values()}  # fmt: skip
