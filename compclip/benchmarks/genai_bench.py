@@ -14,9 +14,10 @@ above 1. `<skill>_pairwise` is the same among the pictures of one skill's prompt
 vqascore`); cosines are CLIPScore. Equal scores are ties by definition.
 
 Checklist. Source: github.com/linzhiqiu/t2v_metrics (dataset.py, genai_image_eval.py), hf.co/datasets/BaiqiL/
-GenAI-Bench-1600 and zhiqiulin/GenAI-Bench-527. Licence: Apache-2.0 (code), pictures each their own. Compared with the authors' code: tau b and the
-pairs at given thresholds, run beside `KendallVariants` on made scores; Pearson with NumPy's; the best threshold against
-all thresholds in loops. Not compared: any real file. Left out: videos, and the ranking of 800 prompts by nine pictures.
+GenAI-Bench-1600 and zhiqiulin/GenAI-Bench-527. Licence: Apache-2.0 (code), pictures each their own. Compared with the
+authors' code: tau b and the pairs at given thresholds, run beside `KendallVariants` on made scores; Pearson with
+NumPy's; the best threshold against all thresholds in loops. Not compared: any real file. Left out: videos, and the
+ranking of 800 prompts by nine pictures.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Its numbers are accuracies over all rows of its own copies on the hub, in which the first of equals is chosen and the
 right one stands first, so that ties are right but for Winoground's, where one of the two choices is. `evaluate.ties:
-first` counts so in ARO's two orders alone. Read in embeddings-benchmark/mteb, AbsTaskImageTextPairClassification and its
-tasks.
+first` counts so in ARO's two orders alone. Read in embeddings-benchmark/mteb, AbsTaskImageTextPairClassification and
+its tasks.
 """
 
 from __future__ import annotations

@@ -65,7 +65,13 @@ STRICT = {  # files, the split, and how many items hang on a tie
 PART = {"id": 1, "image_id": 1, "bbox": [0, 0, 1, 1], "category_id": 0, "neg_category_ids": [1]}
 PARTS = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [PART],
          "categories": [{"id": n, "name": name} for n, name in enumerate("xy")]}  # fmt: skip
+COLORS = {"objects": ["Cup", "Hat"], "colors": ["red", "blue"], "caption": "a red cup, a blue hat", "image": "a.png"}
 TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties go to the first
+    "auto_comp": (  # among the confused ones the caption stands behind some
+        {"AutoComp-Minimal-N2-C/train.jsonl": json.dumps(COLORS)},
+        "minimal_color_2",
+        {"minimal_color_2_swap": [1], "minimal_color_2_confusion": [0]},
+    ),
     "cc_neg": ({"ccneg.jsonl": json.dumps({"image": "a.png", "caption": "x", "negative": "y"})}, "", {"accuracy": [1]}),
     "fg_ovd": ({"color.json": PARTS}, "color", {"color": [1]}),
     "aro": (
