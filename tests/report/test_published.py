@@ -23,23 +23,29 @@ ELSEWHERE = {  # benchmarks without a module here, and means over benchmarks
 }  # fmt: skip
 TABLES = {
     ("CLIC", "Table 1"): 12, ("CLIC", "Table 2"): 12, ("CLIC", "Table 3"): 11, ("CLIC", "Table 10"): 11, ("CLIC", "Table 6"): 3,
-    ("CLIC", "Table 8"): 1, ("CLIC", "Table 9"): 1,
+    ("CLIC", "Table 8"): 11, ("CLIC", "Table 9"): 11, ("CLIC", "Table 15"): 13,
     ("CLIC", "Table 11"): 4, ("CLIC", "Table 12"): 4, ("CLIC", "Table 13"): 6, ("CLIC", "Table 20"): 11,
     ("CLIC", "Table 16"): 5, ("CLIC", "Table 17"): 5, ("CLIC", "Table 18"): 9, ("CLIC", "Table 19"): 13,
     ("FSC-CLIP", "main"): 20, ("FSC-CLIP", "components"): 8, ("FSC-CLIP", "sensitivity: local weight"): 4,
     ("FSC-CLIP", "sensitivity: focal gamma"): 4, ("FSC-CLIP", "sensitivity: label smoothing"): 4,
     ("FSC-CLIP", "ViT-B/16"): 4, ("FSC-CLIP", "DataComp"): 4, ("FSC-CLIP", "attention norm"): 6, ("FSC-CLIP", "three seeds"): 2,
     ("FSC-CLIP", "retrieval"): 11, ("C2LIP", "Table 2"): 21, ("C2LIP", "Table 5"): 4, ("C2LIP", "Table A2"): 5,
-    ("C2LIP", "Table A5"): 7, ("Hard Positives", "Table 4"): 12, ("Hard Positives", "Table 5"): 3,
+    ("C2LIP", "Table A3"): 21, ("C2LIP", "Table A4"): 21, ("C2LIP", "Table A5"): 7,
+    ("Hard Positives", "Table 1 of the paper"): 12, ("Hard Positives", "Table 7 of the paper"): 2,
+    ("Hard Positives", "Table 4"): 12, ("Hard Positives", "Table 5"): 3,
     ("Hard Positives", "Table 6"): 9, ("Hard Positives", "Table 7"): 4, ("FSC-CLIP", "ViT-L/14"): 2,
     ("DeGLA", "Table 2"): 4, ("DeGLA", "Table 3"): 4, ("DeGLA", "Table 4"): 4, ("DeGLA", "Table 5"): 4,
-    ("READ-CLIP", "Table 1"): 3, ("NegBench", "baselines"): 5, ("NegBench", "fine-tuned"): 2, ("CS-CLIP", "abstract"): 2,
+    ("READ-CLIP", "Table 1"): 3, ("NegBench", "baselines"): 5, ("NegBench", "fine-tuned"): 2, ("CS-CLIP", "project page"): 16,
+    ("CE-CLIP", "Table 1"): 6, ("CE-CLIP", "Table 2"): 4, ("CE-CLIP", "Table 3"): 4,
+    ("TripletCLIP", "Table 4"): 6, ("TripletCLIP", "Table 5"): 6, ("TripletCLIP", "Table 7"): 8, ("TripletCLIP", "Table 16"): 8,
+    ("CLIP-IN", "Table 1"): 12, ("CLIP-IN", "Table 3"): 4, ("CoN-CLIP", "losses"): 1, ("FLAIR", "README"): 4,
 }  # fmt: skip
 METRICS = (  # endings of the report's metric names, and the two that are no column of ours
     r"(add|replace|swap)(_(obj|att|rel))?(_(itt|tot))?|text|image|group|average(_(itt|tot|kinds|phenomena))?|(i2t|t2i)_recall_at_(1|5|10)|top_[15]"
     r"|(replace|replace_relations|replace_attributes|swap)_(original|augmented|gap|brittleness|mean_score)"
     r"|Comp|ZS|I2T|T2I|mean_recall_at_5|visual_genome_(relation|attribution)|(coco|flickr30k)_order"
-    r"|(coco|voc2007)_mcq(_(positive|negative|hybrid))?|coco_qwen(_relation)?"
+    r"|(coco|voc2007)_mcq(_(positive|negative|hybrid))?|(coco_qwen|coco_mistral|cc3m_qwen)(_(entity|relation))?|accuracy|i2t|t2i"
+    r"|(Attribute|Relation)_(action|color|material|size|state|spatial)|Attribute|Object|Relation"
     r"|existence|plurals|counting|relations|action-replacement|actant-swap|coreference-(standard|hard)|foil-it"
 )
 
@@ -141,6 +147,84 @@ def test_degla_averages():
         for model, values in table("DeGLA", name).items():
             stated = values.pop(column)
             assert stated == pytest.approx(mean(list(values.values())), abs=ROUNDED), model
+
+
+def test_subsets_of_c2lip_and_clic_have_the_means_of_their_main_tables():
+    """But for the places that the README names: C2LIP's TripletCLIP, and CLIC's NegCLIP."""
+    apart, checked = [], 0
+    for paper, main, details in (("C2LIP", "Table 2", ("A3", "A4")), ("CLIC", "Table 1", ("8", "9"))):
+        main_rows = {model[0]: values for model, values in table(paper, main).items()}
+        for model, values in ((m, v) for name in details for m, v in table(paper, f"Table {name}").items()):
+            for column in (c for c in main_rows[model[0]] if c.startswith("sugarcrepe")):
+                benchmark, _, metric = column.partition("/")
+                kind, _, task = metric.partition("_")
+                subsets = [f"{benchmark}/{kind}_{part}{task and '_' + task}" for part in ("obj", "att", "rel")]
+                members = [values[c] for c in subsets if c in values]
+                if members:
+                    checked += 1
+                    if abs(mean(members) - main_rows[model[0]][column]) > ROUNDED:
+                        apart.append((paper, model[0], column, round(mean(members) - main_rows[model[0]][column], 1)))
+    assert checked == 21 * (3 + 4) + 11 * (4 + 3)
+    assert apart == [
+        ("C2LIP", "TripletCLIP", "sugarcrepe_pp/swap_itt", -20.0), ("CLIC", "NegCLIP", "sugarcrepe_pp/swap_itt", 0.4),
+        ("CLIC", "NegCLIP", "sugarcrepe/add", -0.8), ("CLIC", "NegCLIP", "sugarcrepe/replace", -0.3),
+        ("CLIC", "NegCLIP", "sugarcrepe/swap", -0.5),
+    ]  # fmt: skip
+
+
+def test_clic_zero_shot_means():
+    """Of its ten sets; Table 3 has others for CLIPS after CLIC, as the README says."""
+    main = table("CLIC", "Table 3")
+    apart = []
+    for model, values in table("CLIC", "Table 15").items():
+        stated = values.pop("zeroshot_ten/top_1")
+        assert stated == pytest.approx(mean(list(values.values())), abs=ROUNDED), model
+        if model in main and main[model]["zeroshot_ten/top_1"] != stated:
+            apart.append((model[0], model[2], stated, main[model]["zeroshot_ten/top_1"]))
+    assert apart == [("CLIC-LAION", "ViT-L/14 CLIPS", 75.5, 76.2), ("CLIC-RedCaps", "ViT-L/14 CLIPS", 76.7, 76.6)]
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"), [("CE-CLIP", "Table 3"), ("TripletCLIP", "Table 4"), ("TripletCLIP", "Table 7")]
+)
+def test_sugarcrepe_means_of_ce_clip_and_triplet_clip(paper, name):
+    subset_parts = {"add": ("obj", "att"), "replace": ("obj", "att", "rel"), "swap": ("obj", "att")}
+    for model, values in table(paper, name).items():
+        members = {k: [values[f"sugarcrepe/{k}_{part}"] for part in parts] for k, parts in subset_parts.items()}
+        stated = {k: mean(v) for k, v in members.items()} | {"average": mean(sum(members.values(), []))}
+        for kind, expected in stated.items():
+            if f"sugarcrepe/{kind}" in values:
+                tolerance = 0.02 if paper == "TripletCLIP" else 0.2  # CE-CLIP's own are rounded twice
+                assert values[f"sugarcrepe/{kind}"] == pytest.approx(expected, abs=tolerance), (model, kind)
+
+
+def test_half_truths_totals_are_means_of_entities_and_relations():
+    """Of 254 and 255, 252 and 202, 251 and 223 comparisons, 1,437 in all."""
+    counts = {"coco_qwen": (254, 255), "coco_mistral": (252, 202), "cc3m_qwen": (251, 223)}
+    assert sum(map(sum, counts.values())) == 1437
+    for model, values in table("CS-CLIP", "project page").items():
+        for name, shares in counts.items():
+            kinds = [values[f"half_truths/{name}_{kind}"] for kind in ("entity", "relation")]
+            assert values[f"half_truths/{name}"] == pytest.approx(np.average(kinds, weights=shares), abs=ROUNDED), model
+
+
+def test_hard_positives_table_1_pools_table_4():
+    """But for three columns of DAC-SAM and one of HN, which repeat the attributes' alone (README)."""
+    by_kind, apart = {model[0]: values for model, values in table("Hard Positives", "Table 4").items()}, []
+    by_kind |= {m[0]: by_kind[m[0]] | values for m, values in table("Hard Positives", "Table 7 of the paper").items()}
+    for model, values in table("Hard Positives", "Table 1 of the paper").items():
+        for metric in ("original", "augmented", "brittleness"):
+            of_kind = [by_kind[model[0]][f"hard_positives/replace_{k}_{metric}"] for k in ("relations", "attributes")]
+            stated = values[f"hard_positives/replace_{metric}"]
+            if abs(np.average(of_kind, weights=(16_868, 10_575)) - stated) > ROUNDED:
+                assert stated == of_kind[1]
+                apart.append((model[0], metric))
+    assert apart == [
+        ("DAC-SAM", "original"),
+        ("DAC-SAM", "augmented"),
+        ("DAC-SAM", "brittleness"),
+        ("HN", "brittleness"),
+    ]
 
 
 @pytest.mark.parametrize("way", ["i2t", "t2i"])
@@ -257,7 +341,9 @@ def test_c2lip_s_subsets_are_those_of_its_main_table():
 
 def test_hard_positives_gap_is_original_minus_augmented():
     checked = 0
-    for name, kind in product(("Table 4", "Table 5"), ("replace_relations", "replace_attributes", "replace", "swap")):
+    for name, kind in product(
+        ("Table 4", "Table 5", "Table 1 of the paper"), ("replace_relations", "replace_attributes", "replace", "swap")
+    ):
         for model, values in table("Hard Positives", name).items():
             metric_values = [
                 values.get(f"hard_positives/{kind}_{m}") for m in ("original", "augmented", "gap", "brittleness")
@@ -267,7 +353,7 @@ def test_hard_positives_gap_is_original_minus_augmented():
                 # a wrong rewording below the negative is one of the two orders that brittleness counts
                 assert metric_values[3] is None or metric_values[3] >= metric_values[2] - ROUNDED, model
                 checked += 1
-    assert checked == 24 + 6
+    assert checked == 24 + 6 + 24
 
 
 def test_hard_positives_replace_weighs_relations_and_attributes_by_their_counts():
@@ -318,13 +404,15 @@ def test_weights_scored_with_a_wrong_activation_are_marked_and_counted():
     marked = [n for n in NUMBERS if n.activation]
     rows = sorted({(n.paper, n.table, n.row, n.activation) for n in marked})
     assert rows == [
-        ("C2LIP", "Table 2", "CE-CLIP", "gelu"), ("C2LIP", "Table 2", "NegCLIP", "gelu"),
-        ("C2LIP", "Table A5", "NegCLIP", "gelu"), ("DeGLA", "Table 3", "CE-CLIP", "gelu"),
-        ("DeGLA", "Table 3", "NegCLIP", "gelu"), ("Hard Positives", "Table 4", "NegCLIP", "gelu"),
+        *(("C2LIP", f"Table {i}", row, "gelu") for i in ("2", "A3", "A4") for row in ("CE-CLIP", "NegCLIP")),
+        ("C2LIP", "Table A5", "NegCLIP", "gelu"),
+        *(("CE-CLIP", f"Table {i}", row, "gelu") for i in (1, 3) for row in ("CE-CLIP", "CE-CLIP+", "NegCLIP")),
+        ("DeGLA", "Table 3", "CE-CLIP", "gelu"), ("DeGLA", "Table 3", "NegCLIP", "gelu"),
+        ("Hard Positives", "Table 1 of the paper", "NegCLIP", "gelu"), ("Hard Positives", "Table 4", "NegCLIP", "gelu"),
         ("Hard Positives", "Table 6", "NegCLIP", "gelu"), ("NegBench", "baselines", "CLIP-Laion400M", "gelu"),
         ("NegBench", "baselines", "ConCLIP", "gelu"), ("NegBench", "baselines", "NegCLIP", "gelu"),
     ]  # fmt: skip
-    assert len(marked) == 89 and not set(marked) & set(published_numbers.drop_wrong_activations(NUMBERS))
+    assert len(marked) == 199 and not set(marked) & set(published_numbers.drop_wrong_activations(NUMBERS))
 
 
 def test_papers_disagree_on_the_same_weights_as_often_as_the_readme_says():
@@ -333,7 +421,7 @@ def test_papers_disagree_on_the_same_weights_as_often_as_the_readme_says():
     for n in published_numbers.drop_wrong_activations(NUMBERS):
         is_same = n.method.startswith("released.") or n.method == "pretrained"
         if is_same and n.benchmark not in ("overall", "summary"):
-            weights = (n.method, n.backbone if n.method == "pretrained" else "", n.column)
+            weights = (n.method, n.backbone, n.column)
             by_weights.setdefault(weights, {}).setdefault(n.paper, float(n.value))
     several = [list(papers.values()) for papers in by_weights.values() if len(papers) > 1]
     apart = [values for values in several if max(values) - min(values) > 0.5]
@@ -355,7 +443,7 @@ def test_a_row_scored_with_a_wrong_activation_says_so():
 
 
 def test_a_model_has_the_same_number_in_every_table_of_a_paper():
-    """But for the three places that the README names."""
+    """But for the places that the README names; CE-CLIP+ is CE-CLIP on more data."""
     first_values: dict[tuple, tuple[str, float]] = {}
     apart = []
     for n in NUMBERS:
@@ -366,6 +454,8 @@ def test_a_model_has_the_same_number_in_every_table_of_a_paper():
                 apart.append((n.method, n.column, round(float(n.value) - first[1], 1)))
     assert apart == [
         ("clic", "sugarcrepe/add", 0.1), ("clic", "sugarcrepe/replace", -0.1),
+        ("released.tripletclip", "zeroshot_imagenet/top_1", -0.1),
+        ("clic", "zeroshot_ten/top_1", -0.7), ("clic", "zeroshot_ten/top_1", 0.1),
         ("fsc_clip.global_scr", "summary/Comp", 0.1), ("fsc_clip.global_scr", "summary/ZS", 0.5),
         ("fsc_clip.global_scr", "summary/I2T", 0.4), ("fsc_clip.global_scr", "summary/T2I", -0.1),
     ]  # fmt: skip
@@ -385,7 +475,7 @@ def test_the_change_beside_a_number_keeps_its_digits():
 def test_negclip_is_its_authors_checkpoint_but_where_fsc_clip_trained_it():
     """All other papers score the published weights: C2LIP by GELU, so that its ImageNet is 55.7, CLIC's 60.9."""
     papers_and_data = {(n.paper, n.data) for n in NUMBERS if n.method == "negclip"}
-    assert papers_and_data and {paper for paper, _ in papers_and_data} == {"FSC-CLIP"}
+    assert {paper for paper, _ in papers_and_data} == {"FSC-CLIP", "TripletCLIP"}
     imagenet = {n.paper: n.value for n in NUMBERS if (n.row, n.column) == ("NegCLIP", "zeroshot_imagenet/top_1")
                 and n.method == "released.negclip"}  # fmt: skip
     assert imagenet == {"CLIC": "60.9", "C2LIP": "55.7", "DeGLA": "54.0"}
