@@ -178,9 +178,9 @@ def _open_batches(rows: Any, views: Any, model: Any, workers: int) -> Iterator[I
     """The batches from a step in a later epoch on: two orders are held."""
     from compclip.train import loader
 
-    batches = loader.batches(rows, lambda _: views, model, range(rows.per_epoch - 8, rows.per_epoch + STEPS), workers)
-    yield batches
-    del batches
+    steps = range(rows.per_epoch - 8, rows.per_epoch + STEPS)
+    with loader.open_batches(rows, lambda _: views, model, steps, workers) as batches:
+        yield batches
 
 
 def _model() -> Any:

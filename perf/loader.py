@@ -71,10 +71,10 @@ def open_reader(root: Path, method_name: str, resize: str, model: ClipModel) -> 
 
     def read_epoch() -> int:
         steps = range(sampler.per_epoch)
-        batches = loader.batches(
+        with loader.open_batches(
             sampler, lambda step: method.views(run.method, Step(step, sampler.per_epoch)), model, steps, 0
-        )
-        return sum(sampler.batch_size for _ in batches)
+        ) as batches:
+            return sum(sampler.batch_size for _ in batches)
 
     return read_epoch
 

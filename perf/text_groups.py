@@ -61,7 +61,8 @@ class Case:
         sampler = fine_tuning.build_sampler(run, method, model, Inputs(root, run.cell))
         step = Step(0, sampler.per_epoch)
         self.views: Views = method.views(run.method, step)
-        self.batch = next(loader.batches(sampler, lambda _: self.views, model, range(1), 0))
+        with loader.open_batches(sampler, lambda _: self.views, model, range(1), 0) as batches:
+            self.batch = next(batches)
         self.loss = functools.partial(method.loss, cfg=run.method, step=step)
         self.extras, self.clip = extras.create_extras(method, run.method, model, 0), model.clip
 

@@ -226,28 +226,29 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     )
     losses = LossCheck(adamw)
     workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
-    batches = loader.batches(sampler, views_at, model, range(first_step, steps), workers, observer.count_parts)
     model.clip.train()
-    for step in range(first_step, steps):
-        observer.before_batch(step)
-        batch, views, phase = next(batches), views_at(step), phase_at(step)
-        observer.before_step(batch)
-        lr = optimiser.learning_rate(step, steps, cfg) * phase.rate
-        adamw.zero_grad(set_to_none=True)
-        if phase.restarted:
-            seed_dropout(seed, step, 0)  # the same on every process
-            keeper.restart(phase)
-        seed_dropout(seed, step, rank)
-        loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
-        terms = gradient_computer.compute_gradients(batch, views, loss)
-        losses.add(step, terms)
-        reads = observer.reads_step(step)
-        if device.type == "cpu":
-            losses.check()
-        keeper.hold_still(phase)
-        norm = update(model, adamw, lr, cfg, extra_parts)
-        numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp(), extra_parts) if reads else None
-        observer.after_step(step, batch, views, numbers, lr)
+    steps_left = range(first_step, steps)
+    with loader.open_batches(sampler, views_at, model, steps_left, workers, observer.count_parts) as batches:
+        for step in steps_left:
+            observer.before_batch(step)
+            batch, views, phase = next(batches), views_at(step), phase_at(step)
+            observer.before_step(batch)
+            lr = optimiser.learning_rate(step, steps, cfg) * phase.rate
+            adamw.zero_grad(set_to_none=True)
+            if phase.restarted:
+                seed_dropout(seed, step, 0)  # the same on every process
+                keeper.restart(phase)
+            seed_dropout(seed, step, rank)
+            loss = functools.partial(observer.compute_loss, method, run.method, Step(step, sampler.per_epoch))
+            terms = gradient_computer.compute_gradients(batch, views, loss)
+            losses.add(step, terms)
+            reads = observer.reads_step(step)
+            if device.type == "cpu":
+                losses.check()
+            keeper.hold_still(phase)
+            norm = update(model, adamw, lr, cfg, extra_parts)
+            numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp(), extra_parts) if reads else None
+            observer.after_step(step, batch, views, numbers, lr)
     model.clip.float()
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip, False)

@@ -8,12 +8,17 @@ A batch depends on its step alone: `train.workers` processes that make batches a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -124,12 +129,20 @@ class _Steps(Dataset[Batch]):
     ) -> None:
         self.sampler, self.views_at, self.model, self.count_parts = sampler, views_at, model, count_parts
 
-    def __getitem__(self, step: int) -> Batch:
+    def make(self, step: int) -> Batch:
+        """Return the batch of a step."""
         views = self.views_at(step)
         samples, dropped = self.sampler.batch(step, views)
         batch = collate(samples, views, self.model, dropped)
         counts = self.count_parts(samples, views, self.sampler.share)
         return replace(batch, asked=counts.get("asked", {}), had=counts.get("had", {}))
+
+    def __getitem__(self, step: int) -> Batch | str:
+        """Return the batch of a step, or the line of its UserError: torch would add a worker's traceback to that."""
+        try:
+            return self.make(step)
+        except UserError as error:
+            return str(error)
 
 
 def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
@@ -138,35 +151,75 @@ def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
     return sampler.share * (1 + views.neighbours + views.negative_images + crops) * 3 * model.image_size**2
 
 
-def batches(
+@contextlib.contextmanager
+def open_batches(
     sampler: EpochSampler,
     views_at: Callable[[int], Views],
     model: ClipModel,
     steps: range,
     workers: int,
     count_parts: CountParts = lambda _rows, _views, _samples: {},
-) -> Iterator[Batch]:
-    """Return an iterator over the batches of `steps`, on the CPU.
+) -> Iterator[Iterator[Batch]]:
+    """Give an iterator over the batches of `steps`, on the CPU.
 
-    `views_at` gives what a step needs of every sample; what `count_parts` counts travels with the batch.
+    `views_at` gives what a step needs of every sample; what `count_parts` counts travels with the batch. Raises
+    UserError where a worker was killed, in place of the error that the block ends by.
     """
     dataset = _Steps(sampler, views_at, model, count_parts)
     if not workers:
-        return map(dataset.__getitem__, steps)
+        yield map(dataset.make, steps)
+        return
     sampler.prepare_epoch(steps.start)  # what every worker would make for itself is made before they part
     # fork: a worker reads the samples, and never touches the model's weights
-    return iter(DataLoader(
+    batches: Any = iter(DataLoader(
         dataset, batch_size=None, sampler=steps, num_workers=workers, prefetch_factor=AHEAD,
         pin_memory=torch.cuda.is_available(), multiprocessing_context="fork", worker_init_fn=_set_up_worker,
     ))  # fmt: skip
+    try:
+        yield map(_require_batch, batches)
+    except Exception as error:
+        if name := _find_killing_signal(batches._workers):
+            raise UserError(
+                f"train.workers={workers}: a process that makes batches was killed by {name}; memory may have run out, "
+                "or shared memory (SIGBUS): lower train.workers; the same command goes on from the last checkpoint"
+            ) from error
+        raise
+
+
+def _require_batch(batch: Batch | str) -> Batch:
+    if isinstance(batch, str):
+        raise UserError(batch)
+    return batch
+
+
+def _find_killing_signal(workers: Sequence[BaseProcess]) -> str:
+    """Return the name of the signal that killed a worker; empty where none was killed.
+
+    A dead worker is told by torch from a handler of SIGCHLD, in the midst of whatever the main thread does, or by a
+    connection that ends.
+    """
+    for worker in workers:
+        if connection.wait([worker.sentinel], 0):
+            worker.join()
+    codes = [worker.exitcode or 0 for worker in workers]
+    return signal.Signals(-min(codes)).name if min(codes) < 0 else ""
 
 
 def _set_up_worker(_worker: int) -> None:
     """Set up a worker: signals are left to the process that saves, one thread, and memory it inherits stays shared."""
     gc.freeze()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    threading.Thread(target=_leave_when_told, daemon=True).start()
     torch.set_num_threads(1)
+
+
+def _leave_when_told() -> None:
+    """End this worker by its parent's SIGTERM, and by nobody else's: a parent that ends by an error waits for it."""
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 # Views to tensors: the only place where texts become tokens

@@ -1,0 +1,83 @@
+"""Processes that make batches ahead: how each of them ends, and what the run says of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.train import loader
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """A run whose batches are the numbers of their steps, by two workers; step 7 has no batch."""
+
+    def make(_steps: object, step: int) -> int:
+        if step == 7:
+            raise UserError("no picture of the data can be read; check data.<name>.images")
+        return step
+
+    monkeypatch.setattr(loader._Steps, "make", make)
+    sampler = SimpleNamespace(prepare_epoch=lambda _step: None)
+    return lambda numbers: loader.open_batches(sampler, lambda _step: None, None, numbers, 2)
+
+
+def kill_one(before: list[multiprocessing.Process]) -> int:
+    """Kill a worker that was not there before: its number."""
+    worker = next(process for process in multiprocessing.active_children() if process not in before)
+    os.kill(worker.pid, signal.SIGKILL)
+    return worker.pid
+
+
+def test_a_worker_ends_by_its_parents_signal_alone(steps):
+    """A cluster's SIGTERM reaches all processes of a job, and the run saves first; a parent that ends by an error sends
+    its own at Python's end, and waits for the worker."""
+    before = multiprocessing.active_children()
+    with steps(range(8, 1000)) as batches:
+        assert [next(batches) for _ in range(3)] == [8, 9, 10]
+        started = [process for process in multiprocessing.active_children() if process not in before]
+        numbers = [str(worker.pid) for worker in started]
+        for name in ("TERM", "INT", "USR1", "USR2"):
+            subprocess.run(["kill", "-s", name, *numbers], check=True)
+        assert [next(batches) for _ in range(20)] == [*range(11, 31)]
+        assert len(numbers) == 2 and [worker.exitcode for worker in started] == [None, None]
+        for worker in started:
+            worker.terminate()
+            worker.join(30)
+        assert [worker.exitcode for worker in started] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("DataLoader worker is killed"), ConnectionResetError()], ids=repr)
+def test_a_killed_worker_is_named_as_the_cause(steps, error):
+    """Whatever it breaks first: torch notices it in the midst of the loss, or a connection to it ends."""
+    before, cause = multiprocessing.active_children(), r"train.workers=2: .* killed by SIGKILL; .*; the same command"
+    with pytest.raises(UserError, match=cause), steps(range(8, 10**6)) as batches:
+        next(batches)
+        number = kill_one(before)
+        if error:
+            os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+            raise error
+        list(batches)
+
+
+def test_another_error_stays_as_it_is(steps):
+    """With its workers alive, and with one that came to its end."""
+    with pytest.raises(ZeroDivisionError), steps(range(8, 1000)) as batches:
+        next(batches)
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), steps(range(8, 10)) as batches:
+        assert list(batches) == [8, 9]
+        raise ZeroDivisionError
+
+
+def test_a_users_error_of_a_worker_is_its_own_line(steps):
+    """Without the traceback that torch puts around it."""
+    with pytest.raises(UserError) as caught, steps(range(10)) as batches:
+        list(batches)
+    assert str(caught.value) == "no picture of the data can be read; check data.<name>.images"
