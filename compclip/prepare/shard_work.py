@@ -29,7 +29,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from compclip.base import links
+from compclip.base import links, worker_processes
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
@@ -157,7 +157,7 @@ def _write_here(work: ShardWork, tasks: Iterable[ShardTask]) -> Iterator[str]:
 
 def _write_in_processes(work: ShardWork, tasks: Sequence[ShardTask], workers: int) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads of a loaded torch
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, context, worker_processes.end_with_parent) as pool:
         futures = [pool.submit(_write_in_worker, str(work.folder), task) for task in tasks]
         try:
             for future in as_completed(futures):
