@@ -174,12 +174,16 @@ def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Give a pool whose jobs compute on one thread each; torch has as many as before when it is left."""
+    """Give a pool whose jobs compute on one thread each; torch has as many as before when it is left.
+
+    Jobs that have not begun when it is left by an error, or by Ctrl-C, are dropped.
+    """
     threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(max(1, workers), initializer=torch.set_num_threads, initargs=(1,))
     try:
-        with ThreadPoolExecutor(max(1, workers), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
+        yield pool
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
 
 

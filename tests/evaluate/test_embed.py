@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from concurrent.futures import Future, wait
 
 import numpy as np
 import pytest
@@ -368,3 +369,21 @@ def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, ope
 def test_bf16_is_refused_on_a_cpu(model):
     with pytest.raises(UserError, match="evaluate.precision=bf16: only on a GPU; set evaluate.precision=float32"):
         embed.encode(model, [], TEXTS, Scoring(precision="bf16"))
+
+
+def test_a_pass_that_is_interrupted_drops_what_has_not_begun():
+    """Ctrl-C while texts are waited for would otherwise wait for all pictures."""
+    jobs: list[Future] = []
+    begun, submitted = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        submitted.wait(30)
+        wait([jobs[-1]], 30)
+
+    with pytest.raises(KeyboardInterrupt), embed.one_thread_each(1) as pool:
+        jobs += [pool.submit(work) for _ in range(3)]
+        submitted.set()
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+    assert [job.cancelled() for job in jobs] == [False, True, True]
