@@ -121,7 +121,7 @@ class EpochSampler:
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
-class _Steps(Dataset[Batch]):
+class _Steps(Dataset[Batch | str]):
     """The batch of a step, as torch's loader asks for it: by number."""
 
     def __init__(
