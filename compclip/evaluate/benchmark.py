@@ -82,16 +82,17 @@ class Benchmark:
     """Records of one benchmark as published, and the functions that turn embeddings into outcomes.
 
     `evaluate(records, embeddings)` gets the records without empty texts; a record with an unreadable image is left out
-    by `readable`, except where a metric needs no image. `dropped` counts what the files held and no record does.
+    by `readable`, except where a metric needs no image. It asks for scores (`matches`, `table`, `ranks`), since not
+    every model has vectors. `dropped` counts what the files held and no record does.
     `shared_texts` are texts that belong to no record (the prompts of a classification). `means` maps a metric to the
     metrics it averages, which may be means that stand before it.
 
     `authors` is the benchmark with the records that its authors count and that are left out here because a tie alone
     decides them.
 
-    `kind` is what it measures, one of runs.items.KINDS. Every metric is a share of items of which more is better,
-    except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is. The
-    part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture. `headline`
+    `kind` is what it measures, one of runs.item_outcomes.KINDS. Every metric is a share of items of which more is
+    better, except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is.
+    The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture. `headline`
     is the module's HEADLINE unless `load` gives another.
     `first_picture`: records are one unit by their first picture alone (`number_units`).
     """

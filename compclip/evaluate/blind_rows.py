@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compclip.base import links, safe_names
+from compclip.base import links, messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_mapping, read_text
@@ -33,7 +33,7 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.data import shard_files
 from compclip.evaluate import metrics, scoring_options
-from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.embeddings import Embeddings, NoVectorsError
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION
 from compclip.text import blind_language
@@ -57,6 +57,14 @@ class TextScores(Embeddings):
         """Return True: no picture is looked at."""
         return True
 
+    def images(self, refs: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: no picture is looked at."""
+        raise NoVectorsError("pictures")
+
+    def texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: a text has a score and no vector."""
+        raise NoVectorsError("texts")
+
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of text n, shape N."""
         return np.array([self.score_of[text] for text in texts])
@@ -79,7 +87,7 @@ def score_blind(
 ) -> dict[str, dict[str, dict]]:
     """Return result documents by row and benchmark; `language_model` is a folder of transformers', or none.
 
-    Raises UserError where there is no caption to count.
+    A benchmark that asks for vectors is left out, with a warning. Raises UserError where there is no caption to count.
     """
     from compclip.evaluate import score
 
@@ -95,10 +103,14 @@ def score_blind(
         scores = score_texts(name, texts, counts, language_model)
         nothing = np.zeros((0, 0), np.float32)
         targets = TextScores(nothing, nothing, {}, {}, {}, score_of=dict(zip(texts, scores, strict=True)))
-        scored = {
-            benchmark_name: benchmark.score(targets, (*benchmark.texts_alone, *benchmark.scores))
-            for benchmark_name, benchmark in benchmarks.items()
-        }
+        scored = {}
+        for benchmark_name, benchmark in benchmarks.items():
+            try:
+                outcomes = benchmark.score(targets, (*benchmark.texts_alone, *benchmark.scores))
+            except NoVectorsError as error:
+                messages.warn(f"{benchmark_name}: {name} is left out: {error}")
+            else:
+                scored[benchmark_name] = outcomes
         made_with = {"blind": name, "captions": str(counts.captions)}
         made_with |= {"language_model": Path(language_model).name} if name == blind_language.LANGUAGE_MODEL else {}
         seconds = round(time.perf_counter() - start, 3)
@@ -203,8 +215,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     from compclip.evaluate import result_store
 
     out = scoring_options.check_output(args)
-    loaded = scoring_options.load_benchmarks(params, args)
     captions, model = read_captions(Path(args.captions)), args.language_model or params.evaluate.language_model
+    loaded = scoring_options.load_benchmarks(params, args)
     documents = score_blind(loaded, params.evaluate.blind, captions, model)
     scoring_options.print_several(documents, args.json)
     for row, row_documents in documents.items() if out else ():

@@ -10,11 +10,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from compclip.base.errors import UserError
 from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
 
 Pair = tuple[str, str]  # the reference of a picture, a text
 Scores = Callable[[Sequence[Pair]], np.ndarray]  # of different pairs, [P]
+
+
+class NoVectorsError(UserError):
+    """A benchmark asks for the vectors of pictures or texts where there are scores alone."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"this benchmark asks for vectors of {what}, and here are scores of pictures with texts alone; "
+            "let it compare by `matches`, `table` or `ranks` of Embeddings, or leave it out of the benchmarks"
+        )
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,10 @@ class Paired(Embeddings):
 
     ask: Scores = field(kw_only=True)
     score_of: dict[Pair, float] = field(default_factory=dict, kw_only=True)
+
+    def images(self, refs: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: the cosines of pictures' vectors are other numbers."""
+        raise NoVectorsError("pictures")
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of image n with text n, shape N."""

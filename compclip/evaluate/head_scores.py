@@ -18,7 +18,7 @@ import torch
 
 from compclip.config.sections import Scoring
 from compclip.evaluate import embed, metrics
-from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.embeddings import Embeddings, NoVectorsError
 from compclip.model import towers
 from compclip.model.replicas import ReplicaPool
 
@@ -39,6 +39,10 @@ class HeadScores(Embeddings):
 
     compare: Compare = field(kw_only=True)
     text_numbers: int | None = field(default=None, kw_only=True)
+
+    def images(self, refs: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: the towers' vectors of pictures are not what the head compares."""
+        raise NoVectorsError("pictures")
 
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of image n with text n, shape N; pictures that stand together are compared together."""

@@ -239,7 +239,7 @@ def _score_together(
 def result_documents(
     scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, made_with: Mapping[str, str], seconds: float
 ) -> dict[str, dict]:
-    """Return the result documents of what was scored by `made_with` in so many seconds."""
+    """Return the result documents of what was scored by `made_with` in so many seconds; others have none."""
     return {
         name: {
             "benchmark": name,
@@ -254,6 +254,7 @@ def result_documents(
             "seconds": seconds,
         }
         for name, benchmark in loaded.benchmarks.items()
+        if name in scored
     }
 
 

@@ -40,7 +40,7 @@ from compclip.config.servers import Server
 from compclip.data import images
 from compclip.evaluate import score
 from compclip.evaluate.embed import crop_to_box
-from compclip.evaluate.embeddings import Pair, Paired, Scores
+from compclip.evaluate.embeddings import NoVectorsError, Pair, Paired, Scores
 from compclip.evaluate.picture_references import parse_reference
 from compclip.llm import chat_client
 from compclip.llm.chat_question import Question
@@ -230,23 +230,13 @@ def make_square(image: Image, way: str, processor: Any) -> Image:
 class AnsweredPairs(Paired):
     """What a generative model says of pairs, and nothing else."""
 
-    def images(self, refs: Sequence[str]) -> np.ndarray:
-        """Raises UserError: there are no vectors."""
-        raise _no_vectors("vectors of pictures")
-
     def texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Raises UserError: there are no vectors."""
-        raise _no_vectors("vectors of texts")
+        """Raises NoVectorsError: there are none."""
+        raise NoVectorsError("texts")
 
     def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
-        """Raises UserError: a text is compared with pictures alone."""
-        raise _no_vectors("texts beside texts")
-
-
-def _no_vectors(what: str) -> UserError:
-    return UserError(
-        f"this benchmark needs {what}, and a model that scores pairs has none; leave it out of --benchmarks"
-    )
+        """Raises NoVectorsError: a text is compared with pictures alone."""
+        raise NoVectorsError("texts, to compare them with each other")
 
 
 def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:

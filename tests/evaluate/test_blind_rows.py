@@ -14,7 +14,7 @@ from compclip.data.sample import Sample
 from compclip.evaluate import blind_rows, causal_likelihood, score
 from compclip.evaluate.score import LoadedBenchmarks
 from compclip.runs import result_files
-from compclip.runs.item_outcomes import RETRIEVAL
+from compclip.runs.item_outcomes import RETRIEVAL, Items
 from compclip.text.annotation import Annotation
 from tests import tiny_causal
 from tests.prepared_set import prepared
@@ -102,6 +102,25 @@ def test_the_official_files(shared_data):
 def test_captions_of_files(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     assert blind_rows.read_captions(tmp_path / name) == ["a dog", "a cat"]
+
+
+def compare_vectors(records, embeddings):
+    """A benchmark of a plug-in that multiplies the vectors itself."""
+    image_ND = embeddings.images([record.images[0] for record in records])
+    text_ND = embeddings.texts([record.texts[0] for record in records])
+    return {"right": Items(tuple(record.id for record in records), (image_ND * text_ND).sum(1))}
+
+
+def test_a_benchmark_that_asks_for_vectors_is_left_out(tmp_path, capfd):
+    """With a line that says what it may ask for; the others of the data set have their rows."""
+    section = write_sugarcrepe(tmp_path / "s", PAIRS)
+    loaded = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
+    vectors = replace(loaded.benchmarks["sugarcrepe"], evaluate=compare_vectors)
+    both = replace(
+        loaded, benchmarks=loaded.benchmarks | {"vectors": vectors}, module_of=loaded.module_of | {"vectors": "vectors"}
+    )
+    assert blind_rows.score_blind(both, ["length"], CAPTIONS)["length"].keys() == {"sugarcrepe"}
+    assert "vectors: length is left out: this benchmark asks for vectors of pictures" in capfd.readouterr().err
 
 
 def test_a_file_without_captions_is_refused(tmp_path):

@@ -130,7 +130,7 @@ def test_mistakes_of_names(benchmarks, changes, message, sugarcrepe_files):
 
 
 def test_pairs_have_no_vectors(sugarcrepe_files, root):  # noqa: F811
-    with pytest.raises(UserError, match="a model that scores pairs has none; leave it out"):
+    with pytest.raises(UserError, match="vectors of texts, to compare them with each other, and here are scores"):
         api.evaluate(PairModel(), ["sugarcrepe_pp"], files={"sugarcrepe_pp": root / "pp"}, images=root / "images")
 
 

@@ -19,6 +19,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import embed, head_scores, score, wise_ft
+from compclip.evaluate.embeddings import NoVectorsError
 from compclip.model import backbone, class_tokens, clip_model, heads, towers
 from compclip.publish import __main__ as publish_command
 from compclip.runs.run_folder import Published
@@ -93,6 +94,9 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
     assert matches[0] == matches[4]
     ranks = targets.ranks(refs, texts[:3], np.arange(3))[0][:, 0]
     assert ranks.tolist() == [(expected[i, :3] > expected[i, i]).sum() for i in range(3)]
+    if model.head.scores_pairs:  # the towers' vectors of pictures would give other numbers in silence
+        with pytest.raises(NoVectorsError, match="vectors of pictures"):
+            targets.images(refs)
 
 
 @pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])

@@ -13,6 +13,7 @@ from compclip.config import sections, validation
 from compclip.config.sections import Scoring
 from compclip.evaluate import embed, pair_scorers, score
 from compclip.evaluate.embed import PreparedPictures
+from compclip.evaluate.embeddings import NoVectorsError
 from compclip.model import towers
 from tests.evaluate.test_embed import TEXTS, model, pictures  # noqa: F401
 from tests.evaluate.test_evaluate import _loaded, checkpoint, params, root  # noqa: F401
@@ -34,6 +35,11 @@ def slow(model, path, text):  # noqa: F811
         text_1D, token_1TD = towers.encode_texts(model.clip, ids, tokens=True)
     end = int(ids[0].argmax())
     return patch_ND, token_1TD[0, 1 : end + 1].double().numpy(), text_1D[0].double().numpy()
+
+
+def test_scores_of_pairs_are_no_vectors_of_pictures(model, pictures):  # noqa: F811
+    with pytest.raises(NoVectorsError, match="by `matches`, `table` or `ranks`"):
+        paired(model, pictures, TEXTS, "local").images(pictures)
 
 
 def unit(vector):

@@ -418,7 +418,7 @@ def test_what_compares_texts_is_refused(tmp_path, pictures):
     (tmp_path / "swap_att.json").write_text(json.dumps([row]))
     benchmark = sugarcrepe_pp.load(tmp_path, images=pictures[0].rpartition("/")[0], split="swap_att")
     ask, _ = answers({("0.png", text): 0.5 for text in "abc"})
-    with pytest.raises(UserError, match=r"this benchmark needs texts beside texts.*leave it out of --benchmarks"):
+    with pytest.raises(UserError, match=r"asks for vectors of texts, to compare them.*leave it out of the benchmarks"):
         benchmark.score(vqa.score_targets(benchmark.images, ask))
 
 
