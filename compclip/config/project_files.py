@@ -131,7 +131,7 @@ def create(source: Path, folder: Path, grid: str) -> None:
 
 
 def _find_grid(source: Path, name: str) -> Path:
-    grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml") if path.stem != "claims"}
+    grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml")}
     if name not in grids:
         raise unknown("grid", name, grids)
     return grids[name]

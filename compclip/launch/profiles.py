@@ -19,6 +19,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.validation import load_section, mapping
 from compclip.runs import gpus, notify
 
+PROFILES = Path("slurm")
 OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 # options of srun that start programs; srun takes the beginning of a name for it
 SRUN_PROGRAMS = ("bcast", "epilog", "export", "export-file", "multi-prog", "prolog", "task-epilog", "task-prolog")
@@ -72,7 +73,8 @@ class Profile:
 def load_profile(path: str | Path) -> Profile:
     """Read and check a profile. Raises UserError naming key, value and fix."""
     if not os.path.exists(path):
-        raise unknown("profile", str(path), [str(p) for p in sorted(Path(path).parent.glob("*.yaml"))])
+        folders = {PROFILES, Path(path).parent} - {Path()}  # a project's root holds other YAML files
+        raise unknown("profile", str(path), [str(file) for folder in folders for file in folder.glob("*.yaml")])
     raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must be a mapping, as `partition: gpu`"), str(path))
     profile = load_section(Profile, mapping(raw, str(path)), f"{path}: profile")
     _check_profile(profile, path)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, update_json
 from compclip.base.safe_names import SafeName
 from compclip.config import tuning
@@ -44,7 +44,7 @@ def main(argv: list[str], root: Path = Path(".")) -> int:
         raise UserError(f"{path}: not there; run `dvc repro plan` first")
     requests = read_mapping(path)["studies"]
     if args.method and args.method not in requests:
-        raise UserError(f"--method {args.method}: `tune` has no such method; they are {', '.join(requests) or 'none'}")
+        raise unknown("tuned method", args.method, requests, "--method")
     for old in (root / tuning.TUNED).glob("*.json"):
         if old.stem not in requests and old.name != tuning.LIST:
             links.remove(old)

@@ -72,6 +72,11 @@ def test_an_unknown_grid_writes_nothing(package, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_every_shipped_grid_can_be_begun_with(package):
+    for file in (package / "experiments/grids").glob("*.yaml"):
+        assert project_files._find_grid(package, file.stem) == file
+
+
 def upgrade_package(package: Path, project: Path) -> None:
     """The package changes four files, gets one and loses one; of these the project edited one and removed one."""
     for name in ("dvc.yaml", "slurm/cpu.yaml", "slurm/a100.yaml", "experiments/claims.yaml"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -75,6 +76,24 @@ def test_profiles_that_are_refused(tmp_path, text, message):
     with pytest.raises(UserError, match=message) as error:
         profiles.load_profile(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("a100.yaml", "did you mean 'slurm/a100.yaml'?"),
+        ("slurm/a10.yaml", "did you mean 'slurm/a100.yaml'"),
+        ("mine/gpu.yam", "did you mean 'mine/gpu.yaml'?"),
+        ("nope", "known: slurm/a100.yaml"),
+    ],
+)
+def test_an_unknown_profile_names_profiles_and_no_other_file(tmp_path, monkeypatch, name, hint):
+    for file in ("params.yaml", "slurm/a100.yaml", "mine/gpu.yaml"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=re.escape(f"unknown profile {name!r}; {hint}")):
+        profiles.load_profile(name)
 
 
 def test_a_profile_that_is_not_utf_8(tmp_path):
