@@ -48,6 +48,23 @@ def collect_series(runs: Sequence[FinishedRun], term: str) -> tuple[list[int], n
     return steps, np.array([[t[s] for s in steps] for t in tables], dtype=np.float64)
 
 
+def collect_totals(runs: Sequence[FinishedRun], terms: Sequence[str]) -> dict[str, tuple[list[int], np.ndarray]]:
+    """Collect the total's series by name; one for each kind of step where steps have different terms, as CLIC's do.
+
+    One line through totals of different terms would leap. A kind of one term is that term's line.
+    """
+    by_kind: dict[tuple[str, ...], list[FinishedRun]] = {}
+    for kind in dict.fromkeys(_present_terms(line, terms) for run in runs for line in run.curve):
+        by_kind[kind] = [replace(r, curve=[x for x in r.curve if _present_terms(x, terms) == kind]) for r in runs]
+    if len(by_kind) < 2:
+        return {"loss": collect_series(runs, "loss")}
+    return {f"total of {', '.join(k)}": collect_series(v, "loss") for k, v in by_kind.items() if len(k) != 1}
+
+
+def _present_terms(line: Mapping[str, object], terms: Sequence[str]) -> tuple[str, ...]:
+    return tuple(term for term in terms if line.get(term) is not None)
+
+
 def average_neighbours(steps: Sequence[int], values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
     """Return means over runs of neighbouring steps, so that at most `points` remain; shapes (P,) and (S, P)."""
     pieces = np.array_split(np.arange(len(steps)), min(points, len(steps)))
@@ -56,8 +73,12 @@ def average_neighbours(steps: Sequence[int], values: np.ndarray, points: int = P
 
 
 def draw_loss(runs: Sequence[FinishedRun], title: str, size: tuple[int, int] = (390, 240)) -> str:
-    """Draw total and named terms against the step: a line is the mean over seeds, its band their range."""
-    series = {name: collect_series(runs, name) for name in ["loss", *list_terms(runs)]}
+    """Draw total and named terms against the step: a line is the mean over seeds, its band their range.
+
+    What was logged once is a dot.
+    """
+    terms = list_terms(runs)
+    series = collect_totals(runs, terms) | {name: collect_series(runs, name) for name in terms}
     curves = {name: average_neighbours(*s) for name, s in series.items() if s[0]}
     if not curves:
         return ""
@@ -77,6 +98,10 @@ def _draw_curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: in
     top = y.ticks[-1]
     line = draw_path([(x(s), y(min(v, top))) for s, v in zip(at, values.mean(axis=0), strict=True)])
     shape = f'<path class="line c{colour % COLOURS}" d="{line}"/>'
+    if len(at) < 2:
+        return (
+            f'<circle class="f{colour % COLOURS}" cx="{x(at[0]):.1f}" cy="{y(min(values.mean(), top)):.1f}" r="2.6"/>'
+        )
     if len(values) < 2:
         return shape
     upper = [(x(s), y(min(v, top))) for s, v in zip(at, values.max(axis=0), strict=True)]

@@ -81,6 +81,20 @@ def test_each_term_has_a_line_and_a_band(clic):
     assert re.findall(r'class="label"[^>]*>(\w+)<', svg) == ["total", "clip", "local"]
 
 
+def test_steps_of_two_kinds_have_no_line_through_both_totals(clic):
+    """Plain steps of one term, and one composite step at the end: its total of 1.6 is no leap of the others' 0.7."""
+    for run in clic:
+        run.curve[:] = [{"step": step, "loss": 0.7, "clip": 0.7} for step in (10, 20, 30)]
+        run.curve.append({"step": 35, "loss": 1.6, "cont": 0.9, "s_neg": 0.7})
+    totals = report_figures.collect_totals(clic, ["clip", "cont", "s_neg"])
+    assert {name: (steps, values.tolist()) for name, (steps, values) in totals.items()} == {
+        "total of cont, s_neg": ([35], [[1.6], [1.6]])
+    }
+    svg = report_figures.draw_loss(clic, "Loss of clic")
+    assert svg.count('class="line') == 1 and svg.count("<circle") == 3
+    assert re.findall(r'class="label"[^>]*>([^<]+)<', svg) == ["total of cont, s_neg", "clip", "cont", "s_neg"]
+
+
 def test_labels_of_close_points_do_not_overlap():
     points = [report_figures.TradeoffPoint(f"method_{i}", 50 + 0.1 * i, 60 + 0.05 * i) for i in range(5)]
     points.append(report_figures.TradeoffPoint("far", 70, 80))
