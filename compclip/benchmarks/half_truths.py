@@ -1,4 +1,4 @@
-"""Half-Truths (Kargi et al., NeurIPS 2026, arXiv:2602.23906): a right caption, and the same with a wrong detail added.
+"""Half-Truths (Kargi et al., 2026, arXiv:2602.23906): a right caption, and the same with a wrong detail added.
 
 `<set>`: the picture is nearer to the short caption (`anchor`) than to the one with the wrong detail (`half_truth`).
 `<set>_ordered`: the one with the right detail (`full_truth`) is above the short one, and that above the wrong one. Both

@@ -89,7 +89,7 @@ def _mean_outcomes(seeds: Sequence[Items | None]) -> dict[str, float]:
 
 
 def list_slices(items: JoinedItems) -> dict[str, list[int]]:
-    """Name slices of the items: their metric, where there are several, and what `report.item_slices` makes of texts."""
+    """Name slices of the items: their metric, where there are several, and those of texts (`prepare.item_slices`)."""
     members: dict[str, list[int]] = {}
     for index, (metric, _) in enumerate(items.keys):
         members.setdefault(f"metric: {metric}", []).append(index)
