@@ -92,8 +92,8 @@ class Benchmark:
 
     `kind` is what it measures, one of runs.item_outcomes.KINDS. Every metric is a share of items of which more is
     better, except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is.
-    The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture. `headline`
-    is the module's HEADLINE unless `load` gives another.
+    The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
+    `headline` is the module's HEADLINE unless `load` gives another.
     `first_picture`: records are one unit by their first picture alone (`number_units`).
     """
 
