@@ -175,7 +175,7 @@ pajamas jeans shorts; headphones sunglasses goggles; trunks jeans; leggings shor
 rope; ground roof bed; air water; sky water; shore roof; bar kitchen garden; court beach street; ledge bench bed;
 stage roof beach; sprinkler tree fence; hair skin fur; fur hair; wood metal plastic; metal wood plastic; plastic
 wood metal; brick wood metal; couple trio; crowd pair; outfit hat; collar hat sweater; mask hat; statue tree; flower
-leaf; pole tree""",
+leaf; pole tree; woman man; girl boy""",
     "v": """
 stand sit lie; sit stand lie; lie stand sit; kneel stand sit; run walk crawl; walk run crawl; jump sit crawl; leap
 crawl walk; climb descend; swim sit sleep; fly land; sleep play sit; play sleep rest; rest play run; smile cry
@@ -220,7 +220,8 @@ up down; down up; quickly slowly; slowly quickly""",
 SKIPPED = word_set(  # what says how much or where in a picture, and what fits no place but its own
     "other several many few same such more most various different own certain first next last haired colored "
     "about ready all piece pieces set way end middle edge lot lots bunch row line part type kind lap life view "
-    "distance area look sheep fish deer swimming fishing side cream ice break stand order body event race turn"
+    "distance area look sheep fish deer swimming fishing side cream ice break stand order body event race turn "
+    "climb climbs photo photos structure structures equipment machine machines sheet sheets stone stones close aged"
 )
 
 

@@ -192,7 +192,8 @@ def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tup
         if opposite := place_words.find_opposite(bare, token):
             candidates.append((opposite,))
             continue
-        if words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS:
+        is_aged = words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS
+        if is_aged and previous != "an":
             candidates.append(("Young" if bare.word(token)[0].isupper() else "young",))
             continue
         article = previous if previous in ("a", "an") else ""

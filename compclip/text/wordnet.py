@@ -3,8 +3,9 @@
     compclip wordnet --install      # find, fetch or copy WordNet
 
 Candidates are antonyms and co-hyponyms, sisters under a direct hypernym (FSC-CLIP A.1): of words that captions hold
-most their group (`caption_words`), of others those that captions hold in a usual sense. Adjectives have indirect
-antonyms and, for colours, the sisters of the colour's noun; numbers other number words. A candidate has the
+most their group (`caption_words`); of others antonyms in a usual sense and, of nouns that first of all name a thing or
+a colour, the sisters that captions hold and that first of all mean this. Adjectives have the indirect antonyms that
+captions hold and, for colours, the sisters of the colour's noun; numbers other number words. A candidate has the
 inflection of the word, and is never a synonym, a direct hypernym or a direct hyponym of it in any sense.
 """
 
@@ -26,11 +27,13 @@ from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictio
 LIMIT = 16  # candidates of a token
 NEAR_SISTERS = 6  # of a word that captions hold: the frequent ones
 MET = 5  # times that an antonym occurs in the texts, if captions do not hold it
-FURTHER = 3  # sisters of a word of which captions hold none
-NEAR_COUSINS = 5  # more of them are a mixed lot: kinds of artefacts
-SENSES = 3  # candidates are sisters of a lemma's most frequent senses
+SENSES = 3  # antonyms are those of a lemma's most frequent senses
 POS_LETTERS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR_SYMBOLS = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
+THINGS = frozenset(
+    wordnet_files.LEXNAMES.split().index(f"noun.{field}")
+    for field in ("animal", "artifact", "body", "food", "object", "person", "plant", "substance")
+)
 ATTRIBUTE = wordnet_files.LEXNAMES.split().index("noun.attribute")
 _LETTERS = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "s"}  # of the kinds of sense keys
 REPLACED = (*POS_LETTERS, "PROPN", "NUM")
@@ -101,56 +104,48 @@ def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object:
         return group
     with report_damage(word):
         lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
-        forms = [inflect(c, tag, irregular_forms(pos_letter)) for c in _candidate_lemmas(lemma, pos_letter)]
+        is_mass = lemma in agreement.MASS and tag != "NNS"
+        names = [
+            c for c in _candidate_lemmas(lemma, pos_letter) if is_mass or pos_letter != "n" or c not in agreement.MASS
+        ]
+        forms = [inflect(name, tag, irregular_forms(pos_letter)) for name in names]
     return tuple(dict.fromkeys(f for f in forms if f and f != word))
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _candidate_lemmas(lemma: str, pos_letter: str) -> tuple[str, ...]:
-    """Return replacements of a lemma, best first: antonyms in any sense, relatives in its usual senses."""
+    """Return replacements of a lemma, best first: antonyms in its usual senses, then relatives."""
     synsets = synsets_of(lemma, pos_letter)
     excluded = _synonyms_and_relatives(synsets, pos_letter) | {lemma}
     known = caption_words.WORDS[pos_letter]
+    senses = _usual_senses(synsets, lemma)
     names = [
         name
-        for _, name in _direct_antonyms(synsets, lemma)
+        for _, name in _direct_antonyms(senses, lemma)
         if name in known or load_counts()[1].get((name, pos_letter), 0) >= MET
     ]
-    senses = _usual_senses(synsets, lemma)
-    if pos_letter == "n" and not lemma.endswith("ing"):
-        names += _names_in_captions(senses, pos_letter, excluded)
+    if pos_letter == "n" and synsets and not lemma.endswith("ing"):
+        names += _names_of_sisters(synsets[0], excluded)
     elif pos_letter == "a":
         colours = [c for c in _colours(lemma) if synsets_of(c, "a")]
         indirect = colours or _indirect_antonyms(senses, lemma)
-        names += [name for name in indirect if name in known] or indirect[:FURTHER]
+        names += [name for name in indirect if name in known]
     return tuple(dict.fromkeys(c for c in names if c not in excluded and _is_usable(c, pos_letter)))
 
 
-def _names_in_captions(senses: list[Synset], pos_letter: str, excluded: set[str]) -> list[str]:
-    """Return the words of sisters that captions hold, in a usual sense of theirs; where there are none, of cousins.
+def _names_of_sisters(synset: Synset, excluded: set[str]) -> list[str]:
+    """Return the words of a thing's or a colour's sisters that captions hold and that mean it first, frequent ones.
 
-    Where captions hold none of either, the sisters that WordNet's texts hold in this sense, or the first sister.
+    Other senses have none: of a "trick" captions hold the "watch", of a "volley" the "cover".
     """
-    sisters = [sister for sense in senses for sister in _sisters(sense)]
-    if names := _caption_words_of(sisters, pos_letter, excluded):
-        return names[:NEAR_SISTERS]
-    cousins = [cousin for grand in grandparents(senses) for cousin in grandchildren(grand)]
-    if 0 < len(names := _caption_words_of(cousins, pos_letter, excluded)) <= NEAR_COUSINS:
-        return names
-    met = [s for s in sisters if any(times_met(s, number) for number in range(len(s.words)))]
-    return [n for n in _ranked(met) if n not in excluded and load_counts()[1].get((n, pos_letter), 0) >= MET][:FURTHER]
-
-
-def _caption_words_of(synsets: list[Synset], pos_letter: str, excluded: set[str]) -> list[str]:
-    """Return the words of synsets that captions hold and that usually have this sense, ranked."""
-    known = caption_words.WORDS[pos_letter]
-    usual = {
+    sisters = _sisters(synset) if synset.field in THINGS or (synset.field == ATTRIBUTE and _is_colour(synset)) else []
+    names = {
         name
-        for synset in synsets
-        for name in known.intersection(synset.words)
-        if name not in excluded and synset in _usual_senses(synsets_of(name, pos_letter), name)
+        for sister in sisters
+        for name in caption_words.WORDS["n"].intersection(sister.words)
+        if name not in excluded and synsets_of(name, "n")[0] == sister
     }
-    return [name for name in _ranked([s for s in synsets if not usual.isdisjoint(s.words)]) if name in usual]
+    return [name for name in _ranked(sisters) if name in names][:NEAR_SISTERS]
 
 
 def _usual_senses(synsets: list[Synset], lemma: str) -> list[Synset]:

@@ -1,7 +1,7 @@
 """Texts of the rules, judged one by one by eye: `python -m tests.text.judged_texts RULE` prints what a rule makes now.
 
 `judged/captions.txt` has the captions, sentences of our own in the manner of COCO and Flickr8k; `conjunctions.txt` has more
-with "and", for the positives. `<rule>.txt` has one text a line: `+` reads as English and is wrong of the picture (or, of positives, still right), `-` does not; then the number of
+with "and", for the positives, `senses.txt` with words of several senses, for WordNet. `<rule>.txt` has one text a line: `+` reads as English and is wrong of the picture (or, of positives, still right), `-` does not; then the number of
 the caption, from 0, the draw, and the text.
 """
 
@@ -18,6 +18,7 @@ from compclip.text.annotation import Annotation
 from compclip.text.spacy_parser import annotate
 
 FOLDER = Path(__file__).parent / "judged"
+FURTHER_CAPTIONS = {"positive_swap": ("conjunctions.txt",), "wordnet": ("senses.txt",)}
 TEXTS, DRAWS = 200, 6  # of a rule, and of a caption at most
 RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
     "atoms": swap.atoms,
@@ -31,7 +32,7 @@ RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
 
 def captions(name: str) -> list[str]:
     """The captions of a rule, one a line."""
-    files = ("captions.txt", "conjunctions.txt") if name == "positive_swap" else ("captions.txt",)
+    files = ("captions.txt", *FURTHER_CAPTIONS.get(name, ()))
     return [line for file in files for line in (FOLDER / file).read_text(encoding="utf-8").splitlines()]
 
 

@@ -76,6 +76,11 @@ def test_an_article_binds_its_noun(annotated):
     assert all(w[0] in "aeiou" for w in a.candidates[4])
 
 
+def test_an_old_person_is_not_an_young_one():
+    first, second = annotate(["The old man sleeps.", "An old man sleeps."])
+    assert first.candidates[1] == ("young",) and second.candidates[1] == ()
+
+
 ODD = (
     "",
     "  ",

@@ -57,6 +57,33 @@ def test_never_a_synonym_or_what_contains_the_word(word, pos, tag, never):
     assert not never & set(find_candidates(word, word, pos, tag))
 
 
+@pytest.mark.parametrize(
+    ("word", "pos", "tag", "never"),
+    [
+        ("trick", "NOUN", "NN", "watch"),  # an act; captions' watch is a thing
+        ("volley", "NOUN", "NN", "cover"),
+        ("traffic", "NOUN", "NN", "vegetation"),  # both are collections
+        ("stripes", "NOUN", "NNS", "jewelries"),
+        ("station", "NOUN", "NN", "transportation"),  # "a small transportation"
+        ("waves", "NOUN", "NNS", "bends"),
+        ("monitor", "NOUN", "NN", "director"),
+        ("make", "VERB", "VB", "break"),  # opposites in a rare sense
+        ("takes", "VERB", "VBZ", "gives"),
+        ("skimpy", "ADJ", "JJ", "sufficient"),  # an opposite that captions do not hold
+        ("reflective", "ADJ", "JJ", "thoughtless"),
+    ],
+)
+def test_never_in_a_sense_that_nobody_means(word, pos, tag, never):
+    lemma = {"stripes": "stripe", "waves": "wave", "takes": "take"}.get(word, word)
+    assert never not in find_candidates(word, lemma, pos, tag)
+
+
+def test_a_thing_gives_way_to_things_and_a_colour_to_colours():
+    assert set(find_candidates("gun", "gun", "NOUN", "NN")) == {"sword"}
+    assert "cliff" in find_candidates("slope", "slope", "NOUN", "NN")
+    assert {"blue", "green", "yellow"} <= set(find_candidates("purple", "purple", "NOUN", "NN"))
+
+
 @pytest.mark.parametrize(("word", "pos", "tag"), [("dog", "NOUN", "NN"), ("run", "VERB", "VB"), ("red", "ADJ", "JJ")])
 def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
     pos_letter = wordnet.POS_LETTERS[pos]
