@@ -11,7 +11,8 @@ from compclip.text.word_edits import word_set
 SINGULAR, PLURAL = "NN", "NNS"
 ONE = word_set("a an one each every another either neither this that")  # a countable singular stands behind them
 IRREGULAR = {
-    "person": ("people",), "child": ("children",), "foot": ("feet",), "tooth": ("teeth",), "goose": ("geese",),
+    "person": ("people",), "people": ("people",), "child": ("children",), "foot": ("feet",), "tooth": ("teeth",),
+    "goose": ("geese",),
     "mouse": ("mice",), "leaf": ("leaves",), "shelf": ("shelves",), "knife": ("knives",), "wolf": ("wolves",),
     "calf": ("calves",), "loaf": ("loaves",), "half": ("halves",), "life": ("lives",), "wife": ("wives",),
     "scarf": ("scarves",), "stomach": ("stomachs",), "hoof": ("hooves",), "elf": ("elves",),
@@ -63,8 +64,8 @@ def fix_articles(text: str, original: str) -> str:
 
 
 def pluralise(noun: str) -> str:
-    """Return the plural of a noun's lemma."""
-    return inflect(noun, PLURAL, IRREGULAR) or noun
+    """Return the plural of a noun's lemma; a plural without a singular ("shorts") is its own."""
+    return noun if noun in PLURAL_ONLY else inflect(noun, PLURAL, IRREGULAR) or noun
 
 
 def noun_for_place(a: Annotation, noun: int, place: int, determiner: tuple[int, ...]) -> str | None:

@@ -43,6 +43,10 @@ underneath 4, until 0, up 29, up against 2, upon 0, via 0, with 1106, within 0, 
 """
 COUNTS = {" ".join(words): int(count) for *words, count in map(str.split, PREPOSITIONS.split(","))}
 PHRASES = frozenset(tuple(name.split()) for name in COUNTS if " " in name)
+MUTUAL = ("near", "next to", "beside", "close to", "alongside")  # ends of relations that hold the other way round
+DENIALS = ("no", "neither")  # determiners of what is not there
+OF_ACTIONS = ("to", "for")  # prepositions that say nothing without the verb above them
+AIMED = word_edits.word_set("look stare gaze glance smile point wave aim bark laugh")  # verbs with "at"
 LONGEST = max(map(len, PHRASES), default=0)
 
 
@@ -100,10 +104,51 @@ def _is_completed(a: Annotation, token: int) -> bool:
 
 
 def read_relations(a: Annotation) -> list[Relation]:
-    """Return the relations with their two entities, in the order of the objects."""
+    """Return the relations with their two entities, in the order of the objects, that read well as three words.
+
+    Left out are those of a pronoun, of what the caption denies, and prepositions that need their verb: "surrounded by
+    trees", "attached to a pole", "poses for a picture", "looking at a cake".
+    """
+    denied = find_denied(a)
     return [
-        relation for relation in _Parse(a).list_relations() if word_edits.is_bounded(a.text, *a.chars(relation.span))
+        relation
+        for relation in _Parse(a).list_relations()
+        if word_edits.is_bounded(a.text, *a.chars(relation.span))
+        and "PRON" not in (a.pos[relation.subject], a.pos[relation.object])
+        and denied.isdisjoint((relation.subject, relation.root, relation.object))
+        and not _needs_verb(a, relation)
     ]
+
+
+def _needs_verb(a: Annotation, relation: Relation) -> bool:
+    head = a.heads[relation.span[0]]
+    if a.dep[relation.root] == "agent" or a.pos[head] not in ("VERB", "AUX"):
+        return a.dep[relation.root] == "agent"
+    word = a.text[slice(*a.chars(relation.span))].lower()
+    return word in OF_ACTIONS or (word == "at" and a.lemma[head].lower() in AIMED)
+
+
+def find_denied(a: Annotation) -> set[int]:
+    """Return "without" and the words with "no" or "not", and all tokens below them: "no people" has none."""
+    words = [a.word(t).lower() for t in range(len(a))]
+    denied = {t for t, word in enumerate(words) if word == "without"}
+    denied |= {
+        a.heads[t] for t, word in enumerate(words) if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS)
+    }
+    return {t for t in range(len(a)) if not denied.isdisjoint(_list_above(a, t))}
+
+
+def _list_above(a: Annotation, token: int) -> list[int]:
+    """Return a token and those that it depends on."""
+    tokens = [token]
+    while a.heads[tokens[-1]] not in tokens:
+        tokens.append(a.heads[tokens[-1]])
+    return tokens
+
+
+def is_mutual(relation: str) -> bool:
+    """Return whether a relation holds the other way round as well: "near"."""
+    return f" {relation}".casefold().endswith(tuple(f" {words}" for words in MUTUAL))
 
 
 def find_phrase(a: Annotation, entity: int) -> Span:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import agreement, caption_words, conjunct_order, scene_graph, word_edits
+from compclip.text import agreement, caption_words, scene_graph, word_edits
 from compclip.text.annotation import Annotation
 from compclip.text.inflect import inflect
 
@@ -35,8 +35,6 @@ NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, 
     "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
     "sunrise during after"
 )
-MUTUAL = ("near", "next to", "beside", "close to", "alongside")  # ends of relations that hold the other way round
-DENIALS = ("no", "neither")  # determiners of what is not there
 TRIES = 4  # draws for each text that is wanted
 
 Texts = tuple[list[str], list[str]]  # true ones, and negatives
@@ -146,7 +144,7 @@ def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
 
     What the caption denies is in none: "a kitchen with no people" has no people.
     """
-    denied = _find_denied(a)
+    denied = scene_graph.find_denied(a)
     attributes = {
         entity: [token for token in tokens if token not in denied]
         for entity, tokens in sorted(scene_graph.read_attributes(a).items())
@@ -162,9 +160,6 @@ def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
             _read_node(a, r.object, attributes.get(r.object, ())),
         )
         for r in scene_graph.read_relations(a)
-        if a.dep[r.root] != "agent"
-        and "PRON" not in (a.pos[r.subject], a.pos[r.object])
-        and denied.isdisjoint((r.subject, r.root, r.object))
     ]
     described = [t for t in triples if t.subject.attributes or t.object.attributes]
     bare = [t._replace(subject=_strip(t.subject), object=_strip(t.object)) for t in described]
@@ -173,16 +168,6 @@ def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
         RELATION: list(dict.fromkeys([*triples, *bare])),
         ATTRIBUTE: list(dict.fromkeys(described)),
     }
-
-
-def _find_denied(a: Annotation) -> set[int]:
-    """Return "without" and the words with "no" or "not", and all tokens below them."""
-    words = [a.word(t).lower() for t in range(len(a))]
-    denied = {t for t, word in enumerate(words) if word == "without"}
-    denied |= {
-        a.heads[t] for t, word in enumerate(words) if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS)
-    }
-    return {t for t in range(len(a)) if any(conjunct_order.is_below(a, t, head) for head in denied)}
 
 
 def _strip(node: Node) -> Node:
@@ -197,6 +182,12 @@ def _read_node(a: Annotation, entity: int, attributes: Sequence[int]) -> Node:
     words = tuple(word_edits.adapt_case(a, (token, token + 1), leading=False) for token in attributes)
     noun = word_edits.adapt_case(a, (low, entity + 1), leading=False)
     return Node(noun, words, a.tag[entity] in ("NNS", "NNPS"))
+
+
+@functools.lru_cache(maxsize=32)
+def _find_countable(nouns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the nouns that have a plural; all where none has."""
+    return tuple(noun for noun in nouns if noun not in agreement.MASS) or nouns
 
 
 class _Others:
@@ -216,8 +207,8 @@ class _Others:
         return ""
 
     def replace_noun(self, node: Node) -> Node:
-        """Return another object with the same attributes, in the same number."""
-        noun = self.draw(self.sets.objects)
+        """Return another object with the same attributes, in the same number: several are none of a mass."""
+        noun = self.draw(_find_countable(self.sets.objects) if node.is_plural else self.sets.objects)
         return node._replace(noun=agreement.pluralise(noun) if noun and node.is_plural else noun)
 
     def replace_attribute(self, node: Node) -> Node:
@@ -247,7 +238,7 @@ def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
 def _relation_negatives(t: Triple, others: _Others) -> str:
     """Exchange the objects, replace one of them or the relation, or join a graph of other things."""
     swapped = Triple(t.object, t.relation, t.subject)
-    which = int(others.rng.integers(_is_mutual(t.relation), 5))  # 0, the exchange, where that would be false
+    which = int(others.rng.integers(scene_graph.is_mutual(t.relation), 5))  # 0, the exchange, where that would be false
     if which == 4:
         joint, joined = others.draw(others.sets.relations), others.random_graph()
         return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
@@ -258,10 +249,6 @@ def _relation_negatives(t: Triple, others: _Others) -> str:
         lambda: t._replace(relation=others.draw(others.sets.relations)),
     )
     return _write_whole(edits[which]())
-
-
-def _is_mutual(relation: str) -> bool:
-    return f" {relation}".casefold().endswith(tuple(f" {words}" for words in MUTUAL))
 
 
 def _attribute_negatives(t: Triple, others: _Others) -> str:

@@ -1,8 +1,9 @@
 """Units of a caption with their foils: an entity or a relation, and the same with one detail changed (CS-CLIP, Sec. 4).
 
 Ours after the released sampler, from the parse and stored words in place of a language model's. A relation is "subject
-relation object"; its foil exchanges the two, or puts another word for the relation, or for the head of one of them. An
-entity is a noun phrase, half of the time joined with another one of the caption by "and".
+relation object"; its foil exchanges the two, unless each stands beside the other, or puts another word for the
+relation, or for the head of one of them. A word of place gives way to one that excludes it (`fitting_words`), other
+prepositions stay. An entity is a noun phrase, half of the time joined with another one of the caption by "and".
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compclip.text import replace, scene_graph, swap, word_edits
+from compclip.text import fitting_words, replace, scene_graph, swap, word_edits
 from compclip.text.annotation import Annotation
 
 Foil = Callable[[], str]  # draws a word where it has to
@@ -54,11 +55,14 @@ def caption_foil(annotation: Annotation, rng: np.random.Generator) -> str | None
 
 def _relation_foils(a: Annotation, r: scene_graph.Relation, rng: np.random.Generator) -> list[Foil]:
     foils: list[Foil] = []
-    if not word_edits.equal_ignoring_case(_phrase(a, r.subject), _phrase(a, r.object)):
+    relation = a.text[slice(*a.chars(r.span))]
+    are_equal = word_edits.equal_ignoring_case(_phrase(a, r.subject), _phrase(a, r.object))
+    if not are_equal and not scene_graph.is_mutual(relation):
         foils.append(lambda: _join(a, r._replace(subject=r.object, object=r.subject)))
     if a.pos[r.root] == "ADP":
-        others = scene_graph.other_prepositions(a.text[slice(*a.chars(r.span))])
-        foils.append(lambda: _join(a, r, related=replace.draw_weighted(others, 0, rng)))
+        places = fitting_words.find_fitting(a, "action", a.chars(r.span))
+        if places and fitting_words.LAST_RESORT not in places:
+            foils.append(lambda: _join(a, r, related=places[rng.integers(len(places))]))
     elif a.candidates[r.root]:
         foils.append(lambda: _join(a, r, related=_draw_word(a, r.root, rng)))
     if a.candidates[r.subject]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from compclip.text import scene_graph, shuffle, sub_captions, units
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 
 
@@ -39,11 +41,39 @@ def test_a_relation_and_its_foils(annotated):
         assert any(f" {word} " in f" {foil} " for word in words[token] for foil in foils)
 
 
-def test_a_preposition_gives_way_to_another(annotated):
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("A man looks at it while she sits on a bench.", []),  # pronouns
+        ("This is a picture of two girls.", ["of"]),
+        ("A lake surrounded by trees.", []),  # not "lake by trees"
+        ("Signs attached to a wooden pole.", []),
+        ("A man poses for a photograph.", []),
+        ("A child looking at a cake on a table.", ["on"]),
+        ("A child sitting at a table.", ["at"]),
+        ("The road to a village.", ["to"]),
+        ("A bathroom with no windows.", []),  # it has none
+        ("A man without a hat.", []),
+    ],
+)
+def test_relations_that_say_nothing_by_themselves_are_left_out(text, left):
+    (a,) = annotate([text], replacements=False)
+    assert [a.text[slice(*a.chars(r.span))] for r in scene_graph.read_relations(a)] == left
+
+
+def test_a_word_of_place_gives_way_to_one_that_excludes_it(annotated):
     pairs = outcomes(units.relation, annotated["A cow on top of an old hill."])
     places = {foil.removeprefix("cow ").removesuffix(" old hill") for _, foil in pairs
               if foil.startswith("cow ") and foil.endswith(" old hill")}  # fmt: skip
-    assert "on top of" not in places and len(places) > 3 and places <= scene_graph.COUNTS.keys()
+    assert places == {"under", "below", "behind"}
+
+
+def test_what_stands_beside_each_other_does_not_change_places():
+    """A dog near a cat is a cat near a dog; a group of people has no other preposition than "of"."""
+    beside, group = annotate(["A dog near a cat.", "A group of people."])
+    foils = {foil for _, foil in outcomes(units.relation, beside)}
+    assert "cat near dog" not in foils and {"dog far from cat", "dog under cat", "dog on top of cat"} <= foils
+    assert all(" of " in foil for _, foil in outcomes(units.relation, group))
 
 
 def test_an_entity_alone_or_with_another_one(annotated):
