@@ -109,6 +109,18 @@ def _is_verb_taken_for_noun(a: Annotation, token: int) -> bool:
     return a.pos[token] == "NOUN" == a.pos[token - 1] and (lemma in caption_words.WORDS["v"] or lemma.endswith("s"))
 
 
+def may_be_misread(a: Annotation, first: Span, second: Span) -> bool:
+    """Return whether the parser may have joined what the caption does not.
+
+    A verb read as a noun ("has a drink and smiles"), or the first of a further "and" ("a cup and pots and pans").
+    """
+    y, high = _head(a, second), second[1]
+    has_determiner = any(a.dep[t] in DETERMINERS for t in range(max(first[0] - 1, 0), first[1]))
+    may_be_verb = a.pos[y] == "NOUN" and a.lemma[y].lower() in caption_words.WORDS["v"] - fitting_words.NO_PLACES
+    goes_on = high < len(a) and a.dep[high] == "cc" and a.heads[high] == y
+    return goes_on or (has_determiner and high - second[0] == 1 and may_be_verb)
+
+
 def _modifiers(a: Annotation, noun: int) -> bool:
     """Return whether words before a noun might speak of the next noun as well."""
     return any(a.heads[t] == noun and a.dep[t] in ("amod", "compound", "nmod") for t in range(noun))

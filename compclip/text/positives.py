@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import agreement, conjunct_kinds, conjunct_order, mended_parse, word_edits
+from compclip.text import agreement, conjunct_kinds, conjunct_order, fitting_words, mended_parse, word_edits
 from compclip.text.annotation import Annotation, Span
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
@@ -61,12 +61,20 @@ TABLE = (
 )
 
 _BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
-# "in" is a place here: not clothes or colours worn, nor a fixed phrase
-_NO_PLACE = word_edits.word_set(
+# "in" is a place here: not clothes worn, wherever they stand in the phrase ("in a green shirt standing") ...
+_WORN = word_edits.word_set(
     "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform outfit short shorts pant pants jean jeans "
     "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
-    "apron white black blue brown red green yellow orange pink purple gray grey front top between order action line "
-    "row background middle center other"
+    "apron harness scarf headscarf headband bandana pigtail ponytail denim glasses sunglasses goggles goggle mask wig "
+    "boot boots shoe shoes sandal sandals sock socks glove gloves hood leotard wetsuit tuxedo kimono pajama pajamas "
+    "overalls collar leather makeup"
+)
+# ... nor a colour worn, a fixed phrase, or what encloses nothing
+_NO_PLACE = word_edits.word_set(
+    "white black blue brown red green yellow orange pink purple gray grey front between order action line row "
+    "background foreground middle center other air midair mid-air mid dark mirror position direction fist race sport "
+    "sports tennis golf soccer game match tournament competition traffic hand hands bed window motion flight use half "
+    "rain sun shade night day morning evening suds bounce pose"
 )
 
 
@@ -93,6 +101,7 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
     exchanges = [(*fitting, "") for pair in pairs if (fitting := conjunct_order.fit(a, *pair))]
     exchanges += conjunct_kinds.find_exchanges(a, conjunctions)
+    exchanges = [exchange for exchange in exchanges if not conjunct_order.may_be_misread(a, *exchange[:2])]
     texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
     different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
     return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
@@ -159,10 +168,19 @@ def _find_occurrences(a: Annotation) -> Iterator[tuple[Span, Replacement]]:
 
 def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     last = token + len(words) - 1
-    objects = [a.lemma[t].lower() for t in _children(a, last, "pobj", "pcomp")]
-    if not objects or (words == ("in",) and (objects[0] in _NO_PLACE or _next_word(a, last) in _NO_PLACE)):
+    objects = _children(a, last, "pobj")
+    if not objects or (words == ("in",) and not _encloses(a, token, objects[0])):
         return False
-    return len(words) > 1 or (a.pos[token] == "ADP" and a.dep[token] != "agent")
+    is_by_hand = words == ("by",) and a.lemma[objects[0]].lower() == "hand"
+    return len(words) > 1 or (a.pos[token] == "ADP" and a.dep[token] != "agent" and not is_by_hand)
+
+
+def _encloses(a: Annotation, preposition: int, thing: int) -> bool:
+    """Return whether something is within what it is said to be in: no "dressed in", no "in a hat", no "in midair"."""
+    phrase = {word for t in range(preposition + 1, thing + 1) for word in (a.word(t).lower(), a.lemma[t].lower())}
+    ends = {a.lemma[thing].lower(), _next_word(a, preposition)}
+    is_governed = a.lemma[a.heads[preposition]].lower() in fitting_words.GOVERNED
+    return not is_governed and _WORN.isdisjoint(phrase) and _NO_PLACE.isdisjoint(ends)
 
 
 def _is_attribute(a: Annotation, token: int, words: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from compclip.text import positives, word_edits
 from compclip.text.annotation import Annotation
+from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 
 
@@ -47,6 +48,43 @@ from tests.text.conftest import outcomes
 )
 def test_replace(annotated, text, expected):
     assert outcomes(positives.replace, annotated[text], tries=80) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "never"),
+    [
+        ("A boy is in a green vest standing by a door.", "within"),  # worn
+        ("A small dog in a harness runs.", "within"),
+        ("A boy has leaped up in the air.", "within"),
+        ("A woman plays in a tennis match.", "within"),
+        ("A girl covered in leaves sleeps.", "within"),
+        ("A dog stands in the foreground.", "within"),
+        ("A woman in a boat with a paddle in hand.", "within hand"),
+        ("A man helps a runner by holding an umbrella over her.", "near"),  # how, not where
+        ("A mother feeds her boy by hand.", "near"),
+    ],
+)
+def test_words_of_place_stay_where_they_say_none(text, never):
+    (a,) = annotate([text], replacements=False)
+    assert not [changed for changed in outcomes(positives.replace, a) if changed and never in changed]
+
+
+def test_what_encloses_is_within_reach():
+    (a,) = annotate(["A man is in a white van."], replacements=False)
+    assert "A man is within a white van." in outcomes(positives.replace, a)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A man sits on a stone wall and talks on his phone.",  # "talks" read as a noun
+        "A couple sits at a table with an umbrella and talk.",
+        "A kitchen with many old appliances and many pots and pans.",
+    ],
+)
+def test_what_the_parser_may_have_misread_is_not_swapped(text):
+    (a,) = annotate([text], replacements=False)
+    assert outcomes(positives.swap, a, tries=10) == {None}
 
 
 def test_the_table_has_what_the_paper_prints():
