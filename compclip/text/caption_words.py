@@ -175,7 +175,8 @@ pajamas jeans shorts; headphones sunglasses goggles; trunks jeans; leggings shor
 rope; ground roof bed; air water; sky water; shore roof; bar kitchen garden; court beach street; ledge bench bed;
 stage roof beach; sprinkler tree fence; hair skin fur; fur hair; wood metal plastic; metal wood plastic; plastic
 wood metal; brick wood metal; couple trio; crowd pair; outfit hat; collar hat sweater; mask hat; statue tree; flower
-leaf; pole tree; woman man; girl boy""",
+leaf; pole tree; woman man; girl boy; star moon heart; moon star sun; heart star moon; cloud star moon; anchor wheel
+star; castle house tower; fortress house tower; king queen; queen king; snowman statue""",
     "v": """
 stand sit lie; sit stand lie; lie stand sit; kneel stand sit; run walk crawl; walk run crawl; jump sit crawl; leap
 crawl walk; climb descend; swim sit sleep; fly land; sleep play sit; play sleep rest; rest play run; smile cry
