@@ -46,7 +46,7 @@ PHRASES = frozenset(tuple(name.split()) for name in COUNTS if " " in name)
 MUTUAL = ("near", "next to", "beside", "close to", "alongside")  # ends of relations that hold the other way round
 DENIALS = ("no", "neither")  # determiners of what is not there
 OF_ACTIONS = ("to", "for")  # prepositions that say nothing without the verb above them
-AIMED = word_edits.word_set("look stare gaze glance smile point wave aim bark laugh")  # verbs with "at"
+AIMED = word_edits.word_set("look stare star gaze glance smile point wave aim bark laugh")  # with "at"; "staring"
 LONGEST = max(map(len, PHRASES), default=0)
 
 

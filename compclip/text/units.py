@@ -35,7 +35,8 @@ def relation(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str
 
 def entity(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str] | None:
     """Draw an entity for whose head a word is stored, and the same with that word; None where there is none."""
-    entities = [e.root for e in scene_graph.read_entities_and_attributes(annotation) if e.kind == scene_graph.ENTITY]
+    elements = scene_graph.read_entities_and_attributes(annotation)
+    entities = [e.root for e in elements if e.kind == scene_graph.ENTITY and annotation.pos[e.root] != "PRON"]
     replaceable = [token for token in entities if annotation.candidates[token]]
     if not replaceable:
         return None

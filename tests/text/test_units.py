@@ -50,6 +50,7 @@ def test_a_relation_and_its_foils(annotated):
         ("Signs attached to a wooden pole.", []),
         ("A man poses for a photograph.", []),
         ("A child looking at a cake on a table.", ["on"]),
+        ("A cat sits there, staring at a bird.", []),
         ("A child sitting at a table.", ["at"]),
         ("The road to a village.", ["to"]),
         ("A bathroom with no windows.", []),  # it has none
@@ -90,6 +91,11 @@ def test_an_entity_alone_or_with_another_one(annotated):
         changed = [(x, y) for x, y in zip(unit.split(" and "), foil.split(" and "), strict=True) if x != y]
         [(before, after)] = changed
         assert before.split()[0] == after.split()[0] and before.split()[1] != after.split()[1]
+
+
+def test_a_pronoun_is_no_entity():
+    (a,) = annotate(["A girl who is wearing a glove."])
+    assert {word for unit, _ in outcomes(units.entity, a) for word in unit.split(" and ")} <= {"girl", "glove"}
 
 
 def test_a_caption_without_entities_has_no_unit(annotated):
