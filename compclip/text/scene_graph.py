@@ -135,7 +135,7 @@ def find_denied(a: Annotation) -> set[int]:
     denied |= {
         a.heads[t] for t, word in enumerate(words) if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS)
     }
-    return {t for t in range(len(a)) if not denied.isdisjoint(_list_above(a, t))}
+    return {t for t in range(len(a)) if denied and not denied.isdisjoint(_list_above(a, t))}
 
 
 def _list_above(a: Annotation, token: int) -> list[int]:
