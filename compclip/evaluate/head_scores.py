@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from compclip.config.sections import Scoring
-from compclip.evaluate import embed, metrics
-from compclip.evaluate.embeddings import Embeddings, NoVectorsError
+from compclip.evaluate import embed
+from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.model import towers
 from compclip.model.replicas import ReplicaPool
 
@@ -31,34 +31,15 @@ Compare = Callable[[Sequence[str], np.ndarray], np.ndarray]  # pictures by refer
 
 
 @dataclass(frozen=True)
-class HeadScores(Embeddings):
+class HeadScores(Paired):
     """Vectors of texts, and scores of pictures with them by a head; texts among themselves have their cosine.
 
-    `text_numbers`: how many of a text's numbers compare it with another text; None: all.
+    A pair is compared once for all benchmarks: in another block its last bits may be others, and equal texts would not
+    tie. `text_numbers`: how many of a text's numbers compare it with another text; None: all.
     """
 
     compare: Compare = field(kw_only=True)
     text_numbers: int | None = field(default=None, kw_only=True)
-
-    def images(self, refs: Sequence[str]) -> np.ndarray:
-        """Raises NoVectorsError: the towers' vectors of pictures are not what the head compares."""
-        raise NoVectorsError("pictures")
-
-    def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """Return the score of image n with text n, shape N; pictures that stand together are compared together."""
-        scores_N = np.empty(len(refs))
-        rows_of: dict[str, list[int]] = {}
-        for row, ref in enumerate(refs):
-            rows_of.setdefault(ref, []).append(row)
-        pictures = sorted(rows_of)
-        for start in range(0, len(pictures), PICTURES):
-            block = pictures[start : start + PICTURES]
-            block_texts = sorted({texts[row] for ref in block for row in rows_of[ref]})
-            column = {text: number for number, text in enumerate(block_texts)}
-            score_BT = self.compare(block, self.texts(block_texts))
-            for ref, score_T in zip(block, score_BT, strict=True):
-                scores_N[rows_of[ref]] = score_T[[column[texts[row]] for row in rows_of[ref]]]
-        return scores_N
 
     def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
         """Return the cosine of text n with other text n, shape N."""
@@ -74,10 +55,6 @@ class HeadScores(Embeddings):
         """Return the score of every image with every text, float32 [len(refs), len(texts)]."""
         different, column_T = np.unique(np.array(texts, dtype=object), return_inverse=True)
         return self.against(refs, self.texts(list(different)))[:, column_T].astype(np.float32)
-
-    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count as those of vectors, from the whole table."""
-        return metrics.ranks_from_table(self.table(refs, texts), owner_T)
 
 
 class PatchStore:
@@ -111,7 +88,24 @@ def by_head(
         return embeddings
     values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
     compare = partial(_compare, models, how, pictures, PatchStore(PATCH_BYTES))
-    return HeadScores(**values, compare=compare, text_numbers=models[0].head.text_numbers)
+    ask = partial(_score_pairs, embeddings, compare)
+    return HeadScores(**values, ask=ask, compare=compare, text_numbers=models[0].head.text_numbers)
+
+
+def _score_pairs(embeddings: Embeddings, compare: Compare, pairs: Sequence[Pair]) -> np.ndarray:
+    """Return the scores [P] of different pairs; pictures that stand together are compared together."""
+    texts_of: dict[str, list[str]] = {}
+    for ref, text in pairs:
+        texts_of.setdefault(ref, []).append(text)
+    pictures, score_of = sorted(texts_of), dict[Pair, float]()
+    for start in range(0, len(pictures), PICTURES):
+        block = pictures[start : start + PICTURES]
+        block_texts = sorted({text for ref in block for text in texts_of[ref]})
+        column = {text: number for number, text in enumerate(block_texts)}
+        score_BT = compare(block, embeddings.texts(block_texts))
+        for ref, score_T in zip(block, score_BT, strict=True):
+            score_of |= {(ref, text): score_T[column[text]] for text in texts_of[ref]}
+    return np.array([score_of[pair] for pair in pairs])
 
 
 def _compare(

@@ -99,6 +99,26 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
             targets.images(refs)
 
 
+def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
+    """A head's last bits hang on the block that a pair is compared in, made visible here: a pair keeps its first score."""
+    monkeypatch.chdir(trained)
+    blocks = list[int]()
+
+    def compare(_models, _how, _pictures, _store, refs, text_TD):
+        blocks.append(len(refs) * len(text_TD))
+        return np.full((len(refs), len(text_TD)), 0.5 + 1e-9 * len(blocks))
+
+    monkeypatch.setattr(head_scores, "_compare", compare)
+    model = backbone.load(checkpoint(trained, "flair"))
+    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:2]]
+    caption, foils = "a red star", ["a blue star", "a red star"]
+    embeddings = embed.encode(model, refs, [caption, *foils])
+    targets = head_scores.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
+    of_caption, of_foils = targets.matches(refs, [caption] * 2), targets.matches(refs, foils)
+    assert (of_caption == of_foils).tolist() == [False, True]
+    assert blocks == [2, 1]  # both pictures with the caption, and the one pair that was not compared
+
+
 @pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])
 def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained, monkeypatch, room, encoded):
     """Of three pictures, compared three times: none, one of 16 patches and 16 numbers, or all; the scores are the same."""
