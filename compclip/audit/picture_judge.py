@@ -2,9 +2,10 @@
 
 P pairs of a caption and a text.
 
-A judge is an open_clip model (cosines), a model of a plug-in (`compclip.models`: cosines, or scores of pairs), or a
-generative model or endpoint (VQAScore: how sure it is that the picture shows the text). It is wrong itself where it
-does not see what differs: of swapped words most models that contrast pictures with texts see little.
+A judge is an open_clip model (cosines, or what its head scores), a model of a plug-in (`compclip.models`: cosines, or
+scores of pairs), or a generative model or endpoint (VQAScore: how sure it is that the picture shows the text). It is
+wrong itself where it does not see what differs: of swapped words most models that contrast pictures with texts see
+little.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ def _open_foreign(ref: str, loader: str, device: str) -> PictureJudge:
 
 
 def _open_checkpoint(ref: str, device: str, root: Path) -> PictureJudge:
-    from compclip.evaluate import embed, run_checkpoints
+    from compclip.evaluate import head_scores, run_checkpoints
 
     with run_checkpoints.open_checkpoints([ref], root, device=device.partition(",")[0]) as checkpoints:
         model = checkpoints[ref].open()
-    return lambda pairs: score_readable(embed.encode(model, *split_pairs(pairs)), pairs)
+    return lambda pairs: score_readable(head_scores.encode(model, *split_pairs(pairs)), pairs)
 
 
 def split_pairs(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:

@@ -31,7 +31,7 @@ from compclip.base.files import atomic
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.data import images
-from compclip.evaluate import result_store
+from compclip.evaluate import pair_scorers, result_store
 from compclip.model import backbone, towers
 from compclip.model.clip_model import ClipModel
 from compclip.model.model_config import SCHEMES
@@ -193,8 +193,9 @@ def main(argv: list[str]) -> int:
     pretrained, tuned = (
         backbone.load(resolve_checkpoint(name, args.params), args.model) for name in (against, args.checkpoint)
     )
-    pretrained.clip.eval()
-    tuned.clip.eval()
+    for model in (pretrained, tuned):
+        pair_scorers.check_common_space(model, "give a checkpoint whose patches a text can be compared with")
+        model.clip.eval()
     attention_rows = compute_maps(pretrained, tuned, args.image, args.text, args.caption, args.map)
     names = Path(against).name, Path(args.checkpoint).name
     draw_figure(attention_rows, model_input(tuned, args.image), names, args.map, args.out)

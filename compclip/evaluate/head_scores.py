@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from compclip.config.sections import Scoring
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.model import towers
@@ -75,6 +75,11 @@ class PatchStore:
             if ref not in self._patches and patch_ND.nbytes <= self._room:
                 self._room -= patch_ND.nbytes
                 self._patches[ref] = patch_ND.to("cpu", copy=True)
+
+
+def encode(model: ClipModel, refs: Sequence[str], texts: Sequence[str], how: Scoring = DEFAULT_SCORING) -> Embeddings:
+    """Encode each different picture and text once; pairs are scored by the model's head, if it has one that does so."""
+    return by_head(embed.encode(model, refs, texts, how), [model], how, embed.PreparedPictures())
 
 
 def by_head(

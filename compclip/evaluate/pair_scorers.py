@@ -6,7 +6,8 @@ attended: the cosine of a text with the patches that it attends to as a whole, b
 text's embedding in the concept's place).
 
 Both are of the model as it is, whatever it was trained with; their authors score benchmarks by cosines. They cost a
-second pass, since patches and tokens are too large to keep. A tower without patches is refused.
+second pass, since patches and tokens are too large to keep. A tower without patches is refused, and one whose patches
+and tokens are in no common space: they are its head's alone.
 
 P pairs, B pairs of a batch, N patches, T text positions, D joint dim.
 """
@@ -23,10 +24,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from compclip.base.errors import UserError
 from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
-from compclip.model import towers
+from compclip.model import class_tokens, towers
+from compclip.model.released_heads import FiniteTokens
 from compclip.model.replicas import ReplicaPool
 from compclip.train import losses
 
@@ -35,6 +38,15 @@ if TYPE_CHECKING:
 
 BATCH = 64  # pairs, whose patches and tokens are held at once
 ATTENTION = "minmax"  # of the released FSC-CLIP
+
+
+def check_common_space(model: ClipModel, advice: str) -> None:
+    """Raise UserError with `advice` for a model whose patches and text tokens are in no common space (Llip, FDT)."""
+    if class_tokens.OPTION in model.model_cfg["vision_cfg"] or isinstance(model.head, FiniteTokens):
+        raise UserError(
+            f"{model.source}: patches and text tokens of its towers are in no common space, so that its head alone "
+            f"compares them; {advice}"
+        )
 
 
 def score_pairs(

@@ -124,6 +124,8 @@ def score_models(
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
+    for model in models if how.scorers[1:] else ():
+        pair_scorers.check_common_space(model, "set evaluate.scorers: [cosine]")
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
     replicas = copy_models(models, devices)

@@ -31,21 +31,19 @@ class Scorer:
         Of a model with a head they are what it has in the place of cosines.
         Raises UserError naming the first picture that cannot be read.
         """
-        from compclip.config.sections import DEFAULT_SCORING
-        from compclip.evaluate import embed, head_scores
+        from compclip.evaluate import head_scores
 
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
-            embeddings = embed.encode(self.model, refs, texts)
+            targets = head_scores.encode(self.model, refs, texts)
             for row, ref in enumerate(refs):
-                if ref in embeddings.failed:
+                if ref in targets.failed:
                     source, why = (
                         ref if isinstance(pairs["image"].iloc[row], str) else "its bytes",
-                        embeddings.failed[ref],
+                        targets.failed[ref],
                     )
                     raise UserError(f"row {row}: image {why} ({source}); give a picture's path or bytes")
-            targets = head_scores.by_head(embeddings, [self.model], DEFAULT_SCORING, embed.PreparedPictures())
             return targets.matches(refs, texts)
 
 
