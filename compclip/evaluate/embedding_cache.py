@@ -62,7 +62,8 @@ class EmbeddingCache:
         if root.exists() and not root.is_dir():
             raise UserError(f"evaluate.cache={how.cache}: is no folder; give one, or a name that is free")
         scored = {name: value for name, value in how.recorded().items() if name in ("pictures", "precision")}
-        fed = [model.model_cfg, model.preprocess_cfg, scored, code_hash.hash_code("compclip.evaluate.embed")]
+        code = code_hash.hash_code("compclip.evaluate.embed", "compclip.model.backbone")  # with all kinds of heads
+        fed = [model.model_cfg, model.preprocess_cfg, scored, code]
         digest = hashlib.sha256(json.dumps([weights, *fed], sort_keys=True, default=str).encode())
         return cls(root / digest.hexdigest()[:32])
 

@@ -147,7 +147,13 @@ def _list_cosines(name: str, benchmark: Benchmark, point: Mapping[str, Any]) -> 
 
 
 def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
-    """Return the model at `alpha` between two checkpoints; `tuned` may be an adapter folder."""
+    """Return the model at `alpha` between two checkpoints; `tuned` may be an adapter folder.
+
+    Raises UserError for the adapter of a checkpoint with a head, which is no part of it.
+    """
+    checkpoint = Path(tuned).absolute().parent
+    if (Path(tuned) / lora.CONFIG).is_file() and heads.has_head(checkpoint):
+        raise UserError(f"--tuned {tuned}: an adapter alone, whose checkpoint has a head as well; give {checkpoint}")
     base = backbone.load(pretrained, model)
     if not (Path(tuned) / lora.CONFIG).is_file():
         return next(score.models_on_line(base, backbone.load(tuned, model), [alpha]))[0]

@@ -65,7 +65,8 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
         model.save(staging)
         if not obstacle:
             transformers_export.write_clip_model(model, staging)
-        card = model_card.write_card(source, licence, notes, converted=not obstacle)
+        has_head = model.head is not None
+        card = model_card.write_card(source, licence, notes, converted=not obstacle, has_head=has_head)
         write_atomic(staging / publication_folder.CARD, card)
 
     record = {"compclip": metadata.version("compclip"), "cell": run.cell.name, "run_key": run.trained.run_key}

@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
 from compclip.fetch.catalogue import REPOSITORY
+from compclip.model import heads
 from compclip.publish import publication_folder, transformers_export
 
 SCHEME, TOKEN = "hf:", "HF_TOKEN"
 ATTRIBUTES = ".gitattributes"  # a new repository has it
 # What an earlier publication may have that this one leaves out.
-CONVERTED = (
+OPTIONAL = (
+    heads.CONFIG,
+    heads.WEIGHTS,
     transformers_export.CONFIG,
     transformers_export.WEIGHTS,
     transformers_export.PREPROCESSOR,
@@ -63,7 +66,7 @@ def upload_folder(folder: Path, name: str, message: str, public: bool = False) -
 
     earlier, files = check_repository(name), publication_folder.list_files(folder)
     operations: list[Any] = [CommitOperationAdd(file, folder / file) for file in files]
-    operations += [CommitOperationDelete(file) for file in CONVERTED if file in earlier and file not in files]
+    operations += [CommitOperationDelete(file) for file in OPTIONAL if file in earlier and file not in files]
     api = _make_api()
     if not earlier:
         _call(lambda: api.create_repo(name, private=not public, exist_ok=True), name)

@@ -34,6 +34,13 @@ import open_clip
 model, _, preprocess = open_clip.create_model_and_transforms("local-dir:FOLDER")  # or hf-hub:OWNER/NAME
 tokenizer = open_clip.get_tokenizer("local-dir:FOLDER")
 """
+WITH_HEAD = """
+from compclip.evaluate import head_scores
+from compclip.model import backbone
+model = backbone.load("FOLDER")  # or hf-hub:OWNER/NAME
+pictures, texts = ["one.jpg", "one.jpg"], ["a cup on a book", "a book on a cup"]
+head_scores.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
+"""
 TRANSFORMERS = """
 from transformers import CLIPModel, CLIPProcessor, CLIPTextModel
 model, processor = CLIPModel.from_pretrained("FOLDER"), CLIPProcessor.from_pretrained("FOLDER")
@@ -41,33 +48,42 @@ text_encoder = CLIPTextModel.from_pretrained("FOLDER", subfolder="text_encoder")
 """
 
 
-def write_card(source: SourceRun, licence: str, notes: list[str], converted: bool) -> str:
-    """Return the card's text. `notes` are its lines on formats, `converted` whether transformers' is among them."""
+def write_card(source: SourceRun, licence: str, notes: list[str], converted: bool, has_head: bool = False) -> str:
+    """Return the card's text. `notes` are its lines on formats, `converted` whether transformers' is among them.
+
+    A model that `has_head` is opened by compclip alone.
+    """
     numbers = card_numbers.collect_numbers(source)
     offers = find_offers(source.run.config.get("data") or {})
     sections = [
         _describe_start(source),
-        _describe_use(notes, converted),
+        _describe_use(notes, converted, has_head),
         _describe_numbers(source, numbers),
         _describe_shared_pictures(source),
         _describe_data(source, offers, licence),
         _describe_recipe(source),
         _describe_origin(source),
     ]
-    head = make_head(source, numbers, offers, licence, converted)
+    library = "compclip" if has_head else "open_clip"
+    head = make_head(source, numbers, offers, licence, converted, library)
     return redact_secrets(f"---\n{head}\n---\n\n" + "\n\n".join(sections) + "\n")
 
 
 def make_head(
-    source: SourceRun, numbers: list[card_numbers.CardNumber], offers: list[Offer], licence: str, converted: bool
+    source: SourceRun,
+    numbers: list[card_numbers.CardNumber],
+    offers: list[Offer],
+    licence: str,
+    converted: bool,
+    library: str,
 ) -> str:
-    """Return the YAML that the hub reads."""
+    """Return the YAML that the hub reads; `library` opens the model."""
     from huggingface_hub import ModelCardData
 
     datasets = [offer.section.hub.removeprefix("datasets/") for offer in offers if offer.section.hub]
     data = ModelCardData(
         license=licence or None,
-        library_name="open_clip",
+        library_name=library,
         pipeline_tag="zero-shot-image-classification",
         tags=TAGS + ["transformers"] * converted,
         datasets=list(dict.fromkeys(datasets)) or None,
@@ -111,8 +127,8 @@ def _describe_start(source: SourceRun) -> str:
     )
 
 
-def _describe_use(notes: list[str], converted: bool) -> str:
-    code = OPEN_CLIP + TRANSFORMERS * converted
+def _describe_use(notes: list[str], converted: bool, has_head: bool) -> str:
+    code = WITH_HEAD if has_head else OPEN_CLIP + TRANSFORMERS * converted
     return "\n".join(["## Use", "", f"```python{code}```", "", *(f"- {to_markdown(note)}" for note in notes)]).strip()
 
 

@@ -78,9 +78,15 @@ def find_obstacle(model: ClipModel) -> str:
 
 
 def list_losses(model: ClipModel, obstacle: str) -> list[str]:
-    """List what transformers' format leaves out of a model; `obstacle` as of `find_obstacle`."""
+    """List what formats of others leave out of a model; `obstacle` as of `find_obstacle`."""
     if obstacle:
-        return [f"transformers' CLIPModel cannot express {obstacle}: open_clip's format alone was written"]
+        losses = [f"transformers' CLIPModel cannot express {obstacle}: open_clip's format alone was written"]
+        if model.head is not None:
+            losses.append(
+                "open_clip knows no heads: it loads the towers alone, whose cosines are other numbers, and no tower of "
+                "several class tokens"
+            )
+        return losses
     if model.clip.logit_bias is None:
         return []
     bias = model.clip.logit_bias.item()

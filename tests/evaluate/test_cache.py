@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from compclip.base import code_hash
 from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.evaluate import embed, embedding_cache, picture_references
@@ -63,6 +64,17 @@ def test_what_vectors_depend_on_is_told_apart(model, pictures, how, encoded):  #
     counts_before = dict(encoded)
     embed.encode_all([model], pictures, TEXTS, Scoring(cache=how.cache, batch_size=7), ["w"])
     assert encoded == counts_before | {"image": counts_before["image"] + 1}
+
+
+def test_code_that_decides_vectors_is_told_apart(model, how, monkeypatch):  # noqa: F811
+    """Heads and layouts of authors too, which are read with a checkpoint and not by the encoder."""
+    hashed = set[str]()
+    monkeypatch.setattr(
+        embedding_cache.code_hash, "hash_code", lambda *entries: str(hashed.update(code_hash.find_modules(*entries)))
+    )
+    EmbeddingCache.open_for("w", model, how)
+    parts = ("heads", "released_heads", "class_tokens", "author_layouts", "clip_model", "towers", "tokenizers")
+    assert {f"compclip.model.{part}" for part in parts} <= hashed
 
 
 def test_models_of_one_pass_share_what_all_of_them_know(model, pictures, how, encoded):  # noqa: F811

@@ -21,7 +21,7 @@ from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import attention, embed, head_scores, pair_scorers, score, wise_ft
 from compclip.evaluate.embeddings import NoVectorsError
-from compclip.model import backbone, class_tokens, clip_model, heads, released_heads, towers
+from compclip.model import backbone, class_tokens, clip_model, heads, lora, released_heads, towers
 from compclip.publish import __main__ as publish_command
 from compclip.runs.run_folder import Published
 from compclip.train import __main__ as train_command
@@ -34,6 +34,8 @@ METHODS = {
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
     "llip": "{tokens: 3, heads: 4}",
 }
+
+METHOD_KINDS = {"flair": "text_pooling", "llip": "token_mixture"}
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +229,16 @@ def test_a_head_without_such_a_start_stays_and_a_line_says_so(trained, monkeypat
         next(score.models_on_line(backbone.load(checkpoint(trained, "flair")), tuned, [0.0]))
 
 
+def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):
+    """The checkpoint around it has the same line, since the adapter is merged there, and the head."""
+    monkeypatch.chdir(trained)
+    folder = shutil.copytree(checkpoint(trained, "flair"), tmp_path / "checkpoint")
+    (folder / lora.FOLDER).mkdir()
+    (folder / lora.FOLDER / lora.CONFIG).write_text("{}")
+    with pytest.raises(UserError, match=f"an adapter alone, whose checkpoint has a head as well; give {folder}"):
+        wise_ft.model_between(str(trained / "models" / "tiny"), str(folder / lora.FOLDER), 0.5)
+
+
 def test_a_tower_with_more_class_tokens_is_on_no_line_with_its_backbone(trained):
     start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "llip")))
     with pytest.raises(UserError, match="two architectures"):
@@ -246,15 +258,24 @@ def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_
         torch.testing.assert_close(tuned.clip.state_dict()[name], expected)
 
 
-def test_a_published_model_keeps_its_head_and_says_what_cannot_express_it(trained, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["flair", "llip"])
+def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(trained, name, tmp_path, monkeypatch, capsys):
+    """The card's own program gives the scores of the cell's model, which open_clip's would not."""
     monkeypatch.chdir(trained)
-    assert publish_command.main([tiny_project.cell("flair"), "--to", str(tmp_path / "out")]) == 0
-    assert "cannot express a head (text_pooling)" in capsys.readouterr().err
-    assert "a head (text_pooling)" in (tmp_path / "out" / "README.md").read_text()
-    published = backbone.load(tmp_path / "out").head.state_dict()
-    assert all(
-        torch.equal(t, published[n]) for n, t in backbone.load(checkpoint(trained, "flair")).head.state_dict().items()
-    )
+    kind = METHOD_KINDS[name]
+    assert publish_command.main([tiny_project.cell(name), "--to", str(tmp_path / "out")]) == 0
+    assert f"cannot express a head ({kind})" in capsys.readouterr().err
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"a head ({kind})" in card and "open_clip knows no heads" in card and "library_name: compclip\n" in card
+    picture = str(next((trained / "world" / "test").glob("*.png")))
+    program = card.partition("```python\n")[2].partition("```")[0]
+    program = program.replace("FOLDER", str(tmp_path / "out")).replace("one.jpg", picture)
+    *lines, last = program.strip().splitlines()
+    names: dict = {}
+    exec("\n".join([*lines, f"scores = {last}"]), names)
+    model = backbone.load(checkpoint(trained, name))
+    expected = [by_pair(model, picture, text) for text in ("a cup on a book", "a book on a cup")]
+    np.testing.assert_allclose(names["scores"], expected, atol=2e-6)
 
 
 def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What of a hub its library asks for when it writes: a repository is made, files come in, large ones apart, a commit."""
+"""What of a hub its library asks for: a repository is made, files come in, large ones apart, a commit; files go out."""
 
 from __future__ import annotations
 
@@ -74,6 +74,13 @@ class Hub:
             return 200, {"commitUrl": f"{self.url}/{name}/commit/{COMMIT}", "commitOid": COMMIT}
         return 200, {"id": name, "sha": COMMIT, "siblings": []}
 
+    def send_file(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and bytes of a repository's file, as its newest commit has it."""
+        name, file = path.removeprefix("/").split("/resolve/main/")
+        if (body := self.files.get(name, {}).get(file)) is None:
+            return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, b""
+        return 200, {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}, body
+
     def _commit(self, name: str, lines: list[dict]) -> None:
         for line in lines:
             value = line["value"]
@@ -99,6 +106,9 @@ def serve(token: str) -> Iterator[Hub]:
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             authorization = self.headers.get("Authorization", "")
+            if "/resolve/" in self.path:
+                send_answer(self, *hub.send_file(urlsplit(self.path).path))
+                return
             with lock:
                 status, value = hub.answer(self.command, urlsplit(self.path).path, body, authorization)
             headers = {"Content-Type": "application/json"}

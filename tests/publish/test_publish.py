@@ -15,8 +15,8 @@ import yaml
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, write_json
 from compclip.base.safe_names import SafeName
-from compclip.model import backbone
-from compclip.publish import card_numbers, model_card, source_run
+from compclip.model import backbone, heads
+from compclip.publish import card_numbers, model_card, publication_folder, source_run
 from compclip.publish.__main__ import main
 from compclip.runs import run_folder
 from compclip.runs.run_folder import RunFolder, Trained
@@ -275,6 +275,8 @@ def hub(monkeypatch):
     """A local hub, and its token in the environment."""
     with hub_receiver.serve(TOKEN) as served:
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", served.url)
+        template = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
@@ -308,6 +310,35 @@ def test_a_publication_follows_an_earlier_one(project, hub):
     main([CELL, "--to", "hf:me/tiny"])
     assert len(hub.commits) == 2
     assert not any(name.endswith("model.safetensors") for name in hub.files["me/tiny"].keys() - OPEN_CLIP)
+
+
+def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
+    """With its weights; of a repository without a head there is none, and one that cannot be had is no model without it."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    checkpoint = fake_runs.trained(project, CELL).checkpoint
+    hub.files["me/plain"] = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    head = heads.TextPooling(TINY["embed_dim"], 2)
+    head.save(checkpoint)
+    hub.files["me/pooling"] = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    assert backbone.load("hf-hub:me/plain").head is None
+    loaded = backbone.load("hf-hub:me/pooling").head
+    assert loaded.kind == "text_pooling"
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in head.state_dict().items())
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        assert backbone.load("hf-hub:me/pooling").head.kind == "text_pooling"  # from the cache
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "another"))
+    del hub.files["me/pooling"][heads.WEIGHTS]
+    with pytest.raises(UserError, match="hf-hub:me/pooling: its head cannot be fetched"):
+        backbone.load("hf-hub:me/pooling")
+
+
+def test_a_head_of_an_earlier_publication_is_removed(project, hub):
+    """Else it would be read with weights that are not its own."""
+    earlier = (publication_folder.MARKER, heads.CONFIG, heads.WEIGHTS)
+    hub.files["me/tiny"] = dict.fromkeys(earlier, b"{}")
+    main([CELL, "--to", "hf:me/tiny"])
+    assert len(hub.commits) == 1 and not {heads.CONFIG, heads.WEIGHTS} & hub.files["me/tiny"].keys()
 
 
 def test_a_repository_of_others_is_left_alone(project, hub):
