@@ -8,7 +8,9 @@ loss is half of two directions, as CLIP's. Its tables say that OpenAI's ViT-L/14
 trained, on UltraEdit's 4 million pairs and 18 million pictures with long captions; rate and batch it does not say
 (experiments/grids/clip_in_released.yaml).
 
-Not built: stage 1, which distils a text tower with rotary positions. Texts end at the backbone's length. Departures:
+`rotary` gives the text tower their rotary positions (`compclip.model.rotary_text`), for texts that are longer than the
+backbone's. Not built: stage 1, which distils the tower before (no program of it; its loss is a name in Fig. 1), so that
+training begins with the pretrained weights at positions that they have not seen. Departures:
 edited pairs are of the samples that have captions (theirs: of a data set of their own), and a sample without an edit is
 left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text), and the
 one that is edited by `edited: first`.
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compclip.interface.features import Features
+    from compclip.model.clip_model import ClipModel
 
 TRAINS = True
 
@@ -39,10 +42,21 @@ class Config:
     lambda_negative: float = part(1.0, off=0.0)  # L_HN
     symmetric: bool = part(True, off=False, of=("lambda_negative",))  # texts meet both images; false: TripletCLIP's
     edited: str = "caption"  # what texts.negative is an edit of; "first": its first sentence, the source caption
+    rotary: int = 0  # positions of the text tower, rotary ones in the place of those learnt; 0: the backbone's own
 
     def __post_init__(self) -> None:
-        _check.at_least(self, 0, "lambda_long", "lambda_negative")
+        _check.at_least(self, 0, "lambda_long", "lambda_negative", "rotary")
+        if self.rotary:
+            _check.at_least(self, 3, "rotary")
         _check.one_of(self, edited=("caption", "first"))
+
+
+def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
+    """Give the text tower rotary positions."""
+    if cfg.rotary:
+        from compclip.model import rotary_text
+
+        rotary_text.convert_tower(model, cfg.rotary)
 
 
 def views(cfg: Config, step: int) -> Views:

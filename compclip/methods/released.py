@@ -95,8 +95,8 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
 
 
 def _comparable_section(model_cfg: dict[str, Any], key: str) -> Any:
-    """A part of a config without what may differ: lengths, class tokens, and where towers and words came from."""
-    free = ("context_length", "class_tokens", "timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name",
-            "tokenizer_kwargs")  # fmt: skip
+    """A part of a config without what may differ: lengths, class tokens, positions, and whose towers and words are."""
+    free = ("context_length", "class_tokens", "rotary", "timm_model_pretrained", "hf_model_pretrained",
+            "hf_tokenizer_name", "tokenizer_kwargs")  # fmt: skip
     section = model_cfg.get(key)
     return {k: v for k, v in section.items() if k not in free} if isinstance(section, dict) else section

@@ -14,6 +14,8 @@ SuperCLIP: hustvl/SuperCLIP (fb59c6d), superclip/open_clip/superclip_model.py. C
 layer that reads words and its counts.
 Llip: facebookresearch/Llip (d5649c3), llip/open_clip/model.py, CMP. The attention's temperature is in no file: 5 where
 it was trained (weight_scale); its evaluation tries 1, 3, 5, 8 and 10.
+CLIP-IN: tommmmywangzt1118/VITRIX-CLIPIN (bfd90fa), eval/vitl/transformer_rope.py. A text tower of its own, without
+learnt positions. How long texts may be is in no file: the program speaks of up to 200 tokens.
 
 A projection that a head takes over is the identity in the text tower, which then gives its tokens as they are.
 """
@@ -29,7 +31,7 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.model import class_tokens, heads, released_heads
+from compclip.model import class_tokens, heads, released_heads, rotary_text
 from compclip.model.clip_model import GELU, QUICK
 from compclip.model.heads import Head
 
@@ -37,18 +39,21 @@ State = dict[str, Tensor]
 IMAGENET: dict[str, Any] = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 ATTENTION_HEADS = 8  # of FLAIR's and Llip's pooling
 CODE_TEMPERATURE, MIXTURE_TEMPERATURE = 1000.0, 5
+ROTARY_POSITIONS = 200  # of CLIP-IN's texts
 
 
 @dataclass(frozen=True)
 class AuthorsModel:
     """Tensors by open_clip's names, and what else their layout says.
 
-    `activation`: which its program computes. `vision_cfg`, `preprocess_cfg`: what differs from an architecture's own.
+    `activation`: which its program computes. `vision_cfg`, `text_cfg`, `preprocess_cfg`: what differs from an
+    architecture's own.
     """
 
     state: State
     activation: str = ""
     vision_cfg: dict[str, Any] = field(default_factory=dict)
+    text_cfg: dict[str, Any] = field(default_factory=dict)
     preprocess_cfg: dict[str, Any] = field(default_factory=dict)
     head: Head | None = None
 
@@ -188,6 +193,14 @@ def _convert_llip(state: State, path: Path) -> AuthorsModel:
     return AuthorsModel(state, QUICK, vision_cfg={class_tokens.OPTION: tokens}, head=head)
 
 
+def _convert_clip_in(state: State, _path: Path) -> AuthorsModel:
+    if "text.positional_embedding" in state:  # any program's text tower of its own
+        return AuthorsModel(state)
+    state |= _take_all(state, "text.", "")
+    state["positional_embedding"] = torch.zeros(ROTARY_POSITIONS, state["token_embedding.weight"].shape[1])
+    return AuthorsModel(state, text_cfg={rotary_text.OPTION: True})
+
+
 # By a tensor that no other layout has.
 LAYOUTS: dict[str, Callable[[State, Path], AuthorsModel]] = {
     "image_post.proj": _convert_flair,
@@ -196,4 +209,5 @@ LAYOUTS: dict[str, Callable[[State, Path], AuthorsModel]] = {
     "space_dict": _convert_finite_tokens,
     "cap_fq": _convert_superclip,
     "k_proj": _convert_llip,
+    "text.token_embedding.weight": _convert_clip_in,
 }

@@ -27,6 +27,7 @@ from compclip.model import (
     hub_cache,
     model_config,
     released_heads,
+    rotary_text,
     tokenizers,
     transformers_files,
     weight_files,
@@ -155,6 +156,10 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     model = create(spec.model, weights, seed, tokenizer=spec.tokenizer, activation=spec.activation)
     if model.head is not None:
         raise UserError(f"{model.source}: has a head ({model.head.kind}), which training would lose; {heads.ADVICE}")
+    if model.model_cfg["text_cfg"].get(rotary_text.OPTION):
+        raise UserError(
+            f"{model.source}: has rotary positions, with which training does not begin; score it as `released`"
+        )
     if shipped:
         path = Path(spec.weights)
         if not path.is_file():
@@ -254,6 +259,7 @@ def _load_file(
     theirs = author_layouts.convert(weight_files.read_weights(file, alpha), file)
     model_config.complete_config(cfg, theirs.state)
     cfg["vision_cfg"] |= theirs.vision_cfg
+    cfg["text_cfg"] |= theirs.text_cfg
     coder = _load_tokenizer(name, cfg, tokenizer)
     clip = _build_checked(cfg, name, file, theirs.state)
     weight_files.check_activation(file, name, cfg, activation or theirs.activation)
@@ -285,7 +291,7 @@ def _build_checked(
         with hub_cache.reachable_or_offline():
             transformers_files.check_text_tower(tower, where)
     model_config.check_size(model_cfg, where, file, sum(t.numel() for t in state.values()) if state else 0)
-    clip = class_tokens.build_module(model_cfg)
+    clip = rotary_text.build_module(model_cfg)
     if file and state is not None:
         weight_files.fill_weights(clip, state, file)
     return clip

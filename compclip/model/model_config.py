@@ -122,7 +122,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
     import torch
     from torch.nn.modules import module as torch_modules
 
-    from compclip.model import class_tokens, clip_model
+    from compclip.model import clip_model, rotary_text
 
     weights = 0
 
@@ -140,7 +140,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         if (height // patch) * (width // patch) * vision.get("width", 768) > most:  # positions, perhaps of NumPy's
             raise _TooLarge
         with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
-            clip = class_tokens.build_module(model_cfg).eval()
+            clip = rotary_text.build_module(model_cfg).eval()
             _check_outputs(clip, model_cfg, where)
             return sum(tensor.numel() for tensor in clip.state_dict().values())
     except _TooLarge:

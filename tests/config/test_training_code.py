@@ -102,6 +102,7 @@ MORE = {  # beside the method's own file
         "compclip.model.heads",
         "compclip.model.hub_cache",
         "compclip.model.released_heads",
+        "compclip.model.rotary_text",
         "compclip.model.weight_archives",
         "compclip.model.model_config",
         "compclip.model.transformers_files",
@@ -111,7 +112,7 @@ MORE = {  # beside the method's own file
     "ce_clip": SWAPS | MASKED,
     "c2lip": {"compclip.train.own_rows"},
     "clic": SWAPS | {"compclip.text.composite_captions", "compclip.methods._parts", "compclip.train.own_rows"},
-    "clip_in": {"compclip.text.stored_texts"},
+    "clip_in": {"compclip.model.class_tokens", "compclip.model.rotary_text", "compclip.text.stored_texts"},
     "clove": {
         "compclip.text.scene_graph",
         "compclip.text.replace",

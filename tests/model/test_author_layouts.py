@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config.sections import DEFAULT_SCORING
+from compclip.config.sections import DEFAULT_SCORING, Backbone
 from compclip.evaluate import embed, head_scores
 from compclip.evaluate.embeddings import Embeddings
-from compclip.model import author_layouts, backbone, released_heads, weight_files
+from compclip.model import author_layouts, backbone, released_heads, rotary_text, weight_files
 from compclip.model.clip_model import ClipModel
 from tests.model.test_towers import TINY
 
@@ -367,6 +367,26 @@ def test_a_damaged_file_is_refused_in_one_line(source, tmp_path):
         with pytest.raises(UserError, match=message) as error:
             author_layouts.convert(state, path)
         assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+def test_clip_in(source, tmp_path):
+    """A text tower of its own without positions is the one of rotary positions; one with them is left as it is."""
+    words = {name: tensor for name, tensor in source.clip.state_dict().items() if name != "positional_embedding"}
+    outside = ("visual.", "logit_")
+    state = {name if name.startswith(outside) else f"text.{name}": tensor for name, tensor in words.items()}
+    torch.save({"epoch": 1, "state_dict": {f"module.{k}": v for k, v in state.items()}}, tmp_path / "clip_in.pt")
+    rotary_text.convert_tower(source, 200)
+    ids_TL = source.tokenize(TEXTS)
+    expected = F.normalize(source.clip.encode_text(ids_TL), dim=-1)
+    for model in read_both_ways(tmp_path / "clip_in.pt", tmp_path / "quick.json", tmp_path):
+        assert model.model_cfg["text_cfg"]["rotary"] is True and torch.equal(model.tokenize(TEXTS), ids_TL)
+        embeddings = embed.encode(model, [], TEXTS)
+        vectors = torch.from_numpy(embeddings.text_TD[[embeddings.text_row[text] for text in TEXTS]])
+        torch.testing.assert_close(vectors, expected, rtol=1e-5, atol=1e-6)
+    assert author_layouts.convert(state | {"text.positional_embedding": words["logit_scale"]}, tmp_path).text_cfg == {}
+    spec = Backbone(model=str(tmp_path / "quick.json"), weights=str(tmp_path / "clip_in.pt"))
+    with pytest.raises(UserError, match="has rotary positions, with which training does not begin"):
+        backbone.load_backbone(spec, 0)
 
 
 def test_a_tower_of_other_class_tokens_is_refused(source, tmp_path):

@@ -45,7 +45,7 @@ METHODS = (
     "svlc",
     "triplet_clip",
 )
-VARIANTS = ("codebook_clip.fdt", "crepe.replace", "crepe.negate", "svlc.llm", "svlc.pos")
+VARIANTS = ("clip_in.rotary", "codebook_clip.fdt", "crepe.replace", "crepe.negate", "svlc.llm", "svlc.pos")
 # What a grid asks of files that are not here: words of a masked model, a T5, four written negatives.
 INSTEAD = {
     "ahnpl": {"words": "wordnet"},
