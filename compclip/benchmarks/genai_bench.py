@@ -1,8 +1,8 @@
 """GenAI-Bench (Li et al., 2024, arXiv:2406.13743): whether scores rank generated pictures as people do.
 
-1,600 prompts, pictures of six models, three ratings of each; VQAScore's paper (Lin et al., ECCV 2024, arXiv:2404.01291)
-has 527 of them. Both are published in one layout; the authors' program takes the 1,600 unless told (`--num_prompts
-527`). The 46 million pairs of 9,600 pictures take half a minute and 3.3 GiB.
+1,600 prompts, pictures of six models, people's ratings of each; VQAScore's paper (Lin et al., ECCV 2024,
+arXiv:2404.01291) has 527 of them. Both are published in one layout; the authors' program takes the 1,600 unless told
+(`--num_prompts 527`). 9,600 pictures have 46 million pairs, which take half a minute and 3.3 GiB.
 
 N pictures.
 
