@@ -95,7 +95,7 @@ def load(
         for record in spread_evenly(samples, cap or len(samples))
     )
     dropped = {"over_the_cap": sum(map(len, subtasks)) - len(records)}
-    return Benchmark(records, files, evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
+    return Benchmark(records, files, evaluate, MEANS, dropped=dropped, folders_count=True, kind=COMPOSITION)
 
 
 def _samples(file: Path) -> list[Record]:

@@ -51,7 +51,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     pictures = official if not images and official.is_dir() else images_folder(folder, images)
     content = read_rows(file, dict)
     records = tuple(r for name in content for r in _records(file, name, content, pictures))
-    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, kind=COMPOSITION)
+    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
 
 
 def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:

@@ -94,7 +94,8 @@ class Benchmark:
     better, except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is.
     The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
     `headline` is the module's HEADLINE unless `load` gives another.
-    `first_picture`: records are one unit by their first picture alone (`number_units`).
+    `first_picture`: records are one unit by their first picture alone (`number_units`). `folders_count`: names of
+    pictures begin anew in each folder, as of a video's frames, so that a picture goes by its folder too.
     """
 
     records: tuple[Record, ...]
@@ -110,6 +111,7 @@ class Benchmark:
     headline: tuple[str, ...] = ()
     authors: Benchmark | None = None
     first_picture: bool = False
+    folders_count: bool = False
     kind: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -149,7 +151,7 @@ class Benchmark:
         for record in self.records:
             unit = self.units.get((record.subset, record.id))
             if unit is not None and unit not in pictures:
-                pictures[unit] = number_picture(record.images[0]) if record.images else None
+                pictures[unit] = number_picture(record.images[0], self.folders_count) if record.images else None
         return list(pictures.values())
 
     def counted(self, ties: str) -> Benchmark:

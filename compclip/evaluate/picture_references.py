@@ -48,13 +48,15 @@ def _parse_bytes(path: str) -> str | ImageLocation:
     return path
 
 
-def number_picture(ref: str) -> int:
+def number_picture(ref: str, with_folder: bool = False) -> int:
     """Return a picture's number, which is the same in every benchmark that shows it; 48 bits of a hash.
 
-    A picture goes by its file's name, one of COCO by COCO's number in it, one in an archive by its place there too.
+    A picture goes by its file's name, one of COCO by COCO's number in it, one in an archive by its place there too;
+    with `with_folder` also by its folder's name.
     """
     picture = parse_reference(ref)[0]
-    name = PurePath(file_of(picture)).name
+    path = PurePath(file_of(picture))
+    name = f"{path.parent.name}/{path.name}" if with_folder else path.name
     if match := _COCO.fullmatch(name):
         name = f"COCO {match['number']}"
     if isinstance(picture, ImageLocation):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compclip.base import plugins
-from compclip.benchmarks import sugarcrepe, sugarcrepe_pp, svo_probes
+from compclip.benchmarks import eqben, imagecode, sugarcrepe, sugarcrepe_pp, svo_probes
 from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import result_store, score
 from compclip.evaluate.benchmark import Benchmark, Record, number_units
@@ -106,6 +106,18 @@ def test_no_benchmark_s_items_lack_their_record_s_unit(name, dump, tmp_path):
 )  # fmt: skip
 def test_a_picture_has_one_number_in_all_benchmarks(left, right, same):
     assert (number_picture(left) == number_picture(right)) is same
+
+
+def test_names_that_begin_anew_in_each_folder(tmp_path):
+    """ImageCoDe's sets and EqBen's videos: 30 of them are 30 units, of as many pictures, wherever their folders lie."""
+    sets = {f"video-{n}": {"0": f"x{n}", "3": f"y{n}"} for n in range(30)}
+    (tmp_path / "valid_data.json").write_text(json.dumps(sets))
+    frames = [{"image0": f"eqbenag/{n}.mp4/1.png", "image1": f"eqbenag/{n}.mp4/2.png", "caption0": "x", "caption1": "y"}
+              for n in range(30)]  # fmt: skip
+    (tmp_path / "eqben.json").write_text(json.dumps(frames))
+    for load in (imagecode.load, lambda *paths: eqben.load(tmp_path / "eqben.json", *paths[1:])):
+        here, elsewhere = load(tmp_path, "a/b"), load(tmp_path, "c")
+        assert len(set(here.unit_pictures)) == 30 and here.unit_pictures == elsewhere.unit_pictures
 
 
 def test_units_know_their_first_picture():
