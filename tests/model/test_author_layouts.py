@@ -275,7 +275,8 @@ def test_llip(source, pictures, tmp_path):
         np.testing.assert_allclose(targets.similarities(*pairs), (unit_TD * unit_TD.roll(-1, 0)).sum(1), atol=1e-5)
         class_D = targets.texts(TEXTS[:3]).mean(0)
         class_score = targets.against(pictures, (class_D / np.linalg.norm(class_D))[None])[0, 0]
-        np.testing.assert_allclose(targets.images(pictures), F.normalize(torch.stack(vectors), dim=1), atol=1e-5)
+        towers_ID = embed.encode(model, pictures, []).images(pictures)
+        np.testing.assert_allclose(towers_ID, F.normalize(torch.stack(vectors), dim=1), atol=1e-5)
     x_NW = torch.cat([llip_state["visual.class_embedding"], patch_BNW[0]]) + llip_state["visual.positional_embedding"]
     x_NW = clip.visual.ln_post(clip.visual.transformer(clip.visual.ln_pre(x_NW[None]))[0])
     maps = (
