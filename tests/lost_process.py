@@ -11,7 +11,8 @@ from compclip.train import distributed, process_group
 
 def main(_argv: list[str]) -> int:
     """Connect, say so, and do what the first line of the input asks for."""
-    process_group.BEAT_S, process_group.PATIENCE_BEATS = 0.1, 40
+    # beats are short, what waits for one to be heard is not: the other process may get no core for half a second
+    process_group.BEAT_S, process_group.PATIENCE_BEATS, process_group.HEARING_BEATS = 0.1, 40, 300
     with process_group.session() as here:
         distributed.gather_objects(here.rank)  # both are there
         print("connected", flush=True)

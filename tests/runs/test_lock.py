@@ -96,8 +96,7 @@ def test_a_lost_run_is_left_at_once(run, monkeypatch, capfd):
     monkeypatch.setattr(lock, "BEAT_S", 0.01)
     monkeypatch.setattr(lock.os, "_exit", exit_codes.append)
     with lock.hold(run):
-        silent_for(run, LONG_S + 1)
-        assert claim(run, "elsewhere").take(locked=False)
+        wait_for(lambda: silent_for(run, LONG_S + 1) or claim(run, "elsewhere").take(locked=False))  # between two beats
         wait_for(lambda: exit_codes)
     assert exit_codes[0] == lock.LOST == 75
     assert "took this run over while this process stood still; leaving" in capfd.readouterr().err
