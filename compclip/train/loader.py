@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import multiprocessing
 import os
 import signal
 import threading
@@ -38,6 +39,7 @@ from compclip.train.view_maker import ViewMaker
 
 WINDOW = 16  # shards whose samples are mixed at a time
 AHEAD = 2  # batches that each worker has ready
+LOOK_S = 0.5  # between two looks of a worker whether the process that it works for is still there
 
 # Counts of parts of a batch's rows, of which the first so many are its own samples, no neighbours.
 CountParts = Callable[[list[View], Views, int], dict[str, dict[str, int]]]
@@ -211,14 +213,22 @@ def _set_up_worker(_worker: int) -> None:
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    threading.Thread(target=_leave_when_told, daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
 
 
-def _leave_when_told() -> None:
-    """End this worker by its parent's SIGTERM, and by nobody else's: a parent that ends by an error waits for it."""
-    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
-        pass
+def _leave_with_parent() -> None:
+    """End this worker by its parent's SIGTERM, by nobody else's, and when the parent was killed.
+
+    A parent that ends by an error waits for its workers. One that was killed reads no batch any more: a worker that
+    has one to hand over would wait for ever, with the run's lock, which it has inherited.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent
+    while os.getppid() == parent.pid:
+        info = signal.sigtimedwait([signal.SIGTERM], LOOK_S)
+        if info and info.si_pid == parent.pid:
+            break
     os._exit(0)
 
 

@@ -6,12 +6,17 @@ import multiprocessing
 import os
 import signal
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.base.files import write_atomic
+from compclip.runs import jobs
 from compclip.train import loader
+from tests import tiny_project
 
 
 @pytest.fixture
@@ -64,6 +69,25 @@ def test_a_killed_worker_is_named_as_the_cause(steps, error):
             os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
             raise error
         list(batches)
+
+
+def train_and_die(numbers: Path, steps) -> None:
+    """Two workers that have more to hand over than a pipe holds, and a parent that is killed."""
+    before = multiprocessing.active_children()
+    with steps(range(8, 1000)) as batches:
+        next(batches)
+        pids = [process.pid for process in multiprocessing.active_children() if process not in before]
+        write_atomic(numbers, " ".join(map(str, pids)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_of_a_killed_run_end(steps, monkeypatch, tmp_path):
+    """They would hold its lock, and nobody could go on with it."""
+    monkeypatch.setattr(loader._Steps, "make", lambda _steps, _step: np.zeros(60_000, np.uint8))
+    assert tiny_project.forked(lambda: train_and_die(tmp_path / "numbers", steps)) == -signal.SIGKILL
+    pids = [int(number) for number in (tmp_path / "numbers").read_text().split()]
+    assert len(pids) == 2
+    tiny_project.wait_for(lambda: not any(map(jobs.read_start_time, pids)), 60)
 
 
 def test_another_error_stays_as_it_is(steps):
