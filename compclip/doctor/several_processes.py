@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from compclip.base.errors import entry
@@ -74,7 +75,8 @@ def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterato
         for rank in range(world)
     ]  # fmt: skip
     try:
-        outputs = [process.communicate(timeout=seconds) for process in processes]
+        with ThreadPoolExecutor(world) as readers:  # at once: one whose pipe is full waits, and the others for it
+            outputs = list(readers.map(lambda process: process.communicate(timeout=seconds), processes))
     except subprocess.TimeoutExpired:
         reason = f"no answer after {seconds:.0f} s: one process waits for another; look at NCCL_DEBUG=INFO"
         yield CheckRow(NAME, state=FAILED, reason=reason)
@@ -89,9 +91,11 @@ def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterato
     ]:  # first who did not only lose another
         last_line = (errors.strip().splitlines() or ["it said nothing"])[-1]
         yield CheckRow(NAME, state=FAILED, reason=f"a process ended with exit code {code}: {last_line}")
-    for line in map(json.loads, [] if failed else outputs[0][0].splitlines()):
-        name = f"{world} processes {line['method']}"
-        yield judge_errors(name, line["precision"], line["errors"], "differs from one process; report it")
+    for line in [] if failed else outputs[0][0].splitlines():
+        if line.startswith("{"):  # NCCL_DEBUG prints lines of its own
+            row = json.loads(line)
+            name = f"{world} processes {row['method']}"
+            yield judge_errors(name, row["precision"], row["errors"], "differs from one process; report it")
 
 
 def main(argv: list[str]) -> int:

@@ -150,6 +150,28 @@ def test_processes_that_do_not_answer_are_ended():
     assert row.state == FAILED and "no answer" in row.reason
 
 
+TALKATIVE = """#!/bin/sh
+if [ $RANK = 0 ]; then
+    until [ -e told ]; do sleep 0.02; done
+    echo "n1:7:7 [0] NCCL INFO Bootstrap"
+    echo '{"method": "clic", "precision": "float32", "errors": [0.0, 0.0]}'
+else
+    seq 100000
+    touch told
+fi
+"""
+
+
+def test_processes_that_say_much(tmp_path, monkeypatch):
+    """As with NCCL_DEBUG=INFO: the second one tells more than a pipe holds, and the first waits for it."""
+    monkeypatch.chdir(tmp_path)
+    Path("python").write_text(TALKATIVE)
+    Path("python").chmod(0o755)
+    monkeypatch.setattr(several_processes.sys, "executable", str(tmp_path / "python"))
+    (row,) = several_processes.run_processes({"device": "cpu"}, 2, seconds=30)
+    assert (row.state, row.name) == (OK, "2 processes clic float32"), row.reason
+
+
 def test_methods_for_which_no_time_was_left_are_no_failure(monkeypatch):
     row = CheckRow("2 processes finetune float32")
     monkeypatch.setattr(several_processes, "run_processes", lambda *args: iter([row]))
