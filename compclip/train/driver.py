@@ -31,7 +31,7 @@ def train_runs(
         _report_lost_job,
         _orphan_check(),
     )
-    signal.signal(signal.SIGTERM, local_runs.raise_stopped)
+    previous = signal.signal(signal.SIGTERM, local_runs.raise_stopped)
     try:
         return given_up | driver.drive()
     except KeyboardInterrupt:
@@ -40,6 +40,8 @@ def train_runs(
         raise SystemExit(130) from None
     except DriverStopped:
         raise SystemExit(local_runs.report_detached(driver, f"dvc repro train@{method}")) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)  # what publishes afterwards ends by it as any command
 
 
 def _report_lost_job(run: StoredRun, _reason: str) -> None:

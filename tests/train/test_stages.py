@@ -93,7 +93,9 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
     planned(SEEDS[1]).folder.lock.mkdir(parents=True)
     capsys.readouterr()
     monkeypatch.setattr(local_runs, "list_slots", lambda threads: [{}, {}])
+    before = signal.getsignal(signal.SIGTERM)
     assert bring("finetune") == 1
+    assert signal.getsignal(signal.SIGTERM) == before  # or what comes afterwards would end by it with a traceback
     out, err = capsys.readouterr()
     state_lines = [line for line in out.splitlines() if "step" not in line]
     assert [line.partition(" as ")[0] for line in state_lines[:2]] == [f"{name}: started" for name in SEEDS]
