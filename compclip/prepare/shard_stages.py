@@ -112,13 +112,13 @@ def run_stage(
     before: Callable[[ShardWork], None] = _do_nothing,
     after: Callable[[ShardWork], None] = _do_nothing,
 ) -> dict:
-    """Write a stage's missing shards, one process per core, publish all, and return the counts.
+    """Write a stage's missing shards, a process for each core of this job, publish all, and return the counts.
 
     `before` is called once the missing shards are known, `after` once all are published.
     """
     work = plan_work(stage, name, cfg, root)
     before(work)
-    work.complete(os.cpu_count() or 1)
+    work.complete(len(os.sched_getaffinity(0)))
     counts = publish(work, root / "data" / name)
     after(work)
     return counts

@@ -103,7 +103,7 @@ def _encode(model: ClipModel, pictures: list[Image]) -> Tensor:
 
 def _read_pictures(model: ClipModel, data: PreparedDataset) -> Iterator[list[Image | None]]:
     """Yield batches of pictures as the model takes them, some read ahead; None for one that cannot be read."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         waiting: deque[Future] = deque()
         submitted = 0
         for start in range(0, len(data), BATCH):

@@ -133,7 +133,7 @@ def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
     for name in texts:
         Image.new("RGB", (20, 10)).save(tmp_path / name)
     monkeypatch.setattr(shard_writer, "ROWS", 2)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     write_counts = Counter[str]()
     monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, write_counts))
 
@@ -229,7 +229,7 @@ def test_processes_make_what_one_makes(tmp_path, monkeypatch):
     monkeypatch.setattr(shard_writer, "ROWS", 2)
     manifests = []
     for cores in (1, 2):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
         shard_stages.run_stage("recaption", NAME, described(tmp_path, texts), tmp_path / str(cores))
         manifests.append(
             shard_files.read_manifest(tmp_path / str(cores) / "data" / "x" / "samples" / "manifest.json", "")
