@@ -128,6 +128,16 @@ def test_every_repeated_row_has_its_cell():
         assert expected == {cell for cell in cells if cell[0] == method}
 
 
+def test_clip_in_s_grid_has_what_its_tables_print():
+    """Of OpenAI's two backbones, before and after: 68 numbers, each with its cell and its column."""
+    params = read.load_params(GRIDS["clip_in_released"])
+    cells = {(cell.method, cell.backbone) for cell in config_grid.list_cells(params)}
+    printed = [n for n in NUMBERS if n.paper == "CLIP-IN" and n.backbone.startswith("ViT-L/14")]
+    assert {(n.method, published_numbers.to_slug(n.backbone)) for n in printed} < cells and len(printed) == 68
+    assert {n.column for n in printed} <= set(params.report.columns)
+    assert {column.partition("/")[0] for column in params.report.columns} == set(params.evaluate.benchmarks)
+
+
 @pytest.mark.parametrize("name", RELEASED)
 def test_every_published_checkpoint_has_its_cell(name):
     """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
