@@ -95,7 +95,7 @@ class Benchmark:
     The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
     `headline` is the module's HEADLINE unless `load` gives another.
     `first_picture`: records are one unit by their first picture alone (`number_units`). `folders_count`: names of
-    pictures begin anew in each folder, as of a video's frames, so that a picture goes by its folder too.
+    pictures begin anew in each folder, as of a video's frames, so that a picture goes by subset and folder too.
     """
 
     records: tuple[Record, ...]
@@ -151,7 +151,8 @@ class Benchmark:
         for record in self.records:
             unit = self.units.get((record.subset, record.id))
             if unit is not None and unit not in pictures:
-                pictures[unit] = number_picture(record.images[0], self.folders_count) if record.images else None
+                subset = record.subset if self.folders_count else ""
+                pictures[unit] = number_picture(record.images[0], subset) if record.images else None
         return list(pictures.values())
 
     def counted(self, ties: str) -> Benchmark:

@@ -48,15 +48,15 @@ def _parse_bytes(path: str) -> str | ImageLocation:
     return path
 
 
-def number_picture(ref: str, with_folder: bool = False) -> int:
+def number_picture(ref: str, subset: str = "") -> int:
     """Return a picture's number, which is the same in every benchmark that shows it; 48 bits of a hash.
 
     A picture goes by its file's name, one of COCO by COCO's number in it, one in an archive by its place there too;
-    with `with_folder` also by its folder's name.
+    with `subset`, that of a benchmark, by the names of subset, folder and file.
     """
     picture = parse_reference(ref)[0]
     path = PurePath(file_of(picture))
-    name = f"{path.parent.name}/{path.name}" if with_folder else path.name
+    name = f"{subset}/{path.parent.name}/{path.name}" if subset else path.name
     if match := _COCO.fullmatch(name):
         name = f"COCO {match['number']}"
     if isinstance(picture, ImageLocation):

@@ -109,11 +109,12 @@ def test_a_picture_has_one_number_in_all_benchmarks(left, right, same):
 
 
 def test_names_that_begin_anew_in_each_folder(tmp_path):
-    """ImageCoDe's sets and EqBen's videos: 30 of them are 30 units, of as many pictures, wherever their folders lie."""
+    """ImageCoDe's sets, EqBen's videos and scenes: 30 of them are 30 units, of as many pictures, wherever they lie."""
     sets = {f"video-{n}": {"0": f"x{n}", "3": f"y{n}"} for n in range(30)}
     (tmp_path / "valid_data.json").write_text(json.dumps(sets))
-    frames = [{"image0": f"eqbenag/{n}.mp4/1.png", "image1": f"eqbenag/{n}.mp4/2.png", "caption0": "x", "caption1": "y"}
-              for n in range(30)]  # fmt: skip
+    folders = [f"eqben{kind}/{n}" for kind in ("kubric_cnt", "kubric_loc", "ag") for n in range(10)]
+    frames = [{"image0": f"{folder}/1.png", "image1": f"{folder}/2.png", "caption0": "x", "caption1": "y"}
+              for folder in folders]  # fmt: skip
     (tmp_path / "eqben.json").write_text(json.dumps(frames))
     for load in (imagecode.load, lambda *paths: eqben.load(tmp_path / "eqben.json", *paths[1:])):
         here, elsewhere = load(tmp_path, "a/b"), load(tmp_path, "c")
