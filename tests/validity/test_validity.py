@@ -61,7 +61,7 @@ def test_tables_of_after_the_split_are_not_used():
         *(("CLIC", f"Table {i}") for i in (8, 9, 15)), ("C2LIP", "Table A3"), ("C2LIP", "Table A4"),
         ("Hard Positives", "Table 1 of the paper"), ("Hard Positives", "Table 7 of the paper"), *(("CE-CLIP", f"Table {i}") for i in (1, 2, 3)),
         *(("TripletCLIP", f"Table {i}") for i in (4, 5, 7, 16)), ("CLIP-IN", "Table 1"), ("CLIP-IN", "Table 3"),
-        ("CoN-CLIP", "losses"), ("FLAIR", "README"),
+        ("CoN-CLIP", "losses"), ("FLAIR", "README"), ("SugarCrepe", "pretrained models"), ("SugarCrepe", "re-evaluation"),
     }  # fmt: skip
     with pytest.raises(UserError, match=r"unknown paper or table 'FSC-CLIP, Table 9'"):
         replace(STATED, unused={"FSC-CLIP, Table 9": "why"}).select_numbers(TRANSCRIBED)
