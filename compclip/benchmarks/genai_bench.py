@@ -9,8 +9,9 @@ N pictures.
 `pairwise` is the authors' number: over all pairs of pictures the share that the scores order as the mean ratings do,
 where a difference of scores up to a threshold counts as a tie, and the threshold is the best one (Deutsch et al., EMNLP
 2023); 0.5 is not chance, as ties of people count. `kendall` is tau b, `pearson` the correlation. An item's outcome is
-its share of the sum over pairs, so that the mean is the number; those of `kendall` and `pearson` may be below 0 and
-above 1. `<skill>_pairwise` is the same among the pictures of one skill's prompts. Made for VQAScore (`compclip
+the number and what the picture adds to it (its influence function; of a mean over pairs twice its own mean less the
+number), so that the outcomes' mean is the number and their spread its interval; some are below 0 or above 1.
+`<skill>_pairwise` is the same among the pictures of one skill's prompts. Made for VQAScore (`compclip
 vqascore`); cosines are CLIPScore. Equal scores are ties by definition.
 
 Checklist. Source: github.com/linzhiqiu/t2v_metrics (dataset.py, genai_image_eval.py), hf.co/datasets/BaiqiL/
@@ -108,7 +109,7 @@ def evaluate(
 
 
 def pairs_in_order(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
-    """Return each picture's share of the pairs that are ordered, or tied, as their ratings are; by the best threshold.
+    """Return the outcomes of the share of pairs that are ordered, or tied, as their ratings are; by the best threshold.
 
     A pair is tied where its scores differ by no more than the threshold, which is 0 or a difference that occurs.
     """
@@ -118,7 +119,8 @@ def pairs_in_order(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     in_order_P, rated_tied_P = np.sign(difference_P) * rated_P > 0, rated_P == 0
     threshold = find_best_threshold(np.abs(difference_P), in_order_P, rated_tied_P)
     right_P = np.where(np.abs(difference_P) <= threshold, rated_tied_P, in_order_P)
-    return _sums_of_pictures(first_P, second_P, right_P, len(score_N)) / (len(score_N) - 1)
+    share_N = _shares_of_pictures(first_P, second_P, right_P, len(score_N))
+    return 2 * share_N - share_N.mean()
 
 
 def find_best_threshold(distance_P: np.ndarray, in_order_P: np.ndarray, rated_tied_P: np.ndarray) -> float:
@@ -133,22 +135,33 @@ def find_best_threshold(distance_P: np.ndarray, in_order_P: np.ndarray, rated_ti
 
 
 def kendall(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
-    """Return each picture's part of Kendall's tau b, 0 where all scores or all ratings are equal."""
+    """Return the outcomes of Kendall's tau b, 0 where all scores or all ratings are equal."""
     first_P, second_P = np.triu_indices(len(score_N), 1)
     sign_P = np.sign(score_N[first_P] - score_N[second_P])
     rated_P = np.sign(rating_N[first_P] - rating_N[second_P])
-    untied = np.sqrt(float(np.count_nonzero(sign_P)) * float(np.count_nonzero(rated_P)))
-    sums_N = _sums_of_pictures(first_P, second_P, sign_P * rated_P, len(score_N))
-    return sums_N * len(score_N) / 2 / max(untied, 1.0)
+    order_N, score_untied_N, rating_untied_N = (
+        _shares_of_pictures(first_P, second_P, value_P, len(score_N))
+        for value_P in (sign_P * rated_P, np.abs(sign_P), np.abs(rated_P))
+    )
+    untied = np.sqrt(score_untied_N.mean() * rating_untied_N.mean())
+    if not untied:
+        return np.zeros(len(score_N))
+    tau = order_N.mean() / untied
+    relative_N = score_untied_N / score_untied_N.mean() + rating_untied_N / rating_untied_N.mean()
+    return 2 * order_N / untied - tau * (relative_N - 1)
 
 
-def _sums_of_pictures(first_P: np.ndarray, second_P: np.ndarray, value_P: np.ndarray, count: int) -> np.ndarray:
-    """Add each pair's value to both of its pictures, shape N."""
-    return np.bincount(first_P, value_P, count) + np.bincount(second_P, value_P, count)
+def _shares_of_pictures(first_P: np.ndarray, second_P: np.ndarray, value_P: np.ndarray, count: int) -> np.ndarray:
+    """Return the mean over each picture's pairs, shape N."""
+    return (np.bincount(first_P, value_P, count) + np.bincount(second_P, value_P, count)) / (count - 1)
 
 
 def pearson(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
-    """Return each picture's part of Pearson's correlation, 0 where all scores or all ratings are equal."""
+    """Return the outcomes of Pearson's correlation, 0 where all scores or all ratings are equal."""
     deviations = [values_N - values_N.mean() for values_N in (score_N, rating_N)]
-    scale = np.sqrt(np.prod([np.mean(deviation_N**2) for deviation_N in deviations]))
-    return np.prod(deviations, axis=0) / (scale or 1.0)
+    scales = [np.sqrt(np.mean(deviation_N**2)) for deviation_N in deviations]
+    if not all(scales):
+        return np.zeros(len(score_N))
+    score_z_N, rating_z_N = (deviation_N / scale for deviation_N, scale in zip(deviations, scales, strict=True))
+    correlation = np.mean(score_z_N * rating_z_N)
+    return score_z_N * rating_z_N - correlation * ((score_z_N**2 + rating_z_N**2) / 2 - 1)

@@ -42,7 +42,8 @@ def test_the_numbers_by_hand(folder, embeddings):
     assert result.metrics["kendall"] == pytest.approx((3 - 2) / np.sqrt(6 * 5))
     assert result.metrics["pearson"] == pytest.approx(np.corrcoef([8, 7, 1, 9], [5, 5, 2, 4])[0, 1])
     assert result.metrics["counting_pairwise"] == 0.0 and result.metrics["basic_pairwise"] == pytest.approx(4 / 6)
-    assert result.items["pairwise"].values.tolist() == pytest.approx([2 / 3, 2 / 3, 1, 1 / 3])
+    # shares 2/3, 2/3, 1, 1/3 of each picture's pairs, twice, less the number
+    assert result.items["pairwise"].values.tolist() == pytest.approx([2 / 3, 2 / 3, 4 / 3, 0])
 
 
 def slow(score_N, rating_N):
@@ -65,6 +66,17 @@ def test_the_numbers_in_loops(digits):
     score_N += np.round(rating_N / 2, digits)
     ours = (genai_bench.pairs_in_order, genai_bench.kendall, genai_bench.pearson)
     assert [rule(score_N, rating_N).mean() for rule in ours] == pytest.approx(slow(score_N, rating_N))
+
+
+@pytest.mark.parametrize("rule", [genai_bench.pairs_in_order, genai_bench.kendall, genai_bench.pearson])
+def test_the_spread_of_outcomes_is_that_of_the_number(rule):
+    """The standard error of the outcomes' mean beside the jackknife's, which leaves each picture out and counts anew."""
+    rng = np.random.default_rng(0)
+    score_N = rng.normal(size=60)
+    rating_N = np.round(score_N + rng.normal(size=60))
+    without_N = np.array([rule(np.delete(score_N, n), np.delete(rating_N, n)).mean() for n in range(60)])
+    jackknife = np.sqrt(59 / 60 * np.sum((without_N - without_N.mean()) ** 2))
+    assert rule(score_N, rating_N).std(ddof=1) / np.sqrt(60) == pytest.approx(jackknife, rel=0.1)
 
 
 def test_equal_scores_or_ratings_give_no_number_that_is_none():
