@@ -36,8 +36,9 @@ def one_of(cfg: object, **allowed: Iterable[str]) -> None:
     for field, names in allowed.items():
         value, names = getattr(cfg, field), tuple(names)
         if value not in names:
-            hint = str(unknown(field, value, names)).partition("; ")[2]
-            raise UserError(f"{field}={value}: must be one of {', '.join(names)}; {hint}")
+            choices = ", ".join(name or '""' for name in names)
+            _, stop, hint = str(unknown(field, value, names)).partition("; did you mean")
+            raise UserError(f"{field}={value}: must be one of {choices}{stop}{hint}")
 
 
 def split_names(text: str) -> tuple[str, ...]:

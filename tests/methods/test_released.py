@@ -154,7 +154,9 @@ def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
     variant = f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu, layout: transformers}}}}"
     with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; mend methods.released.theirs"):
         _model("released.theirs", variant)
-    with pytest.raises(UserError, match=r"variants.theirs.layout=hub: must be one of"):
+    with pytest.raises(
+        UserError, match=r"variants.theirs.layout=hub: must be one of \"\", open_clip, transformers, towers, file$"
+    ):
         read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
     with pytest.raises(UserError, match=r"lora_alpha=0.0: must be > 0"):
         read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])
