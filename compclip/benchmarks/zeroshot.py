@@ -226,7 +226,7 @@ def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
 def evaluate_two(
     records: Sequence[Record], embeddings: Embeddings, labels: Mapping[str, int], prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
-    """Return also `roc_auc`: for each picture of class 1 the share of those of class 0 that are less like it.
+    """Return also `roc_auc`: the share of pairs of a picture of each class of which that of class 1 is more like it.
 
     Raises UserError for other than two classes.
     """
@@ -237,9 +237,7 @@ def evaluate_two(
     shown_N = np.array([labels[record.id] == 1 for record in readable_records], dtype=bool)
     if shown_N.any() and not shown_N.all():
         score_N = probabilities(_scores(readable_records, embeddings, _class_vectors(embeddings, prompts)))[:, 1]
-        positives = tuple(record.id for record, is_shown in zip(readable_records, shown_N, strict=True) if is_shown)
-        above_P = above_negatives(score_N[shown_N], score_N[~shown_N])
-        items["roc_auc"] = Items(positives, above_P, "of_class_1")
+        items["roc_auc"] = Items(ids(readable_records), area_outcomes(score_N, shown_N), SUBSET)
     return items
 
 
@@ -283,6 +281,16 @@ def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
     hit_T = np.cumsum(shown_N[order_N])[last_N]
     recall_T, precision_T = hit_T / shown_N.sum(), hit_T / (np.flatnonzero(last_N) + 1)
     return float(np.mean([1.0, *(precision_T[recall_T >= point].max() for point in POINTS[:-1])]))
+
+
+def area_outcomes(score_N: np.ndarray, shown_N: np.ndarray) -> np.ndarray:
+    """Return the area under the ROC curve and what each picture adds to it: outcomes whose mean is the area."""
+    share_N = np.empty(len(score_N))
+    share_N[shown_N] = above_negatives(score_N[shown_N], score_N[~shown_N])
+    share_N[~shown_N] = above_negatives(-score_N[~shown_N], -score_N[shown_N])
+    area = share_N[shown_N].mean()
+    class_size_N = np.where(shown_N, shown_N.sum(), (~shown_N).sum())
+    return area + len(score_N) / class_size_N * (share_N - area)
 
 
 def above_negatives(positive_P: np.ndarray, negative_N: np.ndarray) -> np.ndarray:

@@ -319,15 +319,28 @@ def test_the_area_under_the_curve_of_two_classes(names, picture, embeddings):
     at = {str(picture(f"z/{name}")): [1 - score, score] for name, score in score_by_picture.items()}
     benchmark = zeroshot.load(folder, options=Config(metric="roc_auc"))
     result = benchmark.score(embeddings(at, {"meme": [1, 0], "hate": [0, 1]}))
-    assert result.items["roc_auc"].values.tolist() == [1.0, 0.75] and result.items["roc_auc"].ids == (
-        "1/c.png",
-        "1/d.png",
-    )
+    # shares of the other class that are on the right side: 3/4, 1, 1, 3/4
+    assert dict(zip(result.items["roc_auc"].ids, result.items["roc_auc"].values.tolist(), strict=True)) == {
+        "0/a.png": 0.625, "0/b.png": 1.125, "1/c.png": 1.125, "1/d.png": 0.625}  # fmt: skip
     assert result.metrics["roc_auc"] == result.metrics["elevater"] == 3.5 / 4
     assert result.metrics["top_1"] == 3 / 4
     lone = {at_: v for at_, v in at.items() if "/1/" in at_}
     failures = {at_: "missing" for at_ in at if "/0/" in at_}
     assert "roc_auc" not in benchmark.score(embeddings(lone, {"meme": [1, 0], "hate": [0, 1]}, failures)).metrics
+
+
+@pytest.mark.parametrize("positives", [20, 60])
+def test_the_spread_of_the_area_s_outcomes_is_that_of_the_area(positives):
+    """Beside the standard error of DeLong (1988): variances of the shares in both classes over the classes' sizes."""
+    rng = np.random.default_rng(positives)
+    shown_N = np.arange(80) < positives
+    score_N = rng.normal(size=80) + shown_N
+    of_positives = [np.mean([s > other for other in score_N[~shown_N]]) for s in score_N[shown_N]]
+    of_negatives = [np.mean([other > s for other in score_N[shown_N]]) for s in score_N[~shown_N]]
+    error = np.sqrt(np.var(of_positives, ddof=1) / positives + np.var(of_negatives, ddof=1) / (80 - positives))
+    outcome_N = zeroshot.area_outcomes(score_N, shown_N)
+    assert outcome_N.mean() == pytest.approx(np.mean(of_positives))
+    assert outcome_N.std(ddof=1) / np.sqrt(80) == pytest.approx(error, rel=0.05)
 
 
 def test_pictures_of_several_classes_are_ranked(names, dump, picture, embeddings):
