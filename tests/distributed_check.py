@@ -76,7 +76,7 @@ def model(bias: bool, dtype: torch.dtype = torch.float64) -> nn.Module:
 def prepare(method, cfg, dtype: torch.dtype = torch.float64) -> nn.Module:
     """A tiny model with what a method needs of it."""
     clip = model(method.needs_bias(cfg), dtype)
-    method.adapt(cfg, SimpleNamespace(clip=clip, model_cfg=dict(SHAPE)), 0)
+    method.adapt(cfg, SimpleNamespace(clip=clip, model_cfg=dict(SHAPE), preprocess_cfg={}, transform=None), 0)
     return clip
 
 

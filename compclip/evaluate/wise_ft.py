@@ -34,7 +34,7 @@ from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import result_store, score
-from compclip.model import adapter_files, backbone, heads, lora
+from compclip.model import adapter_files, backbone, clip_model, heads, lora
 from compclip.runs import gpus
 from compclip.runs.run_folder import Published
 
@@ -93,7 +93,7 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     start = time.perf_counter()
     evaluation = result_store.EvaluationTask(task.benchmarks, task.how, str(made_of["code"]), root)
     metrics_at = _metrics_of_ends(cell, task.alphas, evaluation)
-    if heads.has_head(ends[1]):  # of a model with a head the start may be another than the pretrained cell
+    if heads.has_head(ends[1]) or not _are_prepared_alike(*ends):  # the start is another than the pretrained cell
         metrics_at.pop(0.0, None)
     inner = [alpha for alpha in task.alphas if alpha not in metrics_at]
     if inner:
@@ -109,6 +109,12 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     document = {"cell": cell.name, "seconds": seconds, **made_of, "scores": cosines, "points": points}
     write_json(out, document)
     return document, True
+
+
+def _are_prepared_alike(*checkpoints: Path) -> bool:
+    """Return whether checkpoints prepare pictures in one way."""
+    first, second = (read_mapping(checkpoint / clip_model.CONFIG)["preprocess_cfg"] for checkpoint in checkpoints)
+    return first == second
 
 
 def _metrics_of_ends(

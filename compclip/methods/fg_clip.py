@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from compclip.interface.features import Features
+    from compclip.model.clip_model import ClipModel
 
 TRAINS = True
 LARGEST_MARGIN = 10.0  # FG-CLIP 2: model/strcs/fgclip2.py:529
@@ -64,6 +65,14 @@ class Config:
 def needs_bias(cfg: Config) -> bool:
     """The sigmoid has one."""
     return cfg.contrast == "sigmoid"
+
+
+def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
+    """Score pictures as they are trained on, as the release does (fgclip/eval/coco_retrieval.py:44)."""
+    from compclip.model import whole_pictures
+
+    if cfg.squash:
+        whole_pictures.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:

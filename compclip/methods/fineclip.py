@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compclip.interface.features import Features
+    from compclip.model.clip_model import ClipModel
 
 TRAINS = True
 
@@ -39,6 +40,14 @@ class Config:
         _check.at_least(self, 0, "lambda_regions", "lambda_distill")
         _check.at_least(self, 1, "regions", "crop_times")
         _check.one_of(self, caption=("full", "first"))
+
+
+def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
+    """Score pictures as they are trained on, as the release does (open_clip/factory.py:312)."""
+    from compclip.model import whole_pictures
+
+    if cfg.squash:
+        whole_pictures.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:

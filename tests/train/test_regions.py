@@ -10,19 +10,22 @@ import functools
 import math
 from dataclasses import replace
 
+import numpy as np
 import open_clip
 import pytest
 import timm
 import torch
 import torchvision
+from PIL import Image
 from torch.nn import functional as F
 
 from compclip.base.errors import UserError
+from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
-from compclip.model import class_tokens, clip_model, local_patches, towers
-from compclip.train import accumulate, encode, region_pooling
-from tests import distributed_check
+from compclip.model import backbone, class_tokens, clip_model, local_patches, towers
+from compclip.train import accumulate, encode, extras, picture_resizing, region_pooling
+from tests import distributed_check, tiny_project
 from tests.reference import dot
 
 S, D = 5, 3
@@ -204,3 +207,18 @@ def test_a_frozen_image_tower_is_encoded_once(name):
         terms.append(computer.compute_gradients(distributed_check.batch(views), views, loss))
         assert clip.visual.proj.grad is None and clip.text_projection.grad is not None
     torch.testing.assert_close(terms[0], terms[1])
+
+
+@pytest.mark.parametrize("name", ["fineclip", "fg_clip"])
+def test_whole_pictures_are_scored_as_they_are_trained_on(name, tmp_path):
+    """A wide picture, of which a square from the middle lacks two thirds: here, and of the finished model's folder."""
+    write_json(tmp_path / "tiny.json", tiny_project.TINY)
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 180, 3), dtype=np.uint8))
+    squashed = np.asarray(picture_resizing.resize_by_pillow(picture, (64, 64)))
+    method = load_method(name)
+    for squash in (True, False):
+        model = backbone.create(str(tmp_path / "tiny.json"))
+        extras.prepare_model(method, method.Config(squash=squash), model, 0)
+        model.save(tmp_path / f"{squash}")
+        for scored in (model, backbone.load(tmp_path / f"{squash}")):
+            assert np.array_equal(scored.fit_picture(picture), squashed) == squash
