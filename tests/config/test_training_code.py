@@ -128,6 +128,8 @@ MORE = {  # beside the method's own file
         "compclip.text.shuffle",
         "compclip.text.stored_texts",
     },
+    "fg_clip": {"compclip.model.whole_pictures"},
+    "fineclip": {"compclip.model.whole_pictures"},
     "flair": {"compclip.model.heads", "compclip.text.sub_captions"},
     "fsc_clip": SWAPS
     | {
