@@ -107,8 +107,10 @@ def _work_kind(views: Views) -> tuple[int, int, Views]:
 def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Count operations of the towers, forward and backward, on a batch's first two images and their texts.
 
-    Their gradients are dropped. Texts that a rule could not make count as well, attention as its plain products.
+    Their gradients are dropped, and the means that a ResNet's norms keep of what they see are put back. Texts that a
+    rule could not make count as well, attention as its plain products.
     """
+    buffers = [(buffer, buffer.clone()) for buffer in clip.buffers()]
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
     first = replace(first, encoded_BK=None, encoded_BP=None, encoded_BRC=None)
     counter = FlopCounterMode(display=False)
@@ -118,4 +120,6 @@ def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)
+    for buffer, before in buffers:
+        buffer.copy_(before)
     return counter.get_total_flops()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import open_clip
 import pytest
 import torch
 
@@ -41,6 +42,18 @@ def test_steps_of_two_kinds_are_counted_twice(monkeypatch):
     """Another number of texts is other work."""
     kinds = (Views(), Views(negatives=(lambda _annotation, _rng: "",)))
     assert counted(monkeypatch, lambda step: kinds[step % 2], 6) == 2
+
+
+def test_a_resnets_norms_are_as_before():
+    """They keep means of what they see in training: a resumed run, which counts anew, would end with other ones."""
+    shape = distributed_check.SHAPE | {
+        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 64}
+    }
+    clip, views = open_clip.CLIP(**shape).double().train(), Views()
+    before = {name: value.clone() for name, value in clip.state_dict().items()}
+    assert throughput.count_flops(clip, distributed_check.batch(views), views, frozenset()) > 0
+    assert any("running_mean" in name for name in before)
+    assert all(torch.equal(value, before[name]) for name, value in clip.state_dict().items())
 
 
 def test_regions_that_are_missing_in_the_first_pictures_count_as_well():
