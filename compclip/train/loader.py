@@ -186,6 +186,10 @@ def open_batches(
                 "or shared memory (SIGBUS): lower train.workers; the same command goes on from the last checkpoint"
             ) from error
         raise
+    finally:
+        # Left to the garbage collector, as part of an error's cycle, its queues end before it and no worker hears of
+        # the end: each is waited for five seconds then.
+        batches._shutdown_workers()
 
 
 def _require_batch(batch: Batch | str) -> Batch:

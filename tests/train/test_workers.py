@@ -91,10 +91,12 @@ def test_workers_of_a_killed_run_end(steps, monkeypatch, tmp_path):
 
 
 def test_another_error_stays_as_it_is(steps):
-    """With its workers alive, and with one that came to its end."""
+    """With its workers alive, and with one that came to its end. None of them is left behind the block."""
+    before = multiprocessing.active_children()
     with pytest.raises(ZeroDivisionError), steps(range(8, 1000)) as batches:
         next(batches)
         raise ZeroDivisionError
+    assert not [process for process in multiprocessing.active_children() if process not in before]
     with pytest.raises(ZeroDivisionError), steps(range(8, 10)) as batches:
         assert list(batches) == [8, 9]
         raise ZeroDivisionError
