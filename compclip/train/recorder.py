@@ -58,6 +58,7 @@ OnStep = Callable[[int, int, "ClipModel"], None]  # optimiser steps done, of how
 Counts = dict[str, Counter[str]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
 # The system's and a person's way to say stop, and those of clusters before a time limit or a preemption.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+MANY_TURNS = 12 * 2**30  # after so many epochs a method that takes turns by steps or epochs is where it was
 COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch")  # whose errors are of `train.compile`
 
 
@@ -140,6 +141,7 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             self.first_steps = FirstSteps(self.work / FIRST_STEPS, header["step"])
             warn_of_phases(self.run, steps, per_epoch)
+            warn_of_stages(self.run, steps, per_epoch)
         dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
@@ -239,6 +241,20 @@ def warn_of_phases(run: Run, steps: int, per_epoch: int) -> None:
         messages.warn(
             f"methods.{run.cell.method}: in none of the {steps:,} steps does a part start anew or stand still; "
             "train longer, or let that begin earlier"
+        )
+
+
+def warn_of_stages(run: Run, steps: int, per_epoch: int) -> None:
+    """Warn of a run that ends before its method's last stage, in which texts are drawn by other rules (curriculum)."""
+    method = load_method(run.method_name)
+    last, late = (
+        view_shares.name_texts(method.views(run.method, Step(step, per_epoch)))
+        for step in (steps - 1, steps - 1 + MANY_TURNS * per_epoch)
+    )
+    if missing := sorted({name for names in late for name in names} - {name for names in last for name in names}):
+        messages.warn(
+            f"methods.{run.cell.method}: {steps:,} steps end before the stage with {', '.join(missing)}; train longer, "
+            "or let it begin earlier"
         )
 
 

@@ -45,7 +45,7 @@ def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, d
 
 def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
     """Name each part that a view was asked for, as often as it was asked, and say whether it is there."""
-    negatives, positives = _text_names(views)
+    negatives, positives = name_texts(views)
     yield "captions", bool(row.caption)
     yield from ((name, text is not None) for name, text in zip(negatives, row.negatives, strict=True))
     if views.composite:
@@ -66,7 +66,7 @@ def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _text_names(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def name_texts(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of a view's negatives and positives, in their order."""
     if views.composite:
         further = (FURTHER,) * (views.composite - 2)

@@ -206,3 +206,21 @@ def test_a_run_that_ends_before_its_phases_says_so(capsys):
     plain = SimpleNamespace(method_name="negclip", method=load_method("negclip").Config())
     recorder.warn_of_phases(plain, 5, 3)
     assert not capsys.readouterr().err
+
+
+def test_a_run_that_ends_in_the_first_stage_of_a_curriculum_says_so(capsys):
+    """MosaiCLIP's second one is of other rules; not a run that comes to it, one without it, or methods that take turns."""
+    for name, options, steps, says in [
+        ("mosaiclip", {}, 1000, True),
+        ("mosaiclip", {}, 1001, False),
+        ("mosaiclip", {"single_steps": 0}, 5, False),
+        ("clic", {}, 1, False),
+        ("clic", {}, 2, False),
+        ("negclip", {}, 1, False),
+    ]:
+        cell = SimpleNamespace(method=f"{name}.short")
+        run = SimpleNamespace(method_name=name, method=load_method(name).Config(**options), cell=cell)
+        recorder.warn_of_stages(run, steps, 3)
+        error = capsys.readouterr().err
+        assert ("mosaiclip.short: 1,000 steps end before the stage with negatives/sub_graphs.draw" in error) == says
+        assert says or not error
