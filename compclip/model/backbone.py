@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import open_clip
 import torch
-from huggingface_hub import HfApi, constants, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line, unknown
@@ -25,6 +23,7 @@ from compclip.model import (
     clip_model,
     heads,
     hub_cache,
+    hub_repositories,
     model_config,
     released_heads,
     rotary_text,
@@ -111,7 +110,7 @@ def load(
     if ref == "hf-hub:":
         raise UserError("checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME")
     if ref.startswith("hf-hub:"):
-        ref = _fetch_repository(ref.removeprefix("hf-hub:"))
+        ref = str(hub_repositories.fetch_with_head(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):
         return _load_folder(Path(ref), device, tokenizer, activation, captioner)
     if "::" in ref:
@@ -125,25 +124,6 @@ def load(
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
     return create(model, ref, 0, device, tokenizer, activation, captioner, alpha)
-
-
-def _fetch_repository(repository: str) -> str:
-    """Return the folder of a hub's repository in open_clip's format, with its head where it has one.
-
-    Raises UserError where either cannot be fetched. Where the hub does not answer the cache alone tells of a head.
-    """
-    with hub_cache.reachable_or_offline():
-        folder = weight_files.fetch_repository(repository)
-        try:
-            if not constants.HF_HUB_OFFLINE and HfApi().file_exists(repository, heads.CONFIG):
-                for file in (heads.CONFIG, heads.WEIGHTS):
-                    hf_hub_download(repository, file)
-        except (EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"hf-hub:{repository}: its head cannot be fetched ({type(error).__name__}), without which it is "
-                f"another model; try again, or download {heads.CONFIG} and {heads.WEIGHTS} beside its weights"
-            ) from error
-    return str(folder)
 
 
 def load_backbone(spec: Backbone, seed: int) -> ClipModel:
