@@ -54,14 +54,18 @@ class LocalJob:
     child: subprocess.Popen | None = None
 
     def state(self) -> str:
-        """running, done or failed; a process that is no child of ours is known by its start time."""
+        """running, done or failed; a process that is no child of ours is known by its start time.
+
+        Results count more than an exit code, as of a cluster's job: a library's thread may abort Python's end. Those of
+        an earlier job were removed when this one was sent; a checkpoint may be an earlier job's.
+        """
         if self.child:
             running = self.child.poll() is None
         else:
             running = read_start_time(self.record["pid"]) == (self.record.get("started") or "unknown")
         if running:
             return RUNNING
-        failed = self.child and self.child.returncode
+        failed = self.child and self.child.returncode and self.record["module"] != SCORES
         return FAILED if failed or not has_finished(self.folder, self.record) else DONE
 
     def reason(self) -> str:

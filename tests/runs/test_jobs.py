@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -212,6 +213,26 @@ def test_liveness_needs_more_than_a_process_id(tmp_path):
     ):
         write_json(RunFolder(tmp_path).job, {"kind": "local", **record})
         assert (jobs.find_live_job(RunFolder(tmp_path)) is not None) == live
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "states"),
+    [
+        (jobs.SCORES, 0, (jobs.FAILED, jobs.FAILED, jobs.DONE)),
+        (jobs.SCORES, -signal.SIGABRT, (jobs.FAILED, jobs.FAILED, jobs.DONE)),
+        (jobs.TRAINS, 0, (jobs.FAILED, jobs.DONE, jobs.DONE)),
+        (jobs.TRAINS, -signal.SIGABRT, (jobs.FAILED,) * 3),  # the checkpoint may have been there before
+    ],
+)
+def test_results_count_more_than_how_python_ended(tmp_path, module, code, states):
+    """Without files, with a checkpoint, with results: a process that aborts at its end has done its work."""
+    folder = RunFolder(tmp_path)
+    job = jobs.LocalJob(folder, {"module": module}, SimpleNamespace(poll=lambda: code, returncode=code))
+    seen = [job.state()]
+    for path in (folder.final.environment, folder.scored):
+        write_json(path, {})
+        seen.append(job.state())
+    assert tuple(seen) == states
 
 
 def test_a_zombie_is_not_alive():
