@@ -2,6 +2,7 @@
 
     compclip train --method fsc_clip                   all cells of a method: the stage train@fsc_clip
     compclip train --cell fsc_clip-scenes-scenes-0     one cell, in this process (also under torchrun)
+    compclip train --cell CELL train.max_steps=30      a trial with other values: in the store alone, never published
 
 A run works in store/<run key>/ and is published, when done, as links in runs/<method>/<backbone-data-seed>/. One that
 was killed goes on from its last complete checkpoint and ends with the same bits; one that is finished is published
@@ -18,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import safe_names, thread_waiting
+from compclip.base import messages, safe_names, thread_waiting
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.number_text import format_count
@@ -77,7 +78,10 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
 
 
 def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
-    """Train and publish one cell in this process; return 130 where a person no longer waits for its job, else 0."""
+    """Train one cell in this process; return 130 where a person no longer waits for its job, else 0.
+
+    It is published, but for a run with other values than those of the cell in the file.
+    """
     import json
 
     from compclip.config import grid, read
@@ -88,14 +92,27 @@ def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
     is_first = not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
     if is_first and not run.finished:
         release_proof.take_over([run], run.root)
+    is_trial = is_first and bool(overrides) and _has_other_values(run, params)
     try:
-        driver.run_cell(run)
+        driver.run_cell(run, publishes=not is_trial)
     except KeyboardInterrupt:
         print(f"{name}: no longer waiting; its job goes on, and the same command waits again", file=sys.stderr)
         return 130
+    if is_trial:
+        messages.note(f"{name}: with other values than in {params}, so it stays in {run.folder.path}")
     if is_first:
         print(json.dumps({"cell": name, "run_key": run.key}))
     return 0
+
+
+def _has_other_values(run: StoredRun, params: str) -> bool:
+    """Return whether the file has the run's cell, and as another run."""
+    from compclip.config import grid, read
+
+    file_params = read.load_params(params)
+    if run.cell not in grid.list_cells(file_params):
+        return False
+    return run_store.locate_run(grid.resolve(file_params, run.cell.name)).key != run.key
 
 
 def main(argv: list[str]) -> int:

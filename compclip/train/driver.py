@@ -88,17 +88,18 @@ def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
     )
 
 
-def run_cell(run: StoredRun) -> None:
+def run_cell(run: StoredRun, publishes: bool = True) -> None:
     """Publish one cell's files, after its job has trained it where one was sent, else after training it here.
 
-    Started by torchrun or srun, the processes share the training; the first one waits, locks and publishes.
+    Started by torchrun or srun, the processes share the training; the first one waits, locks and publishes. Without
+    `publishes` the run stays in the store alone.
     """
     from compclip.train import job, process_group
 
     if process_group.read_process().rank == 0:
         _await_job(run)
     job.hold_and_complete(run)
-    if process_group.read_process().rank == 0:
+    if publishes and process_group.read_process().rank == 0:
         run.publish()
 
 
