@@ -45,6 +45,12 @@ def autograd_without_devices() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def no_arguments() -> None:
+    """A command's `entry` takes its options from there: pytest's `-q` would silence warnings for all later tests."""
+    sys.argv[1:] = []
+
+
+@pytest.fixture(autouse=True, scope="session")
 def own_store() -> None:
     """A team's store is no place for what tests train."""
     os.environ.pop(run_store.VARIABLE, None)
