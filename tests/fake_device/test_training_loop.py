@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -27,15 +29,16 @@ def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]
     with fake_device.simulate() as ledger:
         model = simulated_step.build_model(run, method, SHAPE, fake_device.NAME)
 
-        def batches(sampler, views_at, model, steps, *_):
-            return (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
+        @contextlib.contextmanager
+        def open_batches(sampler, views_at, model, steps, *_) -> Iterator[Iterator]:
+            yield (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
 
         def on_step(step: int, *_) -> None:
             if step:
                 waits.append(Counter(ledger.waits))
             ledger.reset_counts()
 
-        monkeypatch.setattr(loader, "batches", batches)
+        monkeypatch.setattr(loader, "open_batches", open_batches)
         with recorder.recording(run, folder, on_step) as record:
             fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS, share=6), record)
             waits.append(Counter(ledger.waits))

@@ -210,7 +210,7 @@ def test_gradient_caching_in_a_cell(here, one):
     """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
     name = cell("fsc_clip")
     assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
-    cached = trained(here, name) / "metrics.jsonl"
+    cached = tiny_project.at(name, "train.micro_batch=3").folder.final.path / "metrics.jsonl"
     close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
     for line in cached.read_text().splitlines():
         row = json.loads(line)

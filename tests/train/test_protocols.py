@@ -26,7 +26,7 @@ from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
 from tests.model.test_towers import TEXTS, TINY
-from tests.tiny_project import cell, trained
+from tests.tiny_project import at, cell
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,9 @@ def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
     for alpha in ("1.0", "0.6", "0.0"):
         root = tiny_project.other(project, tmp_path / alpha, steps=4)
         monkeypatch.chdir(root)
-        assert train_command.main(["--cell", cell("finetune"), f"train.average_alpha={alpha}"]) == 0
-        ends[alpha] = load_file(trained(root, cell("finetune")) / "checkpoint" / WEIGHTS)
+        overrides = (f"train.average_alpha={alpha}",)
+        assert train_command.main(["--cell", cell("finetune"), *overrides]) == 0
+        ends[alpha] = load_file(at(cell("finetune"), *overrides).folder.final.path / "checkpoint" / WEIGHTS)
     start = load_file(project / "models" / "tiny" / WEIGHTS)
     for name, value in clip_model.interpolate(start, ends["1.0"], 0.6).items():
         assert torch.equal(ends["0.6"][name], value) and torch.equal(ends["0.0"][name], start[name])

@@ -183,7 +183,7 @@ SHORT = ["train.max_steps=7"]
 def test_a_run_says_what_its_samples_had(with_method, how):
     """environment.json and the last line of metrics.jsonl have the shares of the views themselves."""
     assert train_command.main(["--cell", CELL, *SHORT, *how]) == 0
-    folder = trained(with_method, CELL)
+    folder = at(CELL, *SHORT, *how).folder.final.path
     shares = json.loads((folder / "environment.json").read_text())["view_shares"]
     expected = direct_shares(with_method, grid.resolve(read.load_params("params.yaml", SHORT), CELL))
     assert shares == pytest.approx(expected, abs=1e-6) and len(set(shares.values())) > 1
@@ -195,7 +195,7 @@ def test_two_processes_count_together(with_method):
     """Each makes half of every batch; the log has the shares of the whole."""
     processes = two("-m", "compclip.train", "--cell", CELL, *SHORT, cwd=with_method)
     assert [p.wait(timeout=120) for p in processes] == [0, 0]
-    shares = json.loads((trained(with_method, CELL) / "environment.json").read_text())["view_shares"]
+    shares = at(CELL, *SHORT).folder.final.facts()["view_shares"]
     expected = direct_shares(with_method, grid.resolve(read.load_params("params.yaml", SHORT), CELL))
     assert shares == pytest.approx(expected, abs=1e-6)
 
