@@ -91,7 +91,7 @@ def read_values(grid: Path) -> list[ReleasedValue]:
 def list_grids(page: Page) -> list[Path]:
     """Return the grids of a page."""
     grids = {path.stem.removesuffix("_released"): path for path in sorted(GRIDS.glob("*_released.yaml"))}
-    elsewhere = {method for other in PAGES for method in other.methods}
+    elsewhere = {method for released_page in PAGES for method in released_page.methods}
     return [path for method, path in grids.items() if method in (page.methods or grids.keys() - elsewhere)]
 
 

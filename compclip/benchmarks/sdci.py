@@ -161,15 +161,15 @@ def _choose_negative(test: str, row: Any, key: str, negatives: Any) -> Any:
     ]  # fmt: skip
     if not candidates or not all(isinstance(score, (int, float)) for score, _ in candidates):
         raise IncompletePicture
-    place = max(range(len(candidates)), key=lambda place: (candidates[place][0], place))  # of equals the last
-    return candidates[place][1]
+    best = max(range(len(candidates)), key=lambda best: (candidates[best][0], best))  # of equals the last
+    return candidates[best][1]
 
 
 def number_batches(records: Sequence[Record]) -> Batches:
     """Return the batch of each record: eight consecutive ones of a test."""
     return {
-        (test, record.id): place // BATCH
-        for test, of_test in by_subset(records).items() for place, record in enumerate(of_test)
+        (test, record.id): number // BATCH
+        for test, of_test in by_subset(records).items() for number, record in enumerate(of_test)
     }  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def evaluate(batches: Batches, records: Sequence[Record], embeddings: Embeddings
         batch_N = np.array([batches[test, record.id] for record in scored])
         own_N = _scores(embeddings, [(record, record.texts[:-1]) for record in scored], np.min)
         negative_N = _scores(embeddings, [(record, record.texts[-1:]) for record in scored], np.max)
-        best_other_N = np.array([_best_other(embeddings, scored, batch_N, place) for place in range(len(scored))])
+        best_other_N = np.array([_best_other(embeddings, scored, batch_N, row) for row in range(len(scored))])
         keys = ids(scored)
         for task, rival_N in zip(TASKS, (best_other_N, negative_N), strict=True):
             tied = flagged_ids(keys, own_N == rival_N)
@@ -198,10 +198,10 @@ def _scores(
     )
 
 
-def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, place: int) -> float:
+def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, row: int) -> float:
     """Return the highest cosine of a part with a right text of another part of its batch; -inf where it is alone."""
-    other_rows = [i for i in np.flatnonzero(batch_N == batch_N[place]).tolist() if i != place]
+    other_rows = [i for i in np.flatnonzero(batch_N == batch_N[row]).tolist() if i != row]
     texts = [text for i in other_rows for text in records[i].texts[:-1]]
     if not texts:
         return float(-np.inf)
-    return float(embeddings.matches([records[place].images[0]] * len(texts), texts).max())
+    return float(embeddings.matches([records[row].images[0]] * len(texts), texts).max())

@@ -34,10 +34,10 @@ def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
     return ". ".join(_choose(pieces or [annotation.text], rng, spare=0))
 
 
-def _choose(parts: Sequence[str], rng: np.random.Generator, spare: int) -> list[str]:
-    """Choose one to three parts; of consecutive ones the first is one of `len(parts) - count + spare`."""
-    count, available = int(rng.integers(1, MOST + 1)), len(parts)
+def _choose(pieces: Sequence[str], rng: np.random.Generator, spare: int) -> list[str]:
+    """Choose one to three pieces; of consecutive ones the first is one of `len(pieces) - count + spare`."""
+    count, available = int(rng.integers(1, MOST + 1)), len(pieces)
     if count > 1 and rng.random() < 0.5:
         start = int(rng.integers(max(1, available - count + spare)))
-        return list(parts[start : start + count])
-    return [parts[i] for i in rng.choice(available, size=count, replace=available < count)]
+        return list(pieces[start : start + count])
+    return [pieces[i] for i in rng.choice(available, size=count, replace=available < count)]

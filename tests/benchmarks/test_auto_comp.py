@@ -102,8 +102,8 @@ def test_more_words_than_the_set_has(write):
 
 def test_a_paired_set_under_the_names_of_two(write):
     both = {"minimal_caption": COLORS, "contextual_caption": "In a room, a red chair and an orange lamp."}
-    shown = {f"{source}_image": picture(colour) for source, colour in (("minimal", "red"), ("contextual", "blue"))}
-    write("minimal_color_2", **both, **shown)
-    folder = write("contextual_color_2", **both, **shown)
+    pictures = {f"{source}_image": picture(colour) for source, colour in (("minimal", "red"), ("contextual", "blue"))}
+    write("minimal_color_2", **both, **pictures)
+    folder = write("contextual_color_2", **both, **pictures)
     assert {record.texts[0] for record in auto_comp.load(folder, folder).records if "swap" in record.subset} == {
         *both.values()}  # fmt: skip

@@ -335,8 +335,8 @@ def test_the_spread_of_the_area_s_outcomes_is_that_of_the_area(positives):
     rng = np.random.default_rng(positives)
     shown_N = np.arange(80) < positives
     score_N = rng.normal(size=80) + shown_N
-    of_positives = [np.mean([s > other for other in score_N[~shown_N]]) for s in score_N[shown_N]]
-    of_negatives = [np.mean([other > s for other in score_N[shown_N]]) for s in score_N[~shown_N]]
+    of_positives = [np.mean([s > rival for rival in score_N[~shown_N]]) for s in score_N[shown_N]]
+    of_negatives = [np.mean([rival > s for rival in score_N[shown_N]]) for s in score_N[~shown_N]]
     error = np.sqrt(np.var(of_positives, ddof=1) / positives + np.var(of_negatives, ddof=1) / (80 - positives))
     outcome_N = zeroshot.area_outcomes(score_N, shown_N)
     assert outcome_N.mean() == pytest.approx(np.mean(of_positives))

@@ -73,8 +73,8 @@ def test_code_that_decides_vectors_is_told_apart(model, how, monkeypatch):  # no
         embedding_cache.code_hash, "hash_code", lambda *entries: str(hashed.update(code_hash.find_modules(*entries)))
     )
     EmbeddingCache.open_for("w", model, how)
-    parts = ("heads", "released_heads", "class_tokens", "author_layouts", "clip_model", "towers", "tokenizers")
-    assert {f"compclip.model.{part}" for part in parts} <= hashed
+    modules = ("heads", "released_heads", "class_tokens", "author_layouts", "clip_model", "towers", "tokenizers")
+    assert {f"compclip.model.{module}" for module in modules} <= hashed
 
 
 def test_models_of_one_pass_share_what_all_of_them_know(model, pictures, how, encoded):  # noqa: F811

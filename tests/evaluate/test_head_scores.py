@@ -140,10 +140,13 @@ def test_what_no_common_space_holds_is_compared_by_the_head_alone(trained, tmp_p
     folder, picture = str(checkpoint(trained, "llip")), str(next((trained / "world" / "test").glob("*.png")))
     with pytest.raises(UserError, match=r"in no common space, .*; set evaluate\.scorers: \[cosine\]"):
         evaluate_command.main(["--checkpoint", folder, "evaluate.scorers=[cosine,local]"])
-    seen = ["--image", picture, "--text", "a red star", "--out", str(tmp_path / "map.png")]
+    map_options = ["--image", picture, "--text", "a red star", "--out", str(tmp_path / "map.png")]
     with pytest.raises(UserError, match="in no common space"):
-        attention.main([*seen, "--checkpoint", folder, "--against", str(trained / "models" / "tiny")])
-    assert attention.main([*seen, "--checkpoint", str(checkpoint(trained, "flair")), "--against", "models/tiny"]) == 0
+        attention.main([*map_options, "--checkpoint", folder, "--against", str(trained / "models" / "tiny")])
+    assert (
+        attention.main([*map_options, "--checkpoint", str(checkpoint(trained, "flair")), "--against", "models/tiny"])
+        == 0
+    )
     plain = backbone.load(trained / "models" / "tiny")
     pair_scorers.check_common_space(plain, "")
     with pytest.raises(UserError, match="in no common space"):

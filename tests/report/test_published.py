@@ -159,7 +159,7 @@ def test_subsets_of_c2lip_and_clic_have_the_means_of_their_main_tables():
             for column in (c for c in main_rows[model[0]] if c.startswith("sugarcrepe")):
                 benchmark, _, metric = column.partition("/")
                 kind, _, task = metric.partition("_")
-                subsets = [f"{benchmark}/{kind}_{part}{task and '_' + task}" for part in ("obj", "att", "rel")]
+                subsets = [f"{benchmark}/{kind}_{suffix}{task and '_' + task}" for suffix in ("obj", "att", "rel")]
                 members = [values[c] for c in subsets if c in values]
                 if members:
                     checked += 1
@@ -189,9 +189,11 @@ def test_clic_zero_shot_means():
     ("paper", "name"), [("CE-CLIP", "Table 3"), ("TripletCLIP", "Table 4"), ("TripletCLIP", "Table 7")]
 )
 def test_sugarcrepe_means_of_ce_clip_and_triplet_clip(paper, name):
-    subset_parts = {"add": ("obj", "att"), "replace": ("obj", "att", "rel"), "swap": ("obj", "att")}
+    suffixes_of = {"add": ("obj", "att"), "replace": ("obj", "att", "rel"), "swap": ("obj", "att")}
     for model, values in table(paper, name).items():
-        members = {k: [values[f"sugarcrepe/{k}_{part}"] for part in parts] for k, parts in subset_parts.items()}
+        members = {
+            k: [values[f"sugarcrepe/{k}_{suffix}"] for suffix in suffixes] for k, suffixes in suffixes_of.items()
+        }
         stated = {k: mean(v) for k, v in members.items()} | {"average": mean(sum(members.values(), []))}
         for kind, expected in stated.items():
             if f"sugarcrepe/{kind}" in values:

@@ -228,11 +228,11 @@ def test_results_count_more_than_how_python_ended(tmp_path, module, code, states
     """Without files, with a checkpoint, with results: a process that aborts at its end has done its work."""
     folder = RunFolder(tmp_path)
     job = jobs.LocalJob(folder, {"module": module}, SimpleNamespace(poll=lambda: code, returncode=code))
-    seen = [job.state()]
+    observed_states = [job.state()]
     for path in (folder.final.environment, folder.scored):
         write_json(path, {})
-        seen.append(job.state())
-    assert tuple(seen) == states
+        observed_states.append(job.state())
+    assert tuple(observed_states) == states
 
 
 def test_a_zombie_is_not_alive():

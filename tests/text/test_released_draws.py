@@ -160,9 +160,11 @@ def test_two_variations_are_drawn_by_score_without_repetition():
 def test_each_caption_of_a_variation_has_the_same_chance():
     caption = Annotation("x", stored={"variation": VARIATIONS[:3]})
     draws = [stored_texts.draw_variations(2, caption, np.random.default_rng(seed)) for seed in range(600)]
-    assert {number for drawn in draws for number, _ in drawn} == {0, 2} and {len(drawn) for drawn in draws} == {2}
-    assert all(drawn[0] == (0, "a red dog") for drawn in draws)  # no more than two: all, in their order
-    texts = Counter(drawn[1][1] for drawn in draws)
+    assert {number for variations in draws for number, _ in variations} == {0, 2} and {
+        len(variations) for variations in draws
+    } == {2}
+    assert all(variations[0] == (0, "a red dog") for variations in draws)  # no more than two: all, in their order
+    texts = Counter(variations[1][1] for variations in draws)
     assert texts.keys() == {"a cat", "the cat"} and 240 < texts["a cat"] < 360
     assert stored_texts.draw_variations(2, Annotation("x"), np.random.default_rng(0)) == []
 
@@ -181,8 +183,8 @@ def test_captions_are_written_as_released(text):
 
 def test_pieces_of_all_texts_are_cut_at_every_full_stop():
     """The rule of the program's line 26, on a number and on what models write at the end."""
-    written = Annotation("A 1.5 m pole. ", stored={"dense": ("Two men</s>", "...")})
-    assert {text for text in outcomes(sub_captions.draw_released, written) if ". " not in text} == {
+    caption = Annotation("A 1.5 m pole. ", stored={"dense": ("Two men</s>", "...")})
+    assert {text for text in outcomes(sub_captions.draw_released, caption) if ". " not in text} == {
         "A 1",
         "5 m pole",
         "Two men",
