@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml", "experiments/backbones",
     "experiments/claims.yaml", "experiments/grids", "experiments/published", "experiments/studies",
-    "experiments/validity.yaml", "slurm",
+    "slurm",
 )  # fmt: skip
 
 

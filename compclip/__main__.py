@@ -6,7 +6,6 @@ import importlib
 import sys
 from importlib import metadata
 
-from compclip.base import messages
 from compclip.base.errors import entry, unknown
 
 # Command, the module whose `main` it is, and what it is for; in the order of a day's work.
@@ -31,7 +30,6 @@ DAILY = {
         "show where two rows differ on a benchmark: words, edits, lengths, items",
     ),
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
-    "validity": ("compclip.validity.__main__", "measure how far the embedded scenes predict the papers' numbers"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "export": (
@@ -98,9 +96,6 @@ def main(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"compclip {metadata.version('compclip')}")
         return 0
-    if argv[:2] == ["report", "validity"]:
-        messages.note("`compclip report validity` is called `compclip validity` now")
-        argv = argv[1:]
     if tuple(argv[:2]) in FURTHER:
         return importlib.import_module(FURTHER[tuple(argv[:2])]).main(argv[2:])
     if argv[0] not in COMMANDS:

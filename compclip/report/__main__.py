@@ -55,8 +55,6 @@ def main(argv: list[str]) -> int:
     """Run the stage `report`."""
     if argv[:1] == ["published"]:
         return published_coverage.main(argv[1:])
-    if argv[:1] == ["validity"]:
-        raise UserError("report validity: is a command of its own; run `compclip validity`")
     args = _parser().parse_args(argv)
     if args.items < 0:
         raise UserError(f"--items {args.items}: must be 0 or more; 0 shows no items")

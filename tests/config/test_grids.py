@@ -78,7 +78,6 @@ def test_every_paper_grid_is_known_here():
         "rates",
         "scenes_like_clip",
         "try",
-        "validity_rows",
     }
 
 

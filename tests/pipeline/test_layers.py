@@ -29,7 +29,7 @@ ROOMS = (
     ("train", "report"),
     ("methods", "evaluate"),
     ("benchmarks", "launch", "track"),
-    ("sweep", "validity", "doctor", "publish", "audit", "items"),
+    ("sweep", "doctor", "publish", "audit", "items"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {

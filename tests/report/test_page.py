@@ -472,9 +472,3 @@ def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project,
     params.report.reference = "clic"
     assert report_command.main([]) == 0
     assert "## Difference to clic: vit / scenes" in (project / "reports" / "report.md").read_text()
-
-
-def test_the_former_name_of_validity_says_the_new_one(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["report", "validity"])
-    assert entry(report_command.main) == 2
-    assert "run `compclip validity`" in capsys.readouterr().err

@@ -62,7 +62,6 @@ def _listed(_: random.Random) -> None:
 
 def _tables() -> Iterator[Reader]:
     yield Reader("claims", copied("experiments/claims.yaml"), _claimed)
-    yield Reader("validity", copied("experiments/validity.yaml"), _validity)
     yield Reader("published", copied("experiments/published"), _published)
 
 
@@ -70,12 +69,6 @@ def _claimed(_: random.Random) -> object:
     from compclip.report import claims
 
     return claims.read_claims(Path("experiments/claims.yaml"))
-
-
-def _validity(_: random.Random) -> object:
-    from compclip.validity import counterparts
-
-    return counterparts.read_counterparts(Path("experiments/validity.yaml"))
 
 
 def _published(_: random.Random) -> object:
