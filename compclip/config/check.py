@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable
-from pathlib import PurePath
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import columns, released_lists, tuning, world_versions
 from compclip.config.cell import PRETRAINED
+from compclip.config.drawn_scenes import WORLD, lies_in_scenes
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
@@ -27,7 +26,6 @@ from compclip.interface.method import load_method
 from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.text.annotation import required_key
 
-WORLD = "data/scenes_world"  # the out of the stage `scenes`
 # What lies in data/, or beside a benchmark's results, by a name of its own.
 RESERVED = {
     "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "records", "scenes_world"),
@@ -196,13 +194,9 @@ def check_reference(params: Params) -> None:
 
 def _check_world(params: Params) -> None:
     """Raise UserError for data of the embedded world without a benchmark of it, by which DVC knows to make it first."""
-    names = [name for name, data in params.data.items() if _in_world(data.path, data.images)]
-    if names and not any(_in_world(benchmark.path, benchmark.images) for benchmark in params.benchmarks.values()):
+    names = [name for name, data in params.data.items() if lies_in_scenes(data.path, data.images)]
+    if names and not any(lies_in_scenes(benchmark.path, benchmark.images) for benchmark in params.benchmarks.values()):
         raise UserError(
             f"data.{names[0]}: lies in {WORLD}, which is made for benchmarks in it, and there is none; add "
             f"benchmarks.world: {{benchmark: retrieval, path: {WORLD}/retrieval/dataset.json, images: {WORLD}/test}}"
         )
-
-
-def _in_world(*paths: str) -> bool:
-    return any(PurePath(os.path.normpath(path)).is_relative_to(WORLD) for path in paths)

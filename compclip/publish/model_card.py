@@ -14,6 +14,7 @@ from typing import Any
 from compclip.base import yaml_text
 from compclip.base.files import read_mapping
 from compclip.base.redact import redact_secrets
+from compclip.config import drawn_scenes
 from compclip.fetch import catalogue
 from compclip.fetch.catalogue import Offer
 from compclip.model import model_config
@@ -137,10 +138,13 @@ def _describe_numbers(source: SourceRun, numbers: list[card_numbers.CardNumber])
         return "## Numbers\n\nThis run was not scored."
     seeds = ", ".join(str(run.cell.seed) for run in source.seeds)
     start = "the model that it started from" if source.pretrained else "no start, whose results were not there"
+    drawn = str((source.run.config.get("data") or {}).get("images") or "")
+    notice = f"**{drawn_scenes.NOTICE}**\n\n" if drawn_scenes.lies_in_scenes(drawn) else ""
     return (
-        f"## Numbers\n\n{card_numbers.format_table(numbers)}\n\nShares are in percent; ↑ more is better, ↓ less. The "
-        f"interval of a number is over the benchmark's items. Seeds: {seeds}. Differences are to {start}, over seeds "
-        f"and items together unless they say otherwise.{_describe_blind(source)}{_describe_marks(source, numbers)}"
+        f"## Numbers\n\n{notice}{card_numbers.format_table(numbers)}\n\nShares are in percent; ↑ more is better, ↓ "
+        f"less. The interval of a number is over the benchmark's items. Seeds: {seeds}. Differences are to {start}, "
+        "over seeds and items together unless they say otherwise."
+        f"{_describe_blind(source)}{_describe_marks(source, numbers)}"
     )
 
 

@@ -21,7 +21,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.base.number_text import format_count
-from compclip.config import check, grid, read, sections
+from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.interface.method import load_method
@@ -100,6 +100,7 @@ def main(argv: list[str]) -> int:
         tuning_table.read_tuned_methods(params, args.root),
         params.grid.versions,
         curves,
+        drawn_scenes.describe_drawings(params),
     )
     report_files.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.report import (
+    authors_differences,
     blind_comparison,
     claims_table,
     composition_verdicts,
@@ -44,14 +45,14 @@ def write_report(page: ReportPage, out: Path) -> None:
             if losses := report_figures.format_loss_csv(row.runs):
                 plots[f"loss/{row.method}-{group.backbone}-{group.data}.csv"] = losses
     files = {
-        "report.md": table_formats.format_markdown(
-            groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups}
-        )
+        "report.md": (f"{page.notice}\n\n" if page.notice else "")
+        + table_formats.format_markdown(groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups})
         + (f"\n{correction}\n" if (correction := decisions.describe_correction(page.correction)) else "")
         + "".join(
             f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_markdown(stories)}"
             for name, stories in report_page.tell_stories(page)
         )
+        + "".join(map(authors_differences.format_markdown, page.authors_lines))
         + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
         + "".join(composition_verdicts.format_markdown(group, page.reference) for group in page.contrasts)
         + slice_tables.format_slices_markdown(page.slices)

@@ -19,6 +19,7 @@ from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
+    authors_differences,
     blind_comparison,
     claims_table,
     composition_verdicts,
@@ -39,6 +40,7 @@ from compclip.report import (
     tuning_table,
     wise_ft_lines,
 )
+from compclip.report.authors_differences import DifferenceBeside
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding, judge_claims
 from compclip.report.method_stories import MethodStory
@@ -80,6 +82,7 @@ class ReportPage:
     blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
     blind_tables: Mapping[str, BlindTable] = field(default_factory=dict)  # of the main tables, by name
     correction: str = ""  # over the comparisons of each table
+    notice: str = ""  # of what a reader must know before any number
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
     whole_tables: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
     slices: tuple[slice_tables.SliceTable, ...] = ()
@@ -95,6 +98,16 @@ class ReportPage:
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is had without the picture."""
         return blind_comparison.make_blind_rows(group, self.blind.get(group.data, ()))
+
+    @property
+    def authors_lines(self) -> list[list[DifferenceBeside]]:
+        """List the authors' differences, to the reference and to the pretrained model; none without a notice."""
+        if not self.notice:
+            return []
+        lines = [authors_differences.list_differences(self.main, PRETRAINED, self.published)]
+        if self.reference:
+            lines.insert(0, authors_differences.list_differences(self.contrasts, self.reference, self.published))
+        return [of_base for of_base in lines if of_base]
 
     @property
     def notes(self) -> dict[str, list[str]]:
@@ -127,6 +140,7 @@ def build_page(
     tuning: Sequence[tuning_table.TunedMethod] = (),
     versions: table_rows.Versions | None = None,
     curves: Sequence[training_curves.TrainingCurve] = (),
+    notice: str = "",
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
 
@@ -136,7 +150,7 @@ def build_page(
     made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
     and for the `items` won and lost ones of each method, whose pictures lie below `root`. `tuning` is what was spent on
     the methods' parameters, and what was chosen. `versions` are groups of backbones that are versions of one. `curves`
-    are runs at shares of their training.
+    are runs at shares of their training. `notice` is what a reader must know before any number.
     """
     blind, split = blind or {}, split or PictureSplit()
     tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
@@ -179,6 +193,7 @@ def build_page(
         blind=blind,
         blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
         correction=correction,
+        notice=notice,
         split=split,
         whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()), versions=versions))
         if split.name != WHOLE
@@ -223,6 +238,9 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     )
     text = environment.get_template("page.html.j2").render(
         facts=list_facts(page),
+        notice=page.notice,
+        authors_lines=[(authors_differences.summarize(lines), lines) for lines in page.authors_lines],
+        authors_head=authors_differences.HEAD,
         missing=page.missing,
         missing_cells=len({m.cell for m in page.missing}),
         formulas=describe_summaries(page),

@@ -19,7 +19,7 @@ from compclip.base import messages, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
 from compclip.base.number_text import format_count
-from compclip.config import read
+from compclip.config import drawn_scenes, read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
@@ -343,7 +343,8 @@ class StudyDriver:
         ]
         reference = self.opened.user_attrs.get("reference")
         importance = compute_importance(self.study, self.opened)
-        return study_results.study_to_json(self.study, trials, reference, importance, self.columns)
+        notice = drawn_scenes.describe_drawings(read.load_params(self.params))
+        return study_results.study_to_json(self.study, trials, reference, importance, self.columns, notice)
 
     def write(self) -> None:
         """Write the files of studies/<name>/."""

@@ -77,9 +77,11 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
 
 def study_to_json(
     study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any],
-    columns: Sequence[Column] = (),
+    columns: Sequence[Column] = (), notice: str = "",
 ) -> dict:  # fmt: skip
     """Return the whole of trials.json; `columns`: the objectives, of which a cosine is marked `score`.
+
+    `notice` is what a reader must know before any number.
 
     Values are shares, or cosines; what is made of the document for a reader is in percent.
     """
@@ -87,7 +89,7 @@ def study_to_json(
     best = best_trial(study, trials, reference["values"] if reference else None)
     declared = study.identity()
     return {
-        "study": declared.pop("name"), **declared, "budget": study.trials, "reference": reference,
+        "study": declared.pop("name"), "notice": notice, **declared, "budget": study.trials, "reference": reference,
         "objectives": [
             {"metric": o.column, "direction": o.direction} | ({"score": True} if o.column in cosines else {})
             for o in study.objectives

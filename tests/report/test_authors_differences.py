@@ -1,0 +1,84 @@
+"""The authors' differences beside ours: the numbers of fake_runs and two printed tables that a person can check."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.config import drawn_scenes, read
+from compclip.report import authors_differences, published_numbers, report_files, report_page
+from compclip.report.published_numbers import PublishedNumber
+from compclip.report.run_collection import collect_runs
+from tests import fake_runs
+from tests.conftest import ROOT
+
+# In swap of fake_runs the pretrained model has 45 %, negclip 70 and 90, clic 75 and 75.
+PUBLISHED = [
+    PublishedNumber("A", "Table 1", "ours", "negclip", "B/32", "COCO", "sugarcrepe", "swap", "60.0"),
+    PublishedNumber("A", "Table 1", "base", "clic", "B/32", "COCO", "sugarcrepe", "swap", "71.3"),
+    PublishedNumber("A", "Table 1", "start", "pretrained", "B/32", "", "sugarcrepe", "swap", "55.0"),
+    PublishedNumber("A", "Table 2", "ours", "negclip", "L/14", "COCO", "sugarcrepe", "swap", "90.0"),
+    PublishedNumber("A", "Table 2", "base", "clic", "L/14", "COCO", "sugarcrepe", "swap", "80.0", activation="gelu"),
+    PublishedNumber("A", "Table 1", "ours", "negclip", "B/32", "COCO", "summary", "Comp", "60.0"),
+    PublishedNumber("A", "Table 1", "base", "clic", "B/32", "COCO", "summary", "Comp", "50.0"),
+]
+
+
+def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
+    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(root))[0]
+    return report_page.build_page(
+        runs, fake_runs.BENCHMARKS, None, [], PUBLISHED, lambda run: {}, reference=reference, notice=notice
+    )
+
+
+def test_each_printed_difference_stands_beside_ours(tmp_path):
+    """To the reference and to the pretrained model; no mean over benchmarks, and no number of a wrong activation."""
+    to_reference, to_start = build(tmp_path).authors_lines
+    assert [(line.method, line.column.name, line.source, line.printed) for line in to_reference] == [
+        ("negclip", "sugarcrepe/swap", "A, Table 1", (-11.3,))
+    ]
+    assert {(line.method, line.printed) for line in to_start} == {("negclip", (5.0,)), ("clic", (16.3,))}
+    swap = {line.method: line for line in to_start}
+    assert swap["negclip"].ours == pytest.approx(0.35) and swap["negclip"].agrees
+    assert to_reference[0].ours == pytest.approx(0.05) and not to_reference[0].agrees
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "agrees"), [(0.1, (3.0, -1.0), True), (-0.1, (3.0,), False), (0.0, (3.0,), False)]
+)
+def test_signs_agree_where_both_move_the_same_way(tmp_path, ours, printed, agrees):
+    column = build(tmp_path).main[0].columns[0]
+    line = authors_differences.DifferenceBeside("m", "base", column, "A", ours, "", printed)
+    assert line.agrees is agrees
+    assert authors_differences.summarize([line]).startswith(
+        f"Of 1 differences to base that the authors print, {int(agrees)} "
+    )
+
+
+def test_plain_fine_tuning_has_the_papers_names():
+    """Table 10 of CLIC and Table 2 of C2LIP print ten differences to it that the shipped grid has columns for."""
+    numbers = published_numbers.read_numbers(ROOT / "experiments" / "published")
+    columns = ("add", "replace", "swap")
+    printed = {
+        (method, column): authors_differences._list_printed(numbers, paper, table, method, "finetune", column)
+        for paper, table, method in (("CLIC", "Table 10", "clic"), ("C2LIP", "Table 2", "c2lip"))
+        for column in (*(f"sugarcrepe/{c}" for c in columns), "sugarcrepe_pp/replace_itt", "sugarcrepe_pp/swap_itt")
+    }
+    assert printed["clic", "sugarcrepe_pp/swap_itt"] == [11.3] and printed["c2lip", "sugarcrepe/add"] == [6.3]
+    assert all(values for values in printed.values()) and len(printed) == 10
+
+
+def test_the_notice_comes_before_any_number(tmp_path):
+    """In the page and in Markdown; without one neither it nor the authors' differences are there."""
+    report_files.write_report(build(tmp_path / "drawn"), tmp_path / "with")
+    page = (tmp_path / "with" / "index.html").read_text()
+    assert page.index(drawn_scenes.NOTICE) < page.index("<dl") and "A, Table 1" in page
+    markdown = (tmp_path / "with" / "report.md").read_text()
+    assert markdown.startswith(drawn_scenes.NOTICE) and "−11.3 (A, Table 1)" in markdown
+    report_files.write_report(build(tmp_path / "real", notice=""), tmp_path / "without")
+    assert "A, Table 1" not in (tmp_path / "without" / "report.md").read_text()
+
+
+def test_a_grid_shows_drawings_by_what_it_scores():
+    assert drawn_scenes.describe_drawings(read.load_params(ROOT / "params.yaml")) == drawn_scenes.NOTICE
+    photographs = read.load_params(ROOT / "experiments" / "grids" / "clic_table1.yaml")
+    assert drawn_scenes.describe_drawings(photographs) == ""
