@@ -22,7 +22,7 @@ from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
 
 FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
-FILE, REASONS = "coverage.md", "reasons.yaml"
+FILE, REASONS, NOT_TRANSCRIBED = "coverage.md", "reasons.yaml", "not_transcribed.yaml"
 COLUMNS = """## By column
 
 What each column of the tables is among our metrics (`columns.yaml`). Where nothing is told, no difference is known. A
@@ -30,7 +30,8 @@ tie is wrong here, or the first candidate's by `evaluate.ties: first`.
 """
 HEAD = """# Which published numbers have a method in the grids
 
-Written by `compclip report published`; not by hand. A method is trained by its file in `compclip/methods`;
+Written by `compclip report published`; not by hand. Counted are the numbers that were transcribed: of the four papers'
+tables some are in no file yet ("Not transcribed" below). A method is trained by its file in `compclip/methods`;
 `released.*` are the authors' own checkpoints, which are scored (docs/released.md).
 """
 
@@ -49,7 +50,21 @@ def format_coverage(folder: Path, methods: Collection[str]) -> str:
     numbers, notes = published_numbers.read_numbers(folder), read_column_notes(folder / NOTES_FILE)
     matched = format_column_table(numbers, notes, plugins.list_plugins(plugins.BENCHMARKS))
     by_method = format_method_coverage(numbers, methods, read_reasons(folder / REASONS))
-    return by_method + "\n".join(["", COLUMNS, *matched, ""])
+    absent = format_absent_tables(folder / NOT_TRANSCRIBED)
+    return by_method + "\n".join(["", *absent, "", COLUMNS, *matched, ""])
+
+
+def format_absent_tables(path: Path) -> list[str]:
+    """Format the tables that papers print and that are in no file here, with their counts of numbers and the sum."""
+    absent = yaml_text.to_plain(yaml_text.read_yaml(path, "must map papers to tables and their numbers"), str(path))
+    lines = ["## Not transcribed", "", "The papers print these numbers too, which are in no file yet.", ""]
+    lines += ["| paper | table | numbers |", "|---|---|---:|"]
+    total = 0
+    for paper, tables in absent.items():
+        for table, count in tables.items():
+            lines.append(f"| {paper} | {table} | {count} |")
+            total += count
+    return [*lines, f"| all | | {total} |"]
 
 
 def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
