@@ -33,8 +33,8 @@ def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
 def test_each_printed_difference_stands_beside_ours(tmp_path):
     """To the reference and to the pretrained model; no mean over benchmarks, and no number of a wrong activation."""
     to_reference, to_start = build(tmp_path).authors_lines
-    assert [(line.method, line.column.name, line.source, line.printed) for line in to_reference] == [
-        ("negclip", "sugarcrepe/swap", "A, Table 1", (-11.3,))
+    assert [(line.method, line.column.name, line.paper, line.printed) for line in to_reference] == [
+        ("negclip", "sugarcrepe/swap", "A", (-11.3,))
     ]
     assert {(line.method, line.printed) for line in to_start} == {("negclip", (5.0,)), ("clic", (16.3,))}
     swap = {line.method: line for line in to_start}
@@ -59,11 +59,11 @@ def test_plain_fine_tuning_has_the_papers_names():
     numbers = published_numbers.read_numbers(ROOT / "experiments" / "published")
     columns = ("add", "replace", "swap")
     printed = {
-        (method, column): authors_differences._list_printed(numbers, paper, table, method, "finetune", column)
-        for paper, table, method in (("CLIC", "Table 10", "clic"), ("C2LIP", "Table 2", "c2lip"))
+        (method, column): authors_differences._list_printed(numbers, paper, method, "finetune", column)
+        for paper, method in (("CLIC", "clic"), ("C2LIP", "c2lip"))
         for column in (*(f"sugarcrepe/{c}" for c in columns), "sugarcrepe_pp/replace_itt", "sugarcrepe_pp/swap_itt")
     }
-    assert printed["clic", "sugarcrepe_pp/swap_itt"] == [11.3] and printed["c2lip", "sugarcrepe/add"] == [6.3]
+    assert printed["clic", "sugarcrepe_pp/swap_itt"] == (11.3,) and printed["c2lip", "sugarcrepe/add"] == (6.3,)
     assert all(values for values in printed.values()) and len(printed) == 10
 
 
@@ -71,11 +71,11 @@ def test_the_notice_comes_before_any_number(tmp_path):
     """In the page and in Markdown; without one neither it nor the authors' differences are there."""
     report_files.write_report(build(tmp_path / "drawn"), tmp_path / "with")
     page = (tmp_path / "with" / "index.html").read_text()
-    assert page.index(drawn_scenes.NOTICE) < page.index("<dl") and "A, Table 1" in page
+    assert page.index(drawn_scenes.NOTICE) < page.index("<dl") and "−11.3 (A)" in page
     markdown = (tmp_path / "with" / "report.md").read_text()
-    assert markdown.startswith(drawn_scenes.NOTICE) and "−11.3 (A, Table 1)" in markdown
+    assert markdown.startswith(drawn_scenes.NOTICE) and "−11.3 (A)" in markdown
     report_files.write_report(build(tmp_path / "real", notice=""), tmp_path / "without")
-    assert "A, Table 1" not in (tmp_path / "without" / "report.md").read_text()
+    assert "−11.3" not in (tmp_path / "without" / "report.md").read_text()
 
 
 def test_a_grid_shows_drawings_by_what_it_scores():
