@@ -18,11 +18,14 @@ from compclip.config import benchmark_groups
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.picture_references import file_of, parse_reference
 from compclip.prepare import sample_cleaning
+from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
 
 HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
+
+SPECIAL_TOKENS = "special_tokens"  # count of a result: texts that spell a mark of a tokenizer
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,9 @@ def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
 
 def _repair_texts(benchmark: Benchmark) -> Benchmark:
     texts = [text for record in benchmark.records for text in record.texts]
+    marked = sum(map(has_special_token, texts))
+    if marked:
+        benchmark = replace(benchmark, dropped={**benchmark.dropped, SPECIAL_TOKENS: marked})
     spoilt = sum(map(json_text.has_lone, texts))
     if not spoilt:
         return benchmark

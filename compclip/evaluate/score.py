@@ -11,7 +11,7 @@ import copy
 import functools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights that an evaluation holds at once
+CUT_TEXTS = "cut_texts"  # count of a result: texts that are longer than the model reads
+NOT_LEFT_OUT = ("records", "scored", "tied", CUT_TEXTS, benchmark_module.SPECIAL_TOKENS)  # counts
 TOGETHER = 16  # checkpoints of a pass, each of which holds embeddings and outcomes
 
 
@@ -235,7 +237,18 @@ def _score_together(
     for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
         stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
         documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **stand_in}, seconds))
+    cut_texts = {name: count_cut_texts(models[0], benchmark.texts) for name, benchmark in loaded.benchmarks.items()}
+    for document in (document for of_checkpoint in documents for document in of_checkpoint.values()):
+        if cut_texts[document["benchmark"]]:
+            document["counts"][CUT_TEXTS] = cut_texts[document["benchmark"]]
     return documents
+
+
+def count_cut_texts(model: ClipModel, texts: Iterable[str]) -> int:
+    """Return how many different texts have more tokens than the model reads; a token is a byte or more."""
+    room = model.tokenizer.room
+    long_texts = {text for text in texts if len(text.encode("utf-8", "surrogatepass")) > room}
+    return sum(model.count_tokens(text) > room for text in long_texts)
 
 
 def result_documents(
@@ -294,10 +307,14 @@ def print_warnings(documents: Mapping[str, dict]) -> None:
     """Warn of each benchmark some of whose records or images were left out."""
     for name, doc in documents.items():
         counts = doc["counts"]
-        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in ("records", "scored", "tied")}
+        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in NOT_LEFT_OUT}
         if left_out or not counts["scored"]:
             reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
             messages.warn(f"{name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
+        if cut := counts.get(CUT_TEXTS):
+            messages.warn(f"{name}: {cut} texts are longer than the model reads and were cut; equal ones tie")
+        if marked := counts.get(benchmark_module.SPECIAL_TOKENS):
+            messages.warn(f"{name}: {marked} texts spell a mark of a tokenizer, at which a model may stop reading")
 
 
 # --- the line between two checkpoints -------------------------------------------------------------------------

@@ -34,7 +34,7 @@ STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
 class Views:
     """What one step needs of every sample; a field left at its default asks for nothing.
 
-    A text that a rule cannot make is masked, and so is a negative that equals the caption or a positive.
+    A text that a rule cannot make is masked, and so is a negative that the model reads as the caption or a positive.
     """
 
     negatives: tuple[Rule, ...] = ()  # one wrong text each

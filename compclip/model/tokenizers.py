@@ -1,7 +1,7 @@
 """Tokenizers: CLIP's own, one of transformers, and a stand-in for one that is not installed.
 
 All return ids [B, L] of B texts at L positions, count the tokens of a text without what stands around it, and write
-their files into a checkpoint's folder.
+their files into a checkpoint's folder. `room` is how many tokens of a text they keep; the others are cut off.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class ClipTokenizer:
         import open_clip
 
         self._length = context_length
+        self.room = context_length - 2
         self._code = open_clip.SimpleTokenizer(context_length=context_length)
         self._encode_word = functools.lru_cache(1 << 16)(self._code.encode)
 
@@ -48,7 +49,7 @@ class ClipTokenizer:
         """Return ids [B, L], equal to open_clip's."""
         ids_BL = np.zeros((len(texts), self._length), np.int64)
         for row_L, text in zip(ids_BL, texts, strict=True):
-            ids = self._encode(text)[: self._length - 2]
+            ids = self._encode(text)[: self.room]
             row_L[: len(ids) + 2] = (self._code.sot_token_id, *ids, self._code.eot_token_id)
         return torch.from_numpy(ids_BL)
 
@@ -83,6 +84,7 @@ class StandInTokenizer:
         if room < 0:
             raise UserError(f"tokenizer {STAND_IN!r}: needs a vocabulary of {BYTES + self._first}, not {vocab_size}")
         self._length = context_length
+        self.room = context_length - 1
         self._code = open_clip.SimpleTokenizer(context_length=context_length)
         self._code.bpe_ranks = {pair: rank for pair, rank in self._code.bpe_ranks.items() if rank < room}
         self._code.cache = {}  # it knows start and end tokens, whose ids are too large
@@ -91,7 +93,7 @@ class StandInTokenizer:
         """Return ids [B, L]."""
         ids_BL = torch.full((len(texts), self._length), self._end)
         for row, text in enumerate(texts):
-            ids = [self._first + i for i in self._code.encode(text)][: self._length - 1]
+            ids = [self._first + i for i in self._code.encode(text)][: self.room]
             ids_BL[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
         return ids_BL
 
@@ -121,6 +123,8 @@ class TransformersTokenizer:
         starts = next((i for i in range(len(ids)) if ids[i : i + len(word)] == word), 0)
         after = ids[starts + len(word) :]
         self.layout = TokenLayout(starts, after[0] if after else ids[-1])
+        filled = self._tokenizer(["a " * 2 * len(ids)])[0].tolist()  # as many tokens as the positions hold
+        self.room = filled.count(word[-1])
         self(["a"])  # checks the ids' size
 
     def _encode(self, text: str) -> list[int]:

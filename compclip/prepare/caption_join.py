@@ -28,7 +28,7 @@ from compclip.prepare.shard_writer import read_metadata
 
 ROWS = "rows of the list"  # key of a shard's metadata
 FOLDER = Path(".work/joined")  # an index copies the captions, so that those of a sample are found without a search
-FORMAT = 1  # of an index; one of another format is left where it is and not used
+FORMAT = 2  # of an index; one of another format is left where it is and not used
 BLOCK = 8192  # rows of a record batch
 MAX_ROWS = 100  # of one key that are read
 SCHEMA = pa.schema([("key", pa.large_binary()), ("texts", pa.large_list(pa.large_binary()))])

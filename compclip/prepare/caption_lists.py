@@ -23,6 +23,7 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
 from compclip.text import sentences
+from compclip.text.caption_cleaning import clean_caption
 
 ListRow = tuple[str, Sequence[str]]  # the key that a row is joined by, and its texts, as the list has them
 LONGEST_LINE = 1 << 24  # characters
@@ -41,7 +42,7 @@ def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, 
     for path in list_files(cfg.file):
         for key, texts in READERS[path.suffix](path, cfg, counts):
             if cfg.on == BY_CAPTION:  # as `recaption` leaves captions
-                key = sentences.clean(one_line(key))
+                key = sentences.clean(clean_caption(key))
             key = join_key(key, cfg.on)
             try:
                 if cfg.lists:  # an empty text is an empty list

@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ import numpy as np
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
-from compclip.base.json_text import replace_lone
 from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
@@ -30,6 +30,7 @@ from compclip.data.sample import Sample
 from compclip.prepare import caption_join, file_listing, negative_images, region_lists, sample_cleaning, shard_writer
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
+from compclip.text.caption_cleaning import clean_caption
 
 NEW_BLOCK = "new.arrow"
 # keys that `recaption` ignores
@@ -163,7 +164,7 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
     if samples:
         samples, caption_counts = caption(samples, shard)
         counts.update(caption_counts)
-    samples, repaired_captions = _map_captions(samples, replace_lone)
+    samples, _ = _map_captions(samples, partial(clean_caption, counts=counts))
     samples, openings_dropped = _map_captions(samples, sentences.CLEAN[cfg.openings])
     if cfg.captions_each:
         counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
@@ -173,7 +174,7 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
         numbers = [sum(len(sentences.training_sentences(caption)) for caption in s.captions) for s in samples]
         long_enough = [s for s, number in zip(samples, numbers, strict=True) if number >= cfg.min_sentences]
     counts.update(captioned=len(samples), kept=len(long_enough))
-    counts.update(repaired_captions=repaired_captions, openings_dropped=openings_dropped)
+    counts["openings_dropped"] += openings_dropped
     return long_enough
 
 

@@ -26,6 +26,7 @@ from compclip.config.released_lists import Regions
 from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
 from compclip.prepare import caption_join, caption_lists
+from compclip.text.caption_cleaning import clean_caption
 
 JoinRegions = Callable[[Sequence[Sample], Counter], list[Sample]]
 Record = Mapping[str, Any]
@@ -169,7 +170,7 @@ def _list_texts(record: Record, names: Iterable[str]) -> list[str]:
     for name in names:
         value = record.get(name)
         texts += value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-    written = [one_line(replace_lone(text)) for text in texts if isinstance(text, str)]
+    written = [clean_caption(text) for text in texts if isinstance(text, str)]
     return list(dict.fromkeys(filter(None, written)))
 
 

@@ -21,7 +21,6 @@ import pyarrow as pa
 from compclip.base import json_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_mapping
-from compclip.base.json_text import replace_lone
 from compclip.config.released_lists import DENSE, MaskedSection, ReleasedRewrites, texts_config
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
@@ -34,6 +33,7 @@ from compclip.prepare import caption_join, caption_lists, file_listing, mask_fil
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
+from compclip.text.caption_cleaning import clean_caption
 
 FOLDER = "rewrites"  # of a data set
 SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in KINDS)])
@@ -120,7 +120,7 @@ def open_rewriter(
                     text, fault = check_rewrite(kind, caption, answer)
                     kind_counts[fault or "usable"] += 1
                     if not fault:
-                        rewrites[kind][caption] = text
+                        rewrites[kind][caption] = clean_caption(text)
                 counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
             texts = list(dict.fromkeys([*captions, *_find_dense(dense, samples)]))
             columns = [texts, *([rewrites[kind].get(text, "") for text in texts] for kind in KINDS)]
@@ -251,7 +251,7 @@ def _released_files(cfg: ReleasedRewrites) -> list[str]:
 def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
     annotations = read_mapping(cfg.captions).get("annotations")
     try:
-        captions = [replace_lone(one_line(annotation["caption"])) for annotation in annotations or ()]
+        captions = [clean_caption(annotation["caption"]) for annotation in annotations or ()]
     except (LookupError, TypeError, AttributeError) as error:
         raise UserError(
             f"{cfg.captions}: not COCO's captions: `annotations` with a `caption` each; fetch it again"
@@ -276,7 +276,7 @@ def _read_lines(file: str, counts: Counter) -> Iterator[str]:
                     value = None if line.strip() == PLACEHOLDER else json_text.parse_json(line, file)
                 except UserError:
                     value = 0
-                text = replace_lone(one_line(value)) if isinstance(value, str) else PLACEHOLDER
+                text = clean_caption(value) if isinstance(value, str) else PLACEHOLDER
                 counts["damaged"] += not isinstance(value, (str, type(None)))
                 yield "" if text == PLACEHOLDER else text
     except OSError as error:

@@ -13,6 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.json_text import has_lone, replace_lone
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
+from compclip.text.caption_cleaning import clean_caption
 
 LONG_WORDS = 1000  # a caption with more words is kept and counted
 HEAD = 1 << 14  # bytes of a picture that are read for its size and its checksum
@@ -20,25 +21,26 @@ THREADS = 4  # that wait for a disk
 
 
 def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sample]:
-    """Give the samples with each caption on one line and halves of surrogate pairs replaced in all texts.
+    """Give the samples with clean captions (`text.caption_cleaning`), and no half of a surrogate pair in any text.
 
     Dropped and counted: empty captions, pictures whose name no file can have. Kept and counted: long captions,
-    duplicates of a picture, repaired ones.
+    duplicates of a picture, repaired and cleaned ones, those that spell a tokenizer's marks.
     """
     for sample in samples:
         counts["images"] += 1
         if has_lone(sample.image):
             counts["unreadable_image"] += 1
             continue
-        captions = [caption for text in sample.captions if (caption := " ".join(text.split()))]
+        cleaned = [clean_caption(text, counts) for text in sample.captions]
+        captions = [caption for caption in cleaned if caption]
         counts["empty_captions"] += len(sample.captions) - len(captions)
         counts["duplicate_captions"] += len(captions) - len(set(captions))
         counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in captions)
-        counts["repaired_captions"] += sum(map(has_lone, captions))
+        counts["repaired_captions"] += sum(map(has_lone, sample.captions))
         yield replace(
             sample,
             id=replace_lone(sample.id),
-            captions=tuple(map(replace_lone, captions)),
+            captions=tuple(captions),
             url=replace_lone(sample.url),
             sha256=replace_lone(sample.sha256),
         )

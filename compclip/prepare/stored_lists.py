@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from compclip.base.errors import UserError, one_line
-from compclip.base.json_text import parse_json, replace_lone
+from compclip.base.errors import UserError
+from compclip.base.json_text import parse_json
 from compclip.config.released_lists import VARIATION, BalancedTexts, MemberText, Texts, TextSection
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 from compclip.prepare import caption_join, file_listing
 from compclip.text.annotation import SEPARATOR
+from compclip.text.caption_cleaning import clean_caption
 
 MAX_BYTES = 1 << 16  # of a text in a tar
 TextSections = Mapping[str, TextSection]
@@ -59,6 +60,10 @@ def find_texts(
         if kind == VARIATION:
             texts[kind] = [tuple(map(pack_variation, records)) for records in texts[kind]]
             counts[f"{VARIATION}_damaged"] += sum(not packed for records in texts[kind] for packed in records)
+        else:
+            cleaning = Counter[str]()
+            texts[kind] = [_clean_texts(stored, cleaning) for stored in texts[kind]]
+            counts.update({name.replace("captions", kind): number for name, number in cleaning.items() if number})
         counts.update(count_texts(kind, texts[kind]))
     return texts, metadata, counts
 
@@ -71,7 +76,7 @@ def pack_variation(record: str) -> str:
     try:
         content = parse_json(record, "")
         captions, scores = content["captions"], content["itm_score"]
-        texts = [replace_lone(one_line(caption)) for caption in captions] if isinstance(captions, list) else []
+        texts = [clean_caption(caption) for caption in captions] if isinstance(captions, list) else []
         score = math.fsum(scores) / len(scores)
     except (UserError, LookupError, TypeError, AttributeError, ZeroDivisionError, OverflowError, ValueError):
         return ""
@@ -91,8 +96,13 @@ def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
         content = images.read_bytes(location, MAX_BYTES) if location else b""
     except images.ImageError:
         return ()
-    text = " ".join(replace_lone(content.decode(errors="replace")).split())
-    return (text,) if text else ()
+    return (content.decode(errors="replace"),)
+
+
+def _clean_texts(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
+    """Return the different texts that are left of some, each clean."""
+    cleaned = (clean_caption(text, counts) for text in texts)
+    return tuple(dict.fromkeys(text for text in cleaned if text))
 
 
 def count_text_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:

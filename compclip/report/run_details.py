@@ -12,6 +12,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.report.tables import ResultTable
 from compclip.runs import device_hours
 from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import CUT
 
 SECTIONS = ("train", "method")
 TableLines = list[dict[str, Any]]  # of a table of the page
@@ -208,8 +209,14 @@ def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
                 common = ", ".join(view for view, share in means.items() if share == 1)
                 partial = ", ".join(f"{view} {_format_share(share)}" for view, share in means.items() if share != 1)
                 methods.append(MethodShares(row.method, common or "–", partial or "–"))
-            for view in (view for view, share in means.items() if share < RARE):
-                notes.append(f"{row.method}: {view} was there for {_format_share(means[view])} of the samples")
+            for view, share in means.items():
+                if view.startswith(CUT):
+                    kind = view.removeprefix(CUT)
+                    notes.append(
+                        f"{row.method}: {_format_share(share)} of the {kind} differ behind the model's context: masked"
+                    )
+                elif share < RARE:
+                    notes.append(f"{row.method}: {view} was there for {_format_share(share)} of the samples")
         if methods:
             sections.append(GroupShares(group.name, tuple(methods), tuple(notes)))
     return sections

@@ -44,6 +44,7 @@ SUMMARY = "summary.json"
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
 NEIGHBOURS_RECORD = NEIGHBOURS / "made.json"  # of what each file there was made
+CUT = "cut/"  # before the name of texts: the share that the model reads as another, being cut (`train.view_shares`)
 SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samples (`train.view_shares`)
 FIRST_STEPS = "first_steps.json"
 LEASE = re.compile(r"lease\.(\d+)\.json")

@@ -54,6 +54,8 @@ class View:
     regions: tuple[RegionView | None, ...] = ()
     regions_left: int = 0  # that the picture as it is shown has not
     stand_ins: frozenset[str] = frozenset()
+    cut_negatives: int = 0  # masked: the model reads them as a true text, since they differ behind its context
+    cut_positives: int = 0  # masked likewise
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
 from compclip.train import accumulate, distributed, extras, loader, optimiser, phases
 from compclip.train.batch import Batch, View
+from compclip.train.context_reading import ContextReader
 from compclip.train.distributed import Process
 from compclip.train.extras import Extras
 from compclip.train.loader import EpochSampler
@@ -181,7 +182,7 @@ def build_sampler(
     crop = RandomResizedCrop(low, high, resize) if cfg.augment == "random_resized_crop" else None
     mode = model.preprocess_cfg["resize_mode"]
     maker = ViewMaker(data, run.cell.seed, model.image_size, crop=crop, nearest=neighbours, resize=resize, fit=fit,
-                      fit_mode=mode)  # fmt: skip
+                      fit_mode=mode, reader=ContextReader(model.tokenize, model.tokenizer.room))  # fmt: skip
     return EpochSampler(maker, cfg.batch_size, process.rank, process.world, cfg.shuffle)
 
 

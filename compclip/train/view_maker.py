@@ -24,15 +24,17 @@ from compclip.text import dense_texts, sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, RegionView, View
+from compclip.train.context_reading import PLAIN_READER, ContextReader, TrueTexts
 from compclip.train.picture_resizing import Box, Fit, Resize, find_shown_part, resize_by_pillow
 from compclip.train.region_views import WHOLE, Part, cut_region, draw_regions
 
 # streams of a sample's randomness beside that of its texts
-CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED, REGIONS = 1, 2, 3, 4, 5, 6, 7
+CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED, REGIONS, TRUE_DRAWN_AGAIN = 1, 2, 3, 4, 5, 6, 7, 8
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
 Texts = tuple[str | None, ...]  # None where a rule gave nothing
+Draw = Callable[[np.random.Generator], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class ViewMaker:
     `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite,
     whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch;
     either as `fit_mode` says ("shortest", …).
-    `near` has the numbers of each sample's nearest ones, nearest first.
+    `near` has the numbers of each sample's nearest ones, nearest first. `reader` knows which texts the model reads as
+    one.
     """
 
     def __init__(
@@ -104,15 +107,18 @@ class ViewMaker:
         resize: Resize = resize_by_pillow,
         fit: Fit | None = None,
         fit_mode: str = "shortest",
+        reader: ContextReader = PLAIN_READER,
     ) -> None:
         self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
         self.resize, self.fit, self.fit_mode = resize, fit, fit_mode
+        self.reader = reader
         self.partners = composite.Partners(data, seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """Return the view of sample `index`. Raises ImageError where a picture cannot be read.
 
-        Negatives that equal the caption or a positive are drawn again, or masked if they stay so: no text is both.
+        Negatives that the model reads as the caption or as a positive are drawn again, or masked if they stay so: no
+        text is both. So are positives in other words that it reads as the caption.
         """
         sample = self.data.sample(index)
         generator = functools.partial(sample_generator, self.seed, epoch, sample.id)
@@ -123,9 +129,15 @@ class ViewMaker:
             view = self._composite(index, which, picture, views, rng)
         else:
             view = self._single(index, which, picture, views, rng, generator)
-        true_texts = _true_texts(view.caption, view.positives)
-        negatives = (None if text is None or text.casefold() in true_texts else text for text in view.negatives)
-        return replace(view, negatives=tuple(negatives))
+        return self._mask_true(view)
+
+    def _mask_true(self, view: View) -> View:
+        """Mask the negatives that the model reads as a true text; count those that are written otherwise."""
+        true_texts = TrueTexts((view.caption, *view.positives), self.reader)
+        as_written = TrueTexts((view.caption, *view.positives), PLAIN_READER)
+        masked = [text for text in view.negatives if text is not None and text in true_texts]
+        negatives = tuple(None if text in masked else text for text in view.negatives)
+        return replace(view, negatives=negatives, cut_negatives=sum(text not in as_written for text in masked))
 
     def _single(
         self,
@@ -165,30 +177,30 @@ class ViewMaker:
             shown = [number for number, _ in variations]
             missing = [None] * (views.negative_images - len(variations))
             negatives += _apply_case([*(text for _, text in variations), *missing], views)
-        if not _true_texts(_in_case(text, views), positives).isdisjoint(t.casefold() for t in negatives if t):
+        caption_text = _in_case(text, views)
+        positives, cut_positives = self._draw_true(caption_text, positives, caption, views, generator)
+        true_texts = TrueTexts((caption_text, *positives), self.reader)
+        if any(negative is not None and negative in true_texts for negative in negatives):
             again = generator(DRAWN_AGAIN)
-            draws: list[Callable[[np.random.Generator], str | None]] = [
-                functools.partial(rule, caption) for rule in views.negatives
-            ]
+            draws: list[Draw] = [functools.partial(rule, caption) for rule in views.negatives]
             # a foil without its own true text would be none
             draws += [_draw_nothing] * (len(views.pairs) + views.group_negatives)
             if views.bag_rule:
                 draws += [functools.partial(views.bag_rule, drawn) for drawn in texts_drawn]
             draws += [_draw_nothing] * (len(negatives) - len(draws))  # variations are of their pictures
-            true_texts = _true_texts(_in_case(text, views), positives)
             negatives = tuple(
-                _draw_false(n, true_texts, d, again, views) for n, d in zip(negatives, draws, strict=True)
+                _draw_other(n, true_texts, d, again, views) for n, d in zip(negatives, draws, strict=True)
             )
         target = ""
         if views.target and views.same_target:
-            target = _in_case(text, views)
+            target = caption_text
         elif views.target:
             target = self._wording(index, int(reading.integers(self.data.captions(index))), views)
         shown_picture, part = self._show(picture, views, cropping)
         regions, regions_left = self._regions(index, picture, part, views, generator)
         return View(
             shown_picture,
-            _in_case(text, views),
+            caption_text,
             negatives,
             positives,
             concepts=_concept_spans(caption, views),
@@ -196,7 +208,37 @@ class ViewMaker:
             target=target,
             regions=regions,
             regions_left=regions_left,
+            cut_positives=cut_positives,
         )
+
+    def _draw_true(
+        self,
+        caption_text: str,
+        positives: Texts,
+        caption: Annotation,
+        views: Views,
+        generator: Callable[[int], np.random.Generator],
+    ) -> tuple[Texts, int]:
+        """Return the positives without those that the model reads as the caption, though written otherwise; count them.
+
+        A rule draws again before its text is masked.
+        """
+        read_as_caption = TrueTexts([caption_text], self.reader)
+
+        def is_cut(text: str | None) -> bool:
+            return text is not None and text.casefold() != caption_text.casefold() and text in read_as_caption
+
+        if not any(map(is_cut, positives)):
+            return positives, 0
+        again = generator(TRUE_DRAWN_AGAIN)
+        draws: list[Draw] = [functools.partial(rule, caption) for rule in views.positives]
+        draws += [_draw_nothing] * (len(positives) - len(draws))
+        drawn = [
+            _draw_other(text, read_as_caption, draw, again, views) if is_cut(text) else text
+            for text, draw in zip(positives, draws, strict=True)
+        ]
+        kept = tuple(None if is_cut(text) else text for text in drawn)
+        return kept, sum(map(is_cut, drawn))
 
     def _show(self, picture: Image.Image, views: Views, rng: np.random.Generator) -> tuple[Image.Image, Part]:
         """Return the picture as it is shown, and which part of it that is."""
@@ -225,12 +267,18 @@ class ViewMaker:
         regions = [
             RegionView(
                 box,
-                _apply_case(texts, views),
+                self._mask_region_texts(_apply_case(texts, views)),
                 cut_region(picture, stored_box, views.region_crops, self.side, self.resize),
             )
             for box, texts, stored_box in drawn_regions
         ]
         return (*regions, *[None] * (views.regions - len(regions))), unseen_count
+
+    def _mask_region_texts(self, texts: Texts) -> Texts:
+        """Return a region's texts without false ones that the model reads as one of its captions."""
+        captions = TrueTexts(texts[:2], self.reader)
+        false_texts = (None if text is not None and text in captions else text for text in texts[2:])
+        return (*texts[:2], *false_texts)
 
     def _wording(self, index: int, which: int, views: Views) -> str:
         """Return one of a picture's captions as the views want it: cut and in their case."""
@@ -298,29 +346,20 @@ class ViewMaker:
         return selected + tuple(s for a in other_captions for s in sentences.select(a))
 
 
-def _true_texts(caption: str, positives: Texts) -> set[str]:
-    """Return the texts, in lower case, that no negative may be."""
-    return {text.casefold() for text in (caption, *positives) if text is not None}
-
-
 def _draw_nothing(_rng: np.random.Generator) -> None:
     return None
 
 
-def _draw_false(
-    negative: str | None,
-    true_texts: set[str],
-    draw: Callable[[np.random.Generator], str | None],
-    rng: np.random.Generator,
-    views: Views,
+def _draw_other(
+    text: str | None, true_texts: TrueTexts, draw: Draw, rng: np.random.Generator, views: Views
 ) -> str | None:
-    """Return a negative, drawn anew up to ten times while it is a true text."""
+    """Return a text, drawn anew up to ten times while it is one of `true_texts`."""
     for _ in range(TRIES):
-        if negative is None or negative.casefold() not in true_texts:
+        if text is None or text not in true_texts:
             break
-        text = draw(rng)
-        negative = negative if text is None else _in_case(text, views)
-    return negative
+        other = draw(rng)
+        text = text if other is None else _in_case(other, views)
+    return text
 
 
 def _pad(texts: Sequence[str], count: int) -> Texts:

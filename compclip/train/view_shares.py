@@ -3,6 +3,9 @@
 A part is one entry of the method's `Views`: `negatives/swap.negclip` is the text of that rule. Samples are counted
 where views are made, and the counts travel with the training state. A run of which a part never happened is not what
 its method says: it stops with a line, and publishes nothing.
+
+`cut/negatives` and `cut/positives` are no parts: the share of these texts that were masked because they differ from the
+caption behind the model's context alone.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
+from compclip.runs.run_folder import CUT
 from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
@@ -40,6 +44,12 @@ def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, d
         for name, present in _name_parts(row, views):
             asked_counts[name] = asked_counts.get(name, 0) + 1
             had[name] = had.get(name, 0) + present
+        for name, texts, cut in (
+            ("negatives", row.negatives, row.cut_negatives),
+            ("positives", row.positives, row.cut_positives),
+        ):
+            asked_counts[CUT + name] = asked_counts.get(CUT + name, 0) + len(texts)
+            had[CUT + name] = had.get(CUT + name, 0) + cut
     return {"asked": asked_counts, "had": had}
 
 
@@ -95,9 +105,13 @@ def rule_name(rule: Callable) -> str:
 
 
 def shares(counts: Counts) -> dict[str, float]:
-    """Divide the samples that had a part by those that were asked for it."""
-    had = counts["had"]
-    return {name: round(had.get(name, 0) / number, 6) for name, number in sorted(counts["asked"].items()) if number}
+    """Divide the samples that had a part by those that were asked for it, and cut texts by all, where there are any."""
+    fractions = {}
+    for name, number in sorted(counts["asked"].items()):
+        count = counts["had"].get(name, 0)
+        if number and (count or not name.startswith(CUT)):
+            fractions[name] = round(count / number, 6)
+    return fractions
 
 
 def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool:
@@ -108,7 +122,7 @@ def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool
 def check_parts(counts: Counts, run: Run, epoch_ended: bool) -> None:
     """Raise UserError for a part that no sample had; within an epoch only after CHECKED samples."""
     for name, number in sorted(counts["asked"].items()):
-        if not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
+        if not name.startswith(CUT) and not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
             raise UserError(
                 f"methods.{run.cell.method}: {name}: none of the first {number:,} samples of data.{run.cell.data} had "
                 "one; train without this part, or on data that has it"

@@ -430,6 +430,19 @@ def test_outcomes_are_plain_numbers(checkpoint, params):
     json.dumps(document, allow_nan=False)
 
 
+def test_texts_beyond_the_context_are_counted(checkpoint, params, monkeypatch, capsys):
+    """Once each, beside the result; equal ones tie, which nobody would know."""
+    model = backbone.load(str(checkpoint))
+    fits, cut = "a " * model.tokenizer.room, "a " * (model.tokenizer.room + 1)
+    assert score.count_cut_texts(model, [fits, cut, cut, "a"]) == 1
+    loaded = _loaded(params)
+    monkeypatch.setattr(score, "count_cut_texts", lambda model, texts: len(list(texts)))
+    documents = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)
+    assert documents["sugarcrepe"]["counts"]["cut_texts"] == len(loaded.benchmarks["sugarcrepe"].texts) > 0
+    score.print_warnings(documents)
+    assert "cut" in capsys.readouterr().err
+
+
 def test_a_later_evaluation_takes_what_an_earlier_one_kept(checkpoint, params, root, monkeypatch):
     """Of one benchmark everything, of all only what is new; the numbers are the same."""
     how = Scoring(cache=str(root / "store" / "embeddings"))
