@@ -27,6 +27,7 @@ from compclip.model import (
     model_config,
     released_heads,
     rotary_text,
+    run_weights,
     tokenizers,
     transformers_files,
     weight_files,
@@ -201,6 +202,7 @@ def _check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
 
 
 def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, captioner: bool) -> ClipModel:
+    run_weights.check_recorded(folder)
     config = model_config.read_config(folder / CONFIG)
     model_cfg, preprocess = config["model_cfg"], config.get("preprocess_cfg") or {}
     _check_kind(model_cfg, str(folder), captioner)

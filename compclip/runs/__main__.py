@@ -4,6 +4,7 @@
     compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
     compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
     compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
+    compclip runs check [--drop]               read everything once: what is damaged, and how to get it back
 
 Used is what a cell of params.yaml or of the grids given names, a trial of a study, or MLflow; `remove` asks the grids
 of experiments/grids as well. A grid's runs are those that it would have now, with this code: where its data or backbone
@@ -29,7 +30,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_count
 from compclip.config import read
-from compclip.runs import device_hours, inventory, run_store
+from compclip.runs import damage_check, device_hours, inventory, run_store
 from compclip.runs.inventory import RunUsers, StoreEntry
 from compclip.runs.run_folder import RunFolder
 
@@ -169,6 +170,20 @@ def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
     return 2 if faults else 0
 
 
+def check(drop: bool, root: Path) -> int:
+    """Print what is damaged, and remove it where it can be made again. Return the exit code: 1 where something is."""
+    damages = []
+    for damage in damage_check.find_damage(root):
+        damages.append(damage)
+        print(f"damaged: {damage.path}: {damage.fault}; {damage.remedy}", flush=True)
+    removed = damage_check.drop(damages, root) if drop else []
+    for path in removed:
+        print(f"removed {path}")
+    summary = f"{len(damages)} damaged" if damages else "nothing is damaged"
+    print(f"{format_count(len(inventory.list_entries(root)), 'run')} in {run_store.store_folder(root)}; {summary}")
+    return 1 if damages else 0
+
+
 def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
     """Return the folders of these run keys.
 
@@ -186,6 +201,8 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 def main(argv: list[str]) -> int:
     """Run the command `runs`."""
     args, root = _parse_arguments(argv), Path(".")
+    if args.command == "check":
+        return check(args.drop, root)
     if args.command == "keep":
         return keep(args.keys, args.undo, root)
     grids = [Path(path) for path in getattr(args, "keep_grids", ())]
@@ -213,6 +230,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
     remove_parser = commands.add_parser("remove", help="remove runs that nobody uses")
     gc_parser = commands.add_parser("gc", help="remove every run that nobody uses")
+    check_parser = commands.add_parser("check", help="read everything once and name what is damaged")
+    check_parser.add_argument("--drop", action="store_true", help="remove what is damaged and can be made again")
     for command in (keep_parser, remove_parser):
         command.add_argument("keys", nargs="+", metavar="KEY", help="a run's key, or its beginning")
     keep_parser.add_argument("--undo", action="store_true", help="take the mark away")

@@ -38,6 +38,7 @@ from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_share
+from compclip.model import run_weights
 from compclip.track import descriptions, item_tables, tracking_store
 from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MetricPoint, MlflowEntry
 from compclip.track.item_tables import ItemTable
@@ -187,6 +188,7 @@ def fill_model(
 ) -> None:
     """Give the logged model its files: checkpoint, code, signature and example."""
     assert entry.checkpoint is not None
+    run_weights.check_recorded(entry.checkpoint)
     ids = {"run_id": model.source_run_id or "", "model_id": model.model_id, "model_uuid": model.model_id}
     if link:
         template.make(entry.checkpoint, tracking_store.path_of_uri(model.artifact_location), ids)

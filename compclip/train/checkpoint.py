@@ -2,12 +2,14 @@
 
 A file is a safetensors file: `model.*` the trained weights and all buffers, `exp_avg.*` and `exp_avg_sq.*` AdamW's
 moments by parameter name; `beside.*` what a method keeps beside the model (`extras`). Frozen weights, as those below a
-LoRA adapter, are not written.
+LoRA adapter, are not written. `crc32` in its metadata is of all other bytes behind the first eight: a disk that changed
+some is noticed, and the checkpoint before it is read.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 
 from compclip.base import messages
 from compclip.base.files import atomic
+from compclip.runs import state_checksum
 from compclip.train import extras
 from compclip.train.extras import Extras
 
@@ -67,9 +70,15 @@ def write_tensors(folder: Path, step: int, tensors: Mapping[str, Tensor], header
     path = _checkpoint_path(folder, step)
     by_size = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # so that all are aligned
     with atomic(path) as tmp, open(tmp, "wb") as file:
-        file.write(_describe_tensors(by_size, {"step": step, **header}))
+        description = _describe_tensors(by_size, {"step": step, **header})
+        file.write(description)
+        crc = zlib.crc32(description[state_checksum.LENGTH :])
         for _, tensor in by_size:
-            file.write(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+            content = tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
+            file.write(content)
+            crc = zlib.crc32(content, crc)
+        file.seek(state_checksum.find_place(description))
+        file.write(f"{crc:08x}".encode())
     for old in _list_files(folder)[:-KEEP]:
         old.unlink()
     return path
@@ -77,7 +86,9 @@ def write_tensors(folder: Path, step: int, tensors: Mapping[str, Tensor], header
 
 def _describe_tensors(tensors: Sequence[tuple[str, Tensor]], header: Mapping[str, Any]) -> bytes:
     """Return the first bytes of a safetensors file: a length (8 bytes), then types, shapes and places as JSON."""
-    described: dict[str, Any] = {"__metadata__": {"header": json.dumps(header)}}
+    described: dict[str, Any] = {
+        "__metadata__": {state_checksum.NAME: state_checksum.UNKNOWN, "header": json.dumps(header)}
+    }
     end = 0
     for name, tensor in tensors:
         start, end = end, end + tensor.nbytes
@@ -130,6 +141,7 @@ def _frozen_names(clip: nn.Module) -> set[str]:
 
 def _read_file(path: Path, clip: nn.Module, extra_parts: Extras) -> tuple[dict, dict[str, Tensor]]:
     """Return header and tensors of a checkpoint. Raises ValueError, among others, unless it is one of this model."""
+    state_checksum.check_file(path)
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = json.loads(file.metadata()["header"])

@@ -79,7 +79,9 @@ def test_the_file_is_one_of_the_library(tmp_path):
     assert saved.keys() == tensors.keys()
     assert all(saved[name].dtype == tensors[name].dtype and torch.equal(saved[name], tensors[name]) for name in saved)
     with safetensors.safe_open(path, "pt") as file:
-        assert file.metadata() == {"header": '{"step": 4, "dropped": {"\\u00e9": 1}}'}
+        assert {k: v for k, v in file.metadata().items() if k != "crc32"} == {
+            "header": '{"step": 4, "dropped": {"\\u00e9": 1}}'
+        }
 
 
 @pytest.mark.parametrize("ask", [CheckpointWriter.check, CheckpointWriter.finish, CheckpointWriter.close])

@@ -1,0 +1,104 @@
+"""Bytes that a disk changed are noticed wherever weights are read, named by `runs check`, and made again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.model import backbone
+from compclip.runs import __main__ as runs_command
+from compclip.runs import damage_check, state_checksum
+from compclip.train import checkpoint
+from tests import tiny_project
+
+
+def damage(path, at=-64):
+    """Change bytes of a file as a bad disk does: its size and its times stay."""
+    status = path.stat()
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    with open(path, "r+b") as file:  # in place: every link shows it
+        file.write(content)
+    path.chmod(status.st_mode)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.fixture
+def weights(here_finished):
+    """The weights of a finished run, of which one byte is another now."""
+    path = tiny_project.at(tiny_project.cell("finetune")).folder.final.weights
+    damage(path)
+    return path
+
+
+def test_a_whole_project_has_no_damage(here_finished, capsys):
+    assert runs_command.main(["check"]) == 0
+    assert "nothing is damaged" in capsys.readouterr().out
+
+
+def test_damaged_weights_are_not_scored(weights):
+    """Nor opened for anything else: averaged, published, registered."""
+    with pytest.raises(UserError, match="damaged since its training"):
+        backbone.load(weights.parent)
+    with pytest.raises(UserError, match="damaged since its training"):
+        evaluate_command.main(["--checkpoint", str(weights.parent), "--benchmarks", "sugarcrepe"])
+
+
+def test_damaged_weights_are_named_dropped_and_made_again(weights, capsys):
+    """The run goes with its published folder, so that nobody takes it for finished."""
+    root, key = weights.parents[4], weights.parents[2].name
+    assert runs_command.main(["check"]) == 1
+    assert f"{weights.parent}: its weights are not those that were trained" in capsys.readouterr().out
+    assert weights.is_file()
+    assert runs_command.main(["check", "--drop"]) == 1
+    assert not (root / "store" / key).exists()
+    assert not (root / "runs" / "finetune" / "tiny-scenes-0").exists()
+    assert (root / "runs" / "fsc_clip" / "tiny-scenes-0" / "checkpoint").is_dir()
+    assert runs_command.main(["check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "where"),
+    [
+        ("store/*/scores/*/sugarcrepe.json", "scores"),
+        ("data/scenes/shards/00000.arrow", "not the shard that its manifest lists"),
+    ],
+)
+def test_other_files_are_named(here_finished, pattern, where, capsys):
+    path = next(iter(sorted(here_finished.glob(pattern))))
+    damage(path, at=len(path.read_bytes()) // 2)
+    assert runs_command.main(["check"]) == 1
+    assert where in capsys.readouterr().out
+    assert runs_command.main(["check", "--drop"]) == 1
+    assert not path.exists()
+
+
+def test_a_database_checks_itself(tmp_path):
+    """A study's cannot be made again; MLflow's can."""
+    for name in (".work/studies/s.db", "mlflow/mlflow.db"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"SQLite format 3\0" + b"x" * 4096)
+    remedies = {found.path.name: found.remedy for found in damage_check.find_damage(tmp_path)}
+    assert "backup" in remedies["s.db"] and "track --rebuild" in remedies["mlflow.db"]
+
+
+def test_a_checkpoint_with_other_bytes_gives_way_to_the_one_before(tmp_path, capsys):
+    """Whichever byte it is: a training goes on from the last whole one."""
+    import torch
+
+    model = torch.nn.Linear(4, 4)
+    adamw = torch.optim.AdamW(model.parameters())
+    for step in (1, 2):
+        path = checkpoint.write(tmp_path, step, model, adamw, {"seed": 0})
+        state_checksum.check_file(path)
+    assert checkpoint.read(tmp_path, model, adamw)["step"] == 2
+    damage(path)
+    with pytest.raises(ValueError, match="not those that were written"):
+        state_checksum.check_file(path)
+    assert checkpoint.read(tmp_path, model, adamw)["step"] == 1
+    assert "step_00000002" in capsys.readouterr().err
