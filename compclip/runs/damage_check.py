@@ -21,7 +21,7 @@ from compclip.base.errors import UserError
 from compclip.data import shard_files
 from compclip.model import run_weights
 from compclip.runs import inventory, result_files, run_store, state_checksum
-from compclip.runs.run_folder import RunFolder, Trained, published_folders, result_paths
+from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
 
 CACHE = Path(".dvc/cache/files/md5")
 SKIPPED = {".git", ".venv"}  # folders that hold nothing of ours
@@ -32,12 +32,16 @@ FROM_BACKUP = "restore it from a backup"
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged file or folder, what is wrong, and what gets it back; `run` is the run that must go with it."""
+    """A damaged file or checkpoint folder, what is wrong, and what gets it back.
+
+    With it must go `run`, or `folder`: nothing else tells that they are not whole any more.
+    """
 
     path: Path
     fault: str
     remedy: str = TRAIN_AGAIN
     run: RunFolder | None = None
+    folder: Path | None = None
 
     @property
     def can_be_dropped(self) -> bool:
@@ -61,11 +65,11 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
         if folder.finished:
             yield from _check_weights(folder.final, run)
         for results in sorted(folder.path.glob("scores/*")):
-            try:
-                for path in result_paths(results):
+            for path in result_paths(results):
+                try:
                     result_files.read_result(path)
-            except UserError as error:
-                yield Damage(results, str(error))
+                except UserError as error:
+                    yield Damage(path, str(error), folder=results)
     for path in run.checkpoints():
         try:
             state_checksum.check_file(path)
@@ -127,33 +131,35 @@ def _find_database_fault(path: Path) -> str:
 def drop(damages: list[Damage], root: Path) -> list[Path]:
     """Remove what can be made again with every link to it, so that `dvc repro` makes it; return what was removed.
 
-    Of a damaged run the run and its published folders go. Raises UserError where somebody works on a run.
+    Of a damaged run the run and its published folders go; files of it that others share stay theirs. Raises UserError
+    where somebody works on a run.
     """
-    removed: list[Path] = []
-    inodes: set[tuple[int, int]] = set()
-    for damage in damages:
-        if damage.can_be_dropped:
-            inodes |= _list_inodes(damage.path)
+    damages = [damage for damage in damages if damage.can_be_dropped]
+    removed = _remove_links([damage.path for damage in damages if damage.path.is_file()], root)
     for run in {damage.run for damage in damages if damage.run}:
-        for folder in published_folders(root / "runs"):
-            if Trained(folder).run_key == run.key:
-                links.remove(folder)
-                removed.append(folder)
+        published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
         inventory.remove(run)
-        removed.append(run.path)
-    for folder_name, subfolders, names in itertools.chain(os.walk(root), os.walk(run_store.store_folder(root))):
-        subfolders[:] = [name for name in subfolders if name not in SKIPPED]
-        for name in names:
-            path = Path(folder_name, name)
-            status = path.lstat()
-            if (status.st_dev, status.st_ino) in inodes:
-                path.unlink()
-                removed.append(path)
-    for folder in (damage.path for damage in damages if damage.can_be_dropped and damage.path.is_dir()):
+        for folder in published:
+            links.remove(folder)
+        removed += [run.path, *published]
+    for folder in {damage.folder for damage in damages if damage.folder}:
         links.remove(folder)
     return removed
 
 
-def _list_inodes(path: Path) -> set[tuple[int, int]]:
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return {(status.st_dev, status.st_ino) for file in files if file.is_file() for status in [file.lstat()]}
+def _remove_links(files: list[Path], root: Path) -> list[Path]:
+    """Remove some files by all names that they have in the project and in its store; return the names."""
+    inodes = {_inode(path) for path in files}
+    removed = []
+    for folder_name, subfolders, names in itertools.chain(os.walk(root), os.walk(run_store.store_folder(root))):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED]
+        paths = [Path(folder_name, name) for name in names]
+        removed += [path for path in paths if os.path.lexists(path) and _inode(path) in inodes]
+    for path in set(removed):
+        path.unlink()
+    return sorted(set(removed))
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
