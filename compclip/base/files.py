@@ -94,9 +94,12 @@ def _format_json(value: Any) -> str:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the file's text. Raises UserError where it is missing, unreadable, no regular file, or not UTF-8."""
+    """Return the file's text without a byte order mark.
+
+    Raises UserError where it is missing, unreadable, no regular file, or not UTF-8.
+    """
     try:
-        return read_bytes(path).decode("utf-8")
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
 

@@ -64,7 +64,7 @@ def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -
         _check_no_split(file, split, "CLIP_benchmark's files")
         names: Collection[str] = captions.keys()
     else:  # a split is a file that lists its pictures
-        names = set(read_text(file.parent / split).split()) if split else captions.keys()
+        names = _read_names(file.parent / split, captions) if split else captions.keys()
         lost["name_without_caption"] = len(set(names) - captions.keys())
     return [(name, pictures / name, texts) for name, texts in captions.items() if name in names]
 
@@ -117,27 +117,30 @@ def _karpathy(file: Path, entries: list[Any], pictures: Path, split: str) -> Ite
     names = [read_field(file, str(index), row, "split") for index, row in enumerate(entries)]
     if split not in names:
         raise unknown("split", split, set(names), str(file))
-    for name, row in zip(names, entries, strict=True):
-        if name == split:
-            key = read_field(file, "?", row, "filename")
-            captions = [read_field(file, key, s, "raw") for s in read_field(file, key, row, "sentences", list)]
-            folder = read_field(file, key, row, "filepath") if "filepath" in row else ""
-            # COCO's images lie in `filepath` (val2014), unless all lie in one folder
-            yield key, pictures / folder / key if os.path.isdir(pictures / folder) else pictures / key, captions
+    rows = [row for name, row in zip(names, entries, strict=True) if name == split]
+    files = Counter(read_field(file, "?", row, "filename") for row in rows)
+    for row in rows:
+        name = row["filename"]
+        captions = [read_field(file, name, s, "raw") for s in read_field(file, name, row, "sentences", list)]
+        folder = read_field(file, name, row, "filepath") if "filepath" in row else ""
+        key = name if files[name] == 1 else f"{folder}/{name}"
+        # COCO's images lie in `filepath` (val2014), unless all lie in one folder
+        yield key, pictures / folder / name if os.path.isdir(pictures / folder) else pictures / name, captions
 
 
 def _coco(
     file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]
 ) -> Iterator[Captioned]:
     _check_no_split(file, split, "COCO caption files")
-    captions: dict[Any, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     for index, row in enumerate(read_field(file, "(whole file)", content, "annotations", list)):
-        captions.setdefault(read_field(file, str(index), row, "image_id", (int, str)), []).append(
-            read_field(file, f"of annotation {index}", row, "caption"))  # fmt: skip
-    keys = [read_field(file, f"of image {index}", row, "id", (int, str)) for index, row in enumerate(content["images"])]
+        key = str(read_field(file, str(index), row, "image_id", (int, str)))
+        captions.setdefault(key, []).append(read_field(file, f"of annotation {index}", row, "caption"))
+    rows = enumerate(content["images"])
+    keys = [str(read_field(file, f"of image {index}", row, "id", (int, str))) for index, row in rows]
     lost["caption_without_image"] = sum(len(captions[key]) for key in captions.keys() - set(keys))
     for key, row in zip(keys, content["images"], strict=True):
-        yield str(key), pictures / read_field(file, str(key), row, "file_name"), captions.get(key, [])
+        yield key, pictures / read_field(file, key, row, "file_name"), captions.get(key, [])
 
 
 def _lavis(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
@@ -160,6 +163,15 @@ def _lavis(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterat
 def _check_no_split(file: Path, split: str, what: str) -> None:
     if split:
         raise UserError(f"{file}: split={split!r}: {what} have no splits; leave split out")
+
+
+def _read_names(file: Path, captions: Mapping[str, list[str]]) -> set[str]:
+    """Return the names of a file that lists pictures, one a line. Raises UserError where none has a caption."""
+    names = {name for line in read_text(file).splitlines() if (name := line.strip())}
+    if names.isdisjoint(captions):
+        name = min(names, default="")
+        raise UserError(f"{file}: none of its {len(names)} names has a caption, as {name!r}; correct split")
+    return names
 
 
 def _read_lines(file: Path, lost: Counter[str]) -> dict[str, list[str]]:

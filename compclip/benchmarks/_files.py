@@ -12,11 +12,11 @@ from compclip.base import json_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_regular, read_json, read_text
 from compclip.data import tar_members
+from compclip.data.images import ENDINGS
 from compclip.evaluate import picture_references
 from compclip.evaluate.benchmark import Groups, Record
 
 GROUPS = "groups.json"
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"))  # of pictures
 T = TypeVar("T")
 
 
@@ -191,7 +191,7 @@ def read_tar_pairs(
             raise UserError(f"{error}; an uncompressed tar belongs there: fetch it again") from error
         keys = set[str]()
         for sample in samples:
-            picture = next((member for ending, member in sample.members.items() if f".{ending}" in SUFFIXES), None)
+            picture = next((member for ending, member in sample.members.items() if f".{ending}" in ENDINGS), None)
             text = sample.members.get(suffix)
             if picture is None or text is None or not picture.size:
                 lost["no_picture" if text else missing_count] += 1

@@ -17,7 +17,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
 from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet, class_numbers, find_labels
-from compclip.benchmarks._files import SUFFIXES, first_existing, read_field, read_rows, read_tar_pairs
+from compclip.benchmarks._files import first_existing, read_field, read_rows, read_tar_pairs
+from compclip.data.images import ENDINGS
 
 LONGEST = 32  # bytes of a label
 PICTURES, LABELS = ("image", "img", "jpg", "png", "webp"), ("label", "fine_label", "labels", "cls")  # columns
@@ -44,9 +45,9 @@ def in_folders(pictures: Path, class_set: ClassSet, lost: Counter[str]) -> list[
     files = [
         (file, label) for folder, label in class_of.items() for file in sorted(folder.rglob("*")) if file.is_file()
     ]
-    pictures_of = [(file, label) for file, label in files if file.suffix.lower() in SUFFIXES]
+    pictures_of = [(file, label) for file, label in files if file.suffix.lower() in ENDINGS]
     lost["not_an_image"] = len(files) - len(pictures_of)
-    if loose := sum(file.suffix.lower() in SUFFIXES for file in pictures.iterdir() if file.is_file()):
+    if loose := sum(file.suffix.lower() in ENDINGS for file in pictures.iterdir() if file.is_file()):
         lost["no_class"] = loose
     return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in pictures_of]
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from compclip.base import json_text, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.config import benchmark_groups
+from compclip.data.picture_names import PictureFinder
 from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.picture_references import file_of, parse_reference
+from compclip.evaluate.picture_references import file_of, parse_reference, with_box
 from compclip.prepare import sample_cleaning
 from compclip.text.caption_cleaning import has_special_token
 
@@ -85,9 +86,24 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
 
         options["options"] = grid.benchmark_config(name, section, f"benchmarks.{name}.options")
     benchmark = module.load(section.path, images=section.images, split=section.split, **options)
+    benchmark = _find_pictures(benchmark, PictureFinder(section.images, section.path))
     _check_pictures_and_ids(benchmark.authors or benchmark, section)
     authors = benchmark.authors and _repair_texts(benchmark.authors)
     return replace(_repair_texts(benchmark), authors=authors, headline=benchmark.headline or module.headline)
+
+
+def _find_pictures(benchmark: Benchmark, finder: PictureFinder) -> Benchmark:
+    """Return the benchmark with its pictures as they are called on the disk. Raises UserError as `PictureFinder`."""
+    found: dict[str, str] = {}
+    for picture in (benchmark.authors or benchmark).images:
+        path, box = parse_reference(picture)
+        if isinstance(path, str) and (there := finder.find(path)) != path:
+            found[picture] = with_box(there, box)
+    if not found:
+        return benchmark
+    records = tuple(replace(r, images=tuple(found.get(i, i) for i in r.images)) for r in benchmark.records)
+    authors = benchmark.authors and _find_pictures(benchmark.authors, finder)
+    return replace(benchmark, records=records, authors=authors)
 
 
 def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:

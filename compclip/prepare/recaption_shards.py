@@ -26,6 +26,7 @@ from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
+from compclip.data.picture_names import PictureFinder
 from compclip.data.sample import Sample
 from compclip.prepare import caption_join, file_listing, negative_images, region_lists, sample_cleaning, shard_writer
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
@@ -107,7 +108,10 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     """
     samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
     image_folder, image_hashes = sample_cleaning.ImageFolder(cfg.images, cfg.path), array("Q")
-    while block := list(itertools.islice(samples, shard_writer.ROWS)):
+    finder = PictureFinder(cfg.images, cfg.path)
+    while named := list(itertools.islice(samples, shard_writer.ROWS)):
+        block = [replace(sample, image=finder.find(sample.image)) for sample in named]
+        counts["images_named_otherwise"] += sum(a.image != b.image for a, b in zip(named, block, strict=True))
         for sample in block if not cfg.images_outside else ():
             image_folder.check(sample.id, sample.image)
         shard_writer.save_samples(folder / NEW_BLOCK, block)

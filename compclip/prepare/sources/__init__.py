@@ -7,6 +7,9 @@ part)` gives the samples of one of them.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from compclip.base.errors import UserError
@@ -20,3 +23,10 @@ def require_field(record: Any, key: str, where: str, kind: type | tuple[type, ..
         type_name = type(record[key]).__name__
         raise UserError(f"{where}: field {key!r} is a {type_name}; the file is not in the expected format")
     return record[key]
+
+
+def make_ids(names: Sequence[str]) -> list[str]:
+    """Return an id for each picture's name: the file's without its ending, with its folder where that stands twice."""
+    paths = [PurePosixPath(name.replace("\\", "/")) for name in names]
+    counts = Counter(path.stem for path in paths)
+    return [path.stem if counts[path.stem] == 1 else str(path.with_suffix("")) for path in paths]

@@ -12,6 +12,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_bytes
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
+from compclip.prepare.sources import make_ids
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
@@ -19,8 +20,8 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     texts: dict[str, list[str]] = {}
     for name, caption in _parse_rows(_read_lines(cfg.path, counts), cfg.path, counts):
         texts.setdefault(name, []).append(caption)
-    for name, captions in texts.items():
-        yield Sample(Path(name).stem, str(Path(cfg.images) / name), tuple(captions), cfg.split)
+    for sample_id, (name, captions) in zip(make_ids(list(texts)), texts.items(), strict=True):
+        yield Sample(sample_id, str(Path(cfg.images) / name), tuple(captions), cfg.split)
 
 
 def _read_lines(path: str, counts: Counter) -> list[str]:

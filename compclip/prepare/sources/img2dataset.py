@@ -5,6 +5,7 @@ What `--caption_col` chose is the caption: PixelProse's vlm_caption, LAION-COCO'
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, read_mapping
 from compclip.config.sections import Data
+from compclip.data.images import ENDINGS
 from compclip.data.sample import Sample
 
-SUFFIXES = (".jpg", ".png", ".webp", ".jpeg")
+CAPTION_ENDINGS = (".txt", ".caption")
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
@@ -26,13 +28,29 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     has_captions = False
     for file in _iterate_texts(cfg.path):
         has_captions, name = True, str(Path(file).relative_to(cfg.path).with_suffix(""))
-        pictures = [Path(cfg.images) / f"{name}{suffix}" for suffix in SUFFIXES]
-        picture = next((path for path in pictures if path.is_file()), pictures[0])
+        picture = _find_picture(Path(cfg.images) / name)
         url, sha256 = _read_metadata(Path(file).with_suffix(".json"))
         captions = tuple(_read_captions(Path(file), counts))
         yield Sample(name, str(picture), captions, cfg.split, url=url, sha256=sha256)
     if not has_captions:
         raise UserError(f"{cfg.path}: no .txt files there; download with img2dataset --output_format files")
+
+
+def _find_picture(stem: Path) -> Path:
+    """Return the picture of that path with any ending that is read, in any case; `stem`.jpg where there is none."""
+    names = _list_names(str(stem.parent))
+    present = (names[key] for ending in ENDINGS if (key := f"{stem.name}{ending}") in names)
+    return stem.with_name(next(present, f"{stem.name}.jpg"))
+
+
+@functools.lru_cache(maxsize=2)  # the files of a folder come one after the other
+def _list_names(folder: str) -> dict[str, str]:
+    """Return the names of a folder's files by the same names with their endings in lower case."""
+    try:
+        names = sorted(os.listdir(folder), reverse=True)
+    except OSError:
+        return {}
+    return {stem + ending.lower(): stem + ending for stem, ending in map(os.path.splitext, names)}
 
 
 def _iterate_texts(folder: str) -> Iterator[str]:
@@ -43,7 +61,7 @@ def _iterate_texts(folder: str) -> Iterator[str]:
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror or error}; give the folder that img2dataset wrote") from error
     for entry in entries:
-        if entry.name.endswith(".txt"):
+        if os.path.splitext(entry.name)[1].lower() in CAPTION_ENDINGS:
             yield entry.path
         elif entry.is_dir(follow_symlinks=False):
             yield from _iterate_texts(entry.path)
@@ -61,7 +79,7 @@ def _read_metadata(file: Path) -> tuple[str, str]:
 
 def _read_captions(file: Path, counts: Counter) -> list[str]:
     try:
-        return [read_bytes(file).decode("utf-8")]
+        return [read_bytes(file).decode("utf-8-sig")]
     except UnicodeDecodeError:
         counts["invalid_utf8_captions"] += 1
     except UserError:  # no file, but a folder, a pipe or a link to nowhere

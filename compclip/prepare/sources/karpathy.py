@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare.sources import require_field
+from compclip.prepare.sources import make_ids, require_field
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 
@@ -22,13 +22,16 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     accepted_splits = MERGED.get(cfg.split, (cfg.split,))
     if not any(split in accepted_splits for split in splits):
         raise UserError(f"{cfg.path}: no image of split {cfg.split!r}; splits there: {', '.join(sorted(set(splits)))}")
-    for i, (image, split) in enumerate(zip(images, splits, strict=True)):
-        if split in accepted_splits:
-            yield _build_sample(image, f"{cfg.path}: image {i}", cfg)
+    accepted = [(f"{cfg.path}: image {i}", image) for i, image in enumerate(images) if splits[i] in accepted_splits]
+    names = [_read_name(image, where) for where, image in accepted]
+    for (where, image), name, sample_id in zip(accepted, names, make_ids(names), strict=True):
+        sentences = require_field(image, "sentences", where, list)
+        texts = tuple(require_field(sentence, "raw", where) for sentence in sentences)
+        yield Sample(sample_id, str(Path(cfg.images) / name), texts, cfg.split)
 
 
-def _build_sample(image: dict, where: str, cfg: Data) -> Sample:
-    name = require_field(image, "filename", where)
+def _read_name(image: dict, where: str) -> str:
+    """Return the picture's path below the folder of pictures."""
+    name: str = require_field(image, "filename", where)
     folder = require_field(image, "filepath", where) if "filepath" in image else ""
-    texts = [require_field(sentence, "raw", where) for sentence in require_field(image, "sentences", where, list)]
-    return Sample(Path(name).stem, str(Path(cfg.images) / folder / name), tuple(texts), cfg.split)
+    return f"{folder}/{name}" if folder else name

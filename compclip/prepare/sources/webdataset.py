@@ -21,10 +21,11 @@ from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.data import tar_members
+from compclip.data.images import ENDINGS
 from compclip.data.sample import Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
-SUFFIXES = ("jpg", "jpeg", "png", "webp", "image")
+SUFFIXES = (*(ending.removeprefix(".") for ending in ENDINGS), "image")
 TEXTS = ("txt", "caption")
 MEMBERS = True  # further ones may be named
 MAX_TEXT_BYTES = 1 << 20  # of a caption's file
@@ -87,7 +88,7 @@ def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
     member = group.members.get("json")
     raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES) if member else None
     try:
-        content = json_text.parse_json((raw or b"{}").decode("utf-8"), tar)
+        content = json_text.parse_json((raw or b"{}").decode("utf-8-sig"), tar)
     except (UserError, UnicodeDecodeError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -101,7 +102,7 @@ def _read_captions(member: TarMember | None, metadata: dict[str, Any], tar: str,
         counts["unreadable_captions"] += 1
         return ()
     try:
-        return (raw.decode("utf-8"),)
+        return (raw.decode("utf-8-sig"),)
     except UnicodeDecodeError:
         counts["invalid_utf8_captions"] += 1
         return ()

@@ -1,0 +1,58 @@
+"""Find pictures whose lists name them otherwise: in another case, with `\\` for `/`, or in a folder that is absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+
+from compclip.base.errors import UserError
+
+
+class PictureFinder:
+    """Finds the file that a name can mean below the folder `images`; a folder is listed when a name is not there.
+
+    `file` is named in errors.
+    """
+
+    def __init__(self, images: str, file: str = "") -> None:
+        self._images, self._file = images, file
+        self._names: dict[str, dict[str, list[str]]] = {}
+        self._name_of: dict[str, str] = {}  # of pictures that were found in `images` itself: the name that means each
+
+    def find(self, path: str) -> str:
+        """Return `path` where there is such a file, else the one file that it can mean; itself where there is none.
+
+        Raises UserError, naming both, where two files fit, or one file fits two names.
+        """
+        if os.path.lexists(path) or not self._images:
+            return path
+        below = os.path.relpath(path, self._images).replace("\\", "/")
+        found = self._find_below(below)
+        if found is None and "/" in below:
+            found = self._find_below(below.rpartition("/")[2])
+            other = self._name_of.setdefault(found, below) if found else below
+            if other != below:
+                raise UserError(
+                    f"{self._file}: {below!r} and {other!r} are one file in {self._images}; keep the folders"
+                )
+        return found or path
+
+    def _find_below(self, name: str) -> str | None:
+        folder = self._images
+        for part in PurePath(name).parts:
+            fitting = self._list(folder).get(part.casefold(), ())
+            if len(fitting) > 1 and part not in fitting:
+                pair = " and ".join(map(repr, fitting[:2]))
+                raise UserError(f"{self._file}: {name!r}: {pair} in {folder} fit; write the name as the file's")
+            if not fitting:
+                return None
+            folder = os.path.join(folder, part if part in fitting else fitting[0])
+        return folder if os.path.isfile(folder) else None
+
+    def _list(self, folder: str) -> dict[str, list[str]]:
+        if folder not in self._names:
+            listing: dict[str, list[str]] = {}
+            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                listing.setdefault(name.casefold(), []).append(name)
+            self._names[folder] = listing
+        return self._names[folder]

@@ -1,0 +1,154 @@
+"""People's own names: endings in any case, another case, backslashes, flat folders, one name in two folders, marks at a text's start."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.benchmarks import retrieval
+from compclip.config.sections import BenchmarkSection, Data
+from compclip.data.images import ENDINGS
+from compclip.data.picture_names import PictureFinder
+from compclip.evaluate import benchmark_module
+from compclip.prepare import sources
+from compclip.prepare.sources import coco, img2dataset, karpathy, webdataset
+
+FORMATS = {
+    ".JPG": "JPEG",
+    ".jpeg": "JPEG",
+    ".Gif": "GIF",
+    ".tif": "TIFF",
+    ".BMP": "BMP",
+    ".webp": "WEBP",
+    ".PNG": "PNG",
+}
+
+
+def draw(path: Path, form: str = "JPEG") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), "red").save(path, form)
+    return path
+
+
+def data(path, images, source, **more) -> Data:
+    return Data(source=source, path=str(path), images=str(images), **more)
+
+
+@pytest.fixture
+def own_pictures(tmp_path):
+    """A picture of each format beside its caption; one caption's file ends otherwise, one begins with a mark."""
+    for number, (ending, form) in enumerate(FORMATS.items()):
+        draw(tmp_path / "own" / f"{number}{ending}", form)
+        name = f"{number}.TXT" if number == 0 else f"{number}.caption" if number == 1 else f"{number}.txt"
+        (tmp_path / "own" / name).write_text(f"caption {number}", encoding="utf-8-sig")
+    return tmp_path / "own"
+
+
+def test_every_format_is_found_beside_its_caption(own_pictures):
+    found = list(img2dataset.records(data(own_pictures, own_pictures, "img2dataset"), Counter()))
+    assert [Path(sample.image).name for sample in found] == [f"{i}{ending}" for i, ending in enumerate(FORMATS)]
+    assert [sample.captions for sample in found] == [(f"caption {i}",) for i in range(len(FORMATS))]
+    assert all(ending.lower() in ENDINGS for ending in FORMATS)
+
+
+def test_every_format_is_found_in_a_tar(own_pictures, tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for path in sorted(own_pictures.iterdir()):
+            tar.add(path, path.name)
+    counts = Counter()
+    found = list(webdataset.records(data(tmp_path, tmp_path, "webdataset"), counts, str(tmp_path / "a.tar")))
+    assert [sample.captions[0] for sample in found] == [f"caption {i}" for i in range(len(FORMATS))]
+    assert not counts["no_picture"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("val/One.jpg", "val/One.jpg"),
+        ("VAL/one.JPG", "val/One.jpg"),
+        ("val\\One.jpg", "val/One.jpg"),
+        ("train2014/two.jpg", "two.jpg"),  # all in one folder
+        ("none.jpg", "none.jpg"),
+    ],
+)
+def test_a_name_that_means_one_file(tmp_path, name, found):
+    draw(tmp_path / "val" / "One.jpg")
+    draw(tmp_path / "two.jpg")
+    assert PictureFinder(str(tmp_path), "list.json").find(f"{tmp_path}/{name}") == f"{tmp_path}/{found}"
+
+
+def test_a_name_that_means_two_files_is_named_with_both(tmp_path):
+    for name in ("a.jpg", "A.jpg", "b.jpg"):
+        draw(tmp_path / name)
+    finder = PictureFinder(str(tmp_path), "list.json")
+    with pytest.raises(UserError, match=r"list.json: 'a.JPG': 'A.jpg' and 'a.jpg' in"):
+        finder.find(f"{tmp_path}/a.JPG")
+    assert finder.find(f"{tmp_path}/train/b.jpg") == finder.find(f"{tmp_path}/train/b.jpg") == f"{tmp_path}/b.jpg"
+    with pytest.raises(UserError, match=r"'val/b.jpg' and 'train/b.jpg' are one file"):
+        finder.find(f"{tmp_path}/val/b.jpg")
+
+
+def test_ids_carry_their_folder_where_a_name_stands_twice():
+    assert sources.make_ids(["a/1.jpg", "b/1.jpg", "a/2.jpg", "c\\3.JPG"]) == ["a/1", "b/1", "2", "3"]
+
+
+COCO = {
+    "images": [{"id": 0, "file_name": "a/1.jpg"}, {"id": "1", "file_name": "b/1.jpg"}],
+    "annotations": [{"image_id": "0", "caption": "zero"}, {"image_id": 1, "caption": "one"}],
+}
+KARPATHY = {
+    "images": [
+        {"filename": "1.jpg", "filepath": folder, "split": "train", "sentences": [{"raw": folder}]} for folder in "ab"
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "content", "captions"), [(coco, COCO, ("zero", "one")), (karpathy, KARPATHY, ("a", "b"))]
+)
+def test_one_file_name_in_two_folders(tmp_path, module, content, captions):
+    """Both kinds of ids, in texts and in numbers; training and retrieval read the same captions."""
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps(content), encoding="utf-8-sig")
+    found = list(module.records(data(file, tmp_path, module.__name__.rpartition(".")[2], split="train"), Counter()))
+    assert [(s.id, *s.captions) for s in found] == [("a/1", captions[0]), ("b/1", captions[1])]
+    benchmark = retrieval.load(file, images=tmp_path, split="" if module is coco else "train")
+    assert [record.texts for record in benchmark.records] == [(text,) for text in captions]
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1}', encoding="utf-8-sig")
+    assert read_json(tmp_path / "a.json") == {"a": 1}
+
+
+def test_a_split_file_has_a_name_a_line(tmp_path):
+    """White space is part of a name; a file of which no name has a caption is an error."""
+    (tmp_path / "captions.txt").write_text("image,caption\nmy dog.jpg,a dog\nb.jpg,b\n")
+    (tmp_path / "test.txt").write_text("my dog.jpg\n")
+    assert [r.id for r in retrieval.load(tmp_path, images=tmp_path, split="test.txt").records] == ["my dog.jpg"]
+    (tmp_path / "test.txt").write_text("dog\n")
+    with pytest.raises(UserError, match=r"none of its 1 names has a caption, as 'dog'"):
+        retrieval.load(tmp_path, images=tmp_path, split="test.txt")
+
+
+def test_benchmarks_find_their_pictures_by_other_names(tmp_path):
+    """Where the section's folder has the file in another case, or flat; counted as the authors name them otherwise."""
+    draw(tmp_path / "images" / "DOG.JPG")
+    draw(tmp_path / "images" / "cat.jpg")
+    rows = [
+        {"filename": name, "filepath": "val", "split": "test", "sentences": [{"raw": name}]}
+        for name in ("dog.jpg", "cat.jpg")
+    ]
+    (tmp_path / "list.json").write_text(json.dumps({"images": rows}))
+    section = BenchmarkSection("retrieval", path=str(tmp_path / "list.json"), images=str(tmp_path / "images"))
+    benchmark = benchmark_module.load_benchmark("retrieval", section)
+    assert [Path(record.images[0]).name for record in benchmark.records] == ["DOG.JPG", "cat.jpg"]
+    assert replace(section, images="").images == ""
