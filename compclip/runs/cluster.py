@@ -153,11 +153,18 @@ def _select(cluster: str, user: str) -> list[str]:
 
 
 def cancel(job: JobIdentity) -> str:
-    """Tell SLURM to end a job and no other; return why it does not, empty where it does."""
+    """Tell SLURM to end a job and no other; return why it does not, empty where it does or where the job is over."""
     try:
-        result = run_command("scancel", *_select(job.cluster, job.user), f"--name={job.name}", job.id)
+        queued = Queue(job.cluster, job.user).find(job)  # as it is in this moment
+        selected = _select(job.cluster, job.user)
     except Unreachable as error:
         return f"{error}; try again when SLURM answers"
+    if queued is None:
+        return ""
+    # Asked for a user or a name, scancel ends all that still wait of an array, whichever of them is given.
+    waits_in_array = "_" in job.id and queued.state in PENDING
+    options = selected[1:] if waits_in_array else [*selected, f"--name={job.name}"]
+    result = run_command("scancel", *options, job.id)
     if "denied" in result.stderr:
         return f"belongs to {job.user}; ask them to stop it"
     return f"scancel failed: {one_line(result.stderr)}; try again when SLURM answers" if result.returncode else ""

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,9 +101,7 @@ def fake_cluster(monkeypatch) -> Cluster:
     cluster.read_config()
     monkeypatch.setattr(cluster, "queue", lambda *_: new_cluster)
     monkeypatch.setattr(cluster, "explain_end", lambda job, log="": "its node failed (on n7)")
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *c: new_cluster.live.discard(c[-1]) or subprocess.CompletedProcess(c, 0, "", "")
-    )
+    monkeypatch.setattr(cluster, "cancel", lambda job: new_cluster.live.discard(job.id) or "")
     return new_cluster
 
 

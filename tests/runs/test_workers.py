@@ -63,20 +63,39 @@ def test_a_job_of_another_cluster(run, monkeypatch, answer, state):
 def test_scancel_and_sacct_ask_with_the_whole_identity(monkeypatch):
     """A job that took the number a moment ago is not ended, and not given as the reason."""
     commands = []
-    fake_slurm.install(monkeypatch, commands=commands)
+    fake_slurm.install(monkeypatch, row("5_1"), commands)
     job = cluster.JobIdentity("big", "ann", "5_1", NAME)
     assert cluster.cancel(job) == ""
     cluster.explain_end(job)
-    scancel, sacct, scontrol = commands
+    _squeue, scancel, sacct, _scontrol = commands
     for words in (scancel, sacct):
         assert {"--user=ann", f"--name={NAME}", "--clusters=big"} <= set(words)
     assert "5_1" in scancel and "--jobs=5_1" in sacct
 
 
+@pytest.mark.parametrize(
+    ("queue", "scancel"),
+    [
+        (
+            row("5_1", "PENDING"),
+            [("scancel", "5_1")],
+        ),  # with a name, SLURM would end the array's other waiting jobs too
+        (row("5_1", name="interactive"), []),
+        ("", []),
+    ],
+)
+def test_what_is_cancelled_is_looked_at_once_more(monkeypatch, queue, scancel):
+    """In the queue as it is in this moment; nothing is ended where the job is gone."""
+    commands = []
+    fake_slurm.install(monkeypatch, queue, commands)
+    assert cluster.cancel(cluster.JobIdentity("tiny", cluster.current_user(), "5_1", NAME)) == ""
+    assert [words for words in commands if words[0] == "scancel"] == scancel
+
+
 def test_a_job_that_is_not_ours_to_end(run, monkeypatch):
     """SLURM refuses, and whose it is is said."""
     denied = "scancel: error: Kill job error on job id 5: Access/permission denied"
-    fake_slurm.install(monkeypatch)
+    monkeypatch.setattr(cluster.Queue, "find", lambda *_: fake_slurm.queued("RUNNING"))
     monkeypatch.setattr(
         cluster, "run_command", lambda *words: cluster.subprocess.CompletedProcess(words, 210, "", denied)
     )
