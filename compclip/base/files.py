@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
+import itertools
 import json
 import os
 import re
 import shutil
+import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,8 @@ from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.shared_folders import explain, make_folder, share_with_group
 
-LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|new|old)")  # names of `temporary_path`
-LEFTOVER_AGE_S = 3600  # no writer is silent for so long
+LEFTOVER = re.compile(r"\..+\.([0-9a-f]{12})\.(?:tmp|new|old)")  # names of `temporary_path`
+_numbers = itertools.count()  # of this process's temporary files
 _swept_folders: set[Path] = set()  # folders that this process looked through
 
 
@@ -49,19 +51,42 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def temporary_path(path: Path, kind: str) -> Path:
-    """Return a hidden path in the same folder with a random name, for writers of one file at the same time."""
-    return path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.{kind}")
+    """Return a hidden path in the same folder, for writers of one file at the same time.
+
+    Its name says which process of which machine writes it.
+    """
+    return path.with_name(f".{path.name[:100]}.{_machine()}{os.getpid():06x}{next(_numbers) % 256:02x}.{kind}")
+
+
+@functools.cache
+def _machine() -> str:
+    """Return four digits for this machine, or for the container whose processes have numbers of their own."""
+    processes = ""
+    with contextlib.suppress(OSError):  # no Linux: no containers
+        processes = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{socket.gethostname()} {processes}".encode()).hexdigest()[:4]
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's
+        return False
+    return False
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of killed processes, an hour old or more; each process looks at a folder once."""
+    """Remove temporary files of this machine's killed processes; each process looks at a folder once."""
     if (absolute := folder.absolute()) in _swept_folders:
         return
     _swept_folders.add(absolute)
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in [entry for entry in entries if LEFTOVER.fullmatch(entry.name)]:
+        leftovers = [(entry, match[1]) for entry in entries if (match := LEFTOVER.fullmatch(entry.name))]
+        for entry, writer in leftovers:
             with contextlib.suppress(OSError, RecursionError):  # a tree that is too deep for shutil is not ours
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_AGE_S:
+                if writer[:4] == _machine() and _is_gone(int(writer[4:10], 16)):
                     is_folder = entry.is_dir(follow_symlinks=False)
                     shutil.rmtree(entry.path) if is_folder else os.unlink(entry.path)
 

@@ -53,12 +53,12 @@ class MachineSender:
         self._sent.append(job)
         return job
 
-    def attach(self, run: StoredRun) -> jobs.Job | None:
-        """Return the live job of a run, wherever it runs."""
-        job = jobs.find_live_job(run.folder)
-        if isinstance(job, jobs.LocalJob):
-            self._sent.append(job)
-        return job
+    def attach(self, run: StoredRun) -> jobs.Worker | None:
+        """Return who works on a run, wherever that is."""
+        worker = jobs.find_worker(run.folder)
+        if isinstance(worker, jobs.LocalJob):
+            self._sent.append(worker)
+        return worker
 
 
 class DriverStopped(Exception):
@@ -67,10 +67,10 @@ class DriverStopped(Exception):
 
 @dataclass
 class ActiveRun:
-    """A run on its way: its job, and the slot that it takes; none where somebody else started it."""
+    """A run on its way: who works on it, and the slot that it takes; none where somebody else started it."""
 
     run: StoredRun
-    job: jobs.Job
+    job: jobs.Worker
     slot: int | None = None
 
 
@@ -91,6 +91,7 @@ class LocalRunDriver:
     poll_s: float = 0.2
     failed: dict[str, str] = field(default_factory=dict)
     _ended: int = field(default=0, init=False)
+    _waiting: list[StoredRun] = field(default_factory=list, init=False)
     _active: list[ActiveRun] = field(default_factory=list, init=False)
 
     def drive(self) -> dict[str, str]:
@@ -98,11 +99,11 @@ class LocalRunDriver:
 
         Raises DriverStopped where the driver is to go before.
         """
-        waiting = [run for run in self.runs if not self._attach(run)]
+        self._waiting = [run for run in self.runs if not self._attach(run)]
         followers = {run.key: Follower(run) for run in self.runs}
-        while self._active or waiting:
-            while waiting and self._list_free_slots():
-                self._start(waiting.pop(0))
+        while self._active or self._waiting:
+            while self._waiting and self._list_free_slots():
+                self._start(self._waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
             for active in self._active:
                 followers[active.run.key]()
@@ -125,11 +126,12 @@ class LocalRunDriver:
         return [active.run.cell.name for active in self._active]
 
     def _attach(self, run: StoredRun) -> bool:
-        job = jobs.find_live_job(run.folder)
-        if job is None or (self.module == jobs.SCORES and job.record["module"] == jobs.TRAINS):
+        worker = jobs.find_worker(run.folder)
+        trains = isinstance(worker, jobs.Job) and worker.record["module"] == jobs.TRAINS
+        if worker is None or (self.module == jobs.SCORES and trains):
             return False  # a process of ours waits behind one that only trains, and scores
-        self._active.append(ActiveRun(run, job))
-        print(f"{run.cell.name}: attached to {job.label()}", flush=True)
+        self._active.append(ActiveRun(run, worker))
+        print(f"{run.cell.name}: attached to {worker.label()}", flush=True)
         return True
 
     def _list_free_slots(self) -> list[int]:
@@ -159,6 +161,9 @@ class LocalRunDriver:
         state, failure = active.job.state(), ""
         if state in jobs.LIVE:
             return False
+        if state == jobs.FAILED and isinstance(active.job, jobs.Holder):
+            self._waiting.append(active.run)  # it left before the end
+            return True
         if state == jobs.FAILED:
             failure = active.job.reason()
         else:

@@ -71,10 +71,10 @@ def _failed_on_cluster(run: StoredRun) -> str:
     What needs a cluster should not start here by itself. A process of this machine that is gone is no obstacle.
     """
     try:
-        job = jobs.find_job(run.folder)
+        job, worker = jobs.find_job(run.folder), jobs.find_worker(run.folder)
     except UserError as error:
         return str(error)
-    if not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
+    if worker or not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
         return ""
     return _report_cluster_failure(run, job)
 
@@ -104,13 +104,13 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 
 def _await_job(run: StoredRun) -> None:
-    """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing."""
-    job = jobs.find_job(run.folder)
-    state = job.state() if job else jobs.DONE
-    if job and state in jobs.LIVE:
-        print(f"{run.cell.name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
-        state = jobs.wait_for_job(job, Follower(run))
+    """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
+    worker = jobs.find_worker(run.folder)
+    job = worker or jobs.find_job(run.folder)
+    if worker:
+        print(f"{run.cell.name}: {worker.label()} trains this run ({worker.state()}); waiting for it", flush=True)
+        jobs.wait_for_job(worker, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return
-    if job and state == jobs.FAILED and not run.finished:
+    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.finished:
         raise UserError(f"{run.cell.name}: {_report_cluster_failure(run, job)}")

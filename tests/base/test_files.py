@@ -67,18 +67,26 @@ def test_fingerprint_sees_names_and_bytes(tmp_path):
     assert files.fingerprint(tmp_path / "d") != first
 
 
-def test_what_a_kill_left_goes_after_an_hour(tmp_path, monkeypatch):
-    """With the next write into its folder, and with it nothing that has another name or may still be written."""
-    gone = [files.temporary_path(tmp_path / "a.json", kind) for kind in ("tmp", "new", "old")]
+def test_what_a_kill_left_goes(tmp_path, monkeypatch):
+    """With the next write into its folder, and with it nothing that has another name or may still be written: by a
+    process that lives, or by one of another machine; whatever the clock says.
+    """
+    other_machine = "0000" if files._machine() != "0000" else "0001"
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "getpid", lambda: 0xFFFFFF)  # no process has this number
+        gone = [files.temporary_path(tmp_path / "a.json", kind) for kind in ("tmp", "new", "old")]
+        patch.setattr(files, "_machine", lambda: other_machine)
+        foreign = files.temporary_path(tmp_path / "a.json", "tmp")
     surviving_paths = [
         files.temporary_path(tmp_path / "a.json", "tmp"),
+        foreign,
         *(tmp_path / n for n in (".a.tmp", "b.tmp", ".b.0123456789ab.bak")),
     ]
     for path in [*gone[:1], *surviving_paths]:
         path.write_text("x")
     for path in gone[1:]:
         (path / "deep").mkdir(parents=True)
-    for path in [*gone, *surviving_paths[1:]]:
+    for path in surviving_paths:
         os.utime(path, (0, 0))
     monkeypatch.setattr(files, "_swept_folders", set())
     files.write_json(tmp_path / "c.json", {})

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +24,9 @@ from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
 from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
+from tests import fake_slurm
 from tests.conftest import ROOT
+from tests.fake_slurm import queued, record, row
 
 PICTURES = 10
 DATA = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "none"}
@@ -64,9 +65,9 @@ class Cluster:
             submit=submit,
         )
 
-    def state(self, job: str, _sent: float) -> tuple[str, str] | None:
+    def find(self, job: cluster.JobIdentity, _known_since: float) -> cluster.QueuedJob | None:
         """As the queue tells it."""
-        return ("RUNNING", "") if job in self.live else None
+        return queued("RUNNING") if job.id in self.live else None
 
     def work(self, job: str) -> None:
         """A job makes its shards, and is over."""
@@ -96,11 +97,11 @@ def fake_cluster(monkeypatch) -> Cluster:
     new_cluster = Cluster()
     monkeypatch.setattr(slurm.submitit, "SlurmExecutor", new_cluster.executor)
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
-    monkeypatch.setattr(cluster, "queue", lambda: new_cluster)
+    fake_slurm.install(monkeypatch)
+    cluster.read_config()
+    monkeypatch.setattr(cluster, "queue", lambda *_: new_cluster)
     monkeypatch.setattr(cluster, "explain_end", lambda job, log="": "its node failed (on n7)")
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *c: new_cluster.live.discard(c[1]) or subprocess.CompletedProcess(c, 0, "", "")
-    )
+    monkeypatch.setattr(cluster, "cancel", lambda job: new_cluster.live.discard(job.id) or "")
     return new_cluster
 
 
@@ -298,9 +299,10 @@ def test_jobs_of_a_command_that_was_killed_are_found(project, fake_cluster, monk
     for key in keys:
         shard_tasks.folder(key).job.unlink()
     write_json(Path(".work/slurm/compclip-1a2b3c4d.json"), keys)
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "7_0\n7_1\n", ""))
+    name = "compclip-1a2b3c4d"
+    fake_slurm.install(monkeypatch, row("7_0", name=name) + row("7_1", name=name))
     assert slurm.Slurm(profiles.Profile()).recover() == 2
-    assert [jobs.find_live_job(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
+    assert [jobs.find_worker(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
 
 
 def test_a_task_whose_shards_became_others_refuses(project, fake_cluster):
@@ -366,7 +368,7 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     """Waiting, running, failed with its reason; a finished stage has no row, and none of its shards is read."""
     task = Task("annotate", "d", {"00002": f"{2:08x}", "00003": f"{3:08x}"})
     task.save()
-    write_json(task.folder.job, {"kind": "slurm", "module": jobs.SHARDS, "id": "7_0", "log": "", "sent": 1.0})
+    write_json(task.folder.job, record("7_0", module=jobs.SHARDS))
     fake_cluster.live.add("7_0")
     [row] = status.list_stages()
     assert (row.state, row.captions_per_second, row.job) == ("running", 4.0, "job 7_0")
