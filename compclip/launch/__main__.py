@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import messages
+from compclip.base import child_environment, messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
@@ -90,9 +91,9 @@ def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
     if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
         return
     command, output = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
-    with subprocess.Popen(
-        command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as dvc:
+    environment = child_environment.without_place(os.environ)
+    with subprocess.Popen(command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=environment) as dvc:  # fmt: skip
         for line in dvc.stdout or ():
             sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
             output += line

@@ -33,6 +33,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.number_text import format_count
 from compclip.base.shared_folders import open_plain
+from compclip.launch import job_environment
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
 from compclip.runs.run_folder import RunFolder
@@ -143,10 +144,13 @@ class Slurm:
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
         keys = [item.key for item in work]
         folder = (self.root / ".work" / "slurm").resolve()
+        options = submitit_options(self.profile, work, code, self.root)
+        names = [*options, *options["additional_parameters"]]
+        environment = job_environment.submission_environment(os.environ, names, self.profile.notify)
         with _note_keys(folder, keys) as name, _explain_refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
-            executor.update_parameters(job_name=name, **submitit_options(self.profile, work, code, self.root))
-            with executor.batch():
+            executor.update_parameters(job_name=name, **options)
+            with job_environment.exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
             return [
                 _record(self.root, key, job.job_id, self.profile.notify)
@@ -186,7 +190,8 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(item.threads for item in work)
     first = shlex.quote(str(code.resolve()))
-    setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    exports = job_environment.export_lines(os.environ, profile.notify)
+    setup = [*exports, *profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     if profile.gpus:
         setup.append(f"export {gpus.PROFILE_GPUS}={profile.gpus}")
     if not f"{root.resolve()}{code.resolve()}".isprintable():
@@ -209,7 +214,7 @@ def srun_arguments(profile: Profile, cpus: int) -> list[str]:
 
     Since Slurm 22.05 srun does not take the cores of a process from sbatch. A process that fails ends the others.
     """
-    options = {"kill-on-bad-exit": "1", "cpus-per-task": str(cpus), **profile.srun}
+    options = {"kill-on-bad-exit": "1", "cpus-per-task": str(cpus), "export": "ALL", **profile.srun}
     return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import time
 from dataclasses import dataclass, field
 
-from compclip.base import messages
+from compclip.base import child_environment, messages
 from compclip.base.errors import one_line
 
 PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
@@ -112,7 +113,8 @@ def _explain_states(rows: list[list[str]]) -> str:
 def run_command(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a SLURM command. One that is not installed or hangs gives exit code 127 and says so in stderr."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        environment = child_environment.without_defaults(os.environ)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: not installed on this machine")
     except subprocess.TimeoutExpired:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from compclip.base import thread_waiting
+from compclip.base import child_environment, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
@@ -155,7 +155,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **thread_waiting.passive_waiting(os.environ), **(environment or {})},
+                env={**_child_environment(), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
@@ -167,6 +167,12 @@ class Local:
     def attach(self, run: StoredRun) -> Job | None:
         """Return the live job of a run, wherever it runs."""
         return find_live_job(run.folder)
+
+
+def _child_environment() -> dict[str, str]:
+    """Return the environment of a process of this machine: of an enclosing allocation the cores and GPUs alone."""
+    allocation = gpus.describe_allocation(os.environ)
+    return allocation | child_environment.without_place(os.environ) | thread_waiting.passive_waiting(os.environ)
 
 
 def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:

@@ -130,6 +130,24 @@ def test_the_code_of_a_job_is_that_of_its_submission(here):
     assert str((Path(".work") / "code").resolve()) in stored_run.folder.log.read_text()
 
 
+def test_the_shell_s_allocation_does_not_reach_a_job(here, monkeypatch):
+    """Sent from inside salloc and srun, and from a shell and a site that export nothing."""
+    shell = {"SLURM_MEM_PER_CPU": "1500", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_JOB_ID": "1", "SRUN_DEBUG": "4",
+             "PMI_RANK": "1", "MASTER_ADDR": "far", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "HOOK": "secret",
+             "SBATCH_EXPORT": "NONE", "SLURM_EXPORT_ENV": "NONE", "SBATCH_JOB_NAME": "mine", "SBATCH_MEM_PER_CPU": "100",
+             "COMPCLIP_PROJECT": "a name", "NOBODY": "needs this"}  # fmt: skip
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    stored_run = at(cell("pretrained"))
+    sender = slurm.Slurm(profiles.load_profile(profile(notify="HOOK")), module="tests.environment")
+    job = sender.submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
+    environment = json.loads(stored_run.folder.log.read_text())
+    assert shell.items() & environment.items() == {("COMPCLIP_PROJECT", "a name"), ("HOOK", "secret")}
+    assert environment["PYTHONPATH"].startswith(str(here / ".work" / "code"))
+    assert "secret" not in "".join(path.read_text() for path in Path(".work/slurm").glob("*.sh"))
+
+
 @pytest.mark.parametrize("how", ["requeue", pytest.param("warning", marks=pytest.mark.long)])
 def test_preempted_jobs_go_on(here, serial, how):
     """SLURM's requeue, and its warning signal before one: the same job id, the same folder, the same bits."""

@@ -144,6 +144,20 @@ def test_a_job_that_fails_says_why(here):
     assert str(stored_run.folder.log) in job.reason()
 
 
+def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch):
+    """Inside an allocation, or started by torchrun, a run is a process of its own, with the allocation's cores."""
+    shell = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_CPUS_PER_TASK": "3", "RANK": "1", "WORLD_SIZE": "2",
+             "MASTER_PORT": "1", "PMIX_RANK": "1", "SLURM_GPUS_ON_NODE": "2"}  # fmt: skip
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    stored_run = find_run("finetune")
+    jobs.wait_for_job(submit(stored_run, "tests.environment"), lambda: None)
+    environment = json.loads(stored_run.folder.log.read_text())
+    assert not shell.keys() & environment.keys()
+    assert (environment["COMPCLIP_CORES"], environment["COMPCLIP_GPUS"]) == ("3", "2")
+
+
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
     stored_run = find_run("finetune")
