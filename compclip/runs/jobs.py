@@ -39,6 +39,7 @@ SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
 FEW_LINES = 4  # of a log in which the line of a failed process is looked for
 PROCESS_FAILED = "error: process "  # begins that line
+SENT_AGAIN = "--- sent again ---\n"  # in a log, between the jobs of a run
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
@@ -181,6 +182,7 @@ def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
     folder.make()
     write_atomic(folder.run, dump_yaml(run.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
+    mark_sent(folder)
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
 
@@ -263,18 +265,43 @@ def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 
-def last_line(folder: RunFolder) -> str:
-    """Return the last line that a job logged, and its log file; says so where the disk is full.
+def mark_sent(folder: RunFolder) -> None:
+    """Write a line into the logs of earlier jobs: what stands above it is no cause of what becomes of the next one."""
+    for log in folder.path.glob("job*.log"):
+        with open_plain(log, "ab") as file:
+            file.write(SENT_AGAIN.encode())
 
-    Where one of its processes failed, that one's line: the others' later ones only say that they were stopped.
+
+def last_line(folder: RunFolder) -> str:
+    """Return the last line that the job sent last logged, and its log file; says so where the disk is full.
+
+    Where one of its processes failed, that one's line: the others' later ones only say that they were stopped. Where it
+    logged nothing, the last lines of the scheduler.
     """
-    lines, log = last_lines(folder, FEW_LINES) or ["nothing logged"], folder.log
-    line = next((line for line in lines if line.startswith(PROCESS_FAILED)), lines[-1])
+    log, lines = read_end(folder, FEW_LINES)
+    last = lines[-1:] if log == folder.log else lines
+    failed = [line for line in lines if line.startswith(PROCESS_FAILED)]
+    text = " / ".join(failed[:1] or last) or "nothing logged"
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
-    return f"{line.strip()} ({log}{'; no space left there' if full else ''})"
+    return f"{text.strip()} ({log}{'; no space left there' if full else ''}{'' if log.exists() else ', not there'})"
+
+
+def read_end(folder: RunFolder, most: int = 10) -> tuple[Path, list[str]]:
+    """Return a log and its last lines: of the job sent last or, where that logged nothing, the scheduler's of it."""
+    lines = last_lines(folder, most)
+    record = {} if lines or not folder.job.is_file() else read_mapping(folder.job)
+    log = Path(str(record.get("log")))
+    # Others may have written the record of a shared store: no other file is read for it.
+    if log.name != f"{record.get('id')}_0_log.out" or log.is_symlink():
+        return folder.log, lines
+    return log, _read_lines(log)[-most:]
 
 
 def last_lines(folder: RunFolder, most: int = 10, rank: int = 0) -> list[str]:
-    """Return the last lines that a job's process logged, without blank ones."""
-    tail = progress.read_tail(folder.log_of(rank), TAIL_BYTES).decode(errors="replace")
-    return [line.rstrip() for line in tail.splitlines() if line.strip()][-most:]
+    """Return the last lines that a process of the job sent last logged, without blank ones."""
+    return _read_lines(folder.log_of(rank))[-most:]
+
+
+def _read_lines(log: Path) -> list[str]:
+    text = progress.read_tail(log, TAIL_BYTES).decode(errors="replace").rpartition(SENT_AGAIN)[2]
+    return [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -81,7 +81,8 @@ def _failed_on_cluster(run: StoredRun) -> str:
 
 def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
     jobs.post_found_failure(job)
-    print("\n".join(f"    {line}" for line in jobs.last_lines(run.folder)), file=sys.stderr)
+    _, lines = jobs.read_end(run.folder)
+    print("\n".join(f"    {line}" for line in lines), file=sys.stderr)
     return (
         f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
         "`compclip launch PROFILE cancel` and it is trained here"

@@ -248,6 +248,19 @@ def test_a_job_that_raises_leaves_its_line(here):
     assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
 
 
+def test_a_job_that_dies_before_python(here):
+    """The reason is what SLURM logged, not an earlier job's last line; the stage prints the same lines."""
+    stored_run = at(cell("pretrained"))
+    stored_run.folder.path.mkdir(parents=True)
+    stored_run.folder.log.write_text("error: train: the loss is not finite; lower train.lr\n")
+    broken = profiles.load_profile(profile(setup=["module load cuda/12.1 || exit 3"]))
+    job = slurm.Slurm(broken).submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert "failed, exit code 3: " in job.reason() and "module: command not found" in job.reason()
+    assert str(Path(f".work/slurm/{job.id}_0_log.out").resolve()) in job.reason()
+    assert "train.lr" not in job.reason()
+
+
 def test_an_unknown_partition(here):
     """The cluster's own are listed."""
     with pytest.raises(UserError, match="partition='mian', the cluster has main, urgent"):
