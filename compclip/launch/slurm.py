@@ -35,7 +35,7 @@ from compclip.base.number_text import format_count
 from compclip.base.shared_folders import open_plain
 from compclip.launch import job_environment
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
+from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
@@ -275,6 +275,8 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
         if "partition" in message.lower():
             names = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
             fix = f"the profile has partition={profile.partition!r}, the cluster has {', '.join(names) or 'none'}"
+            if profile.partition in names:
+                fix = f"{waiting_jobs.describe_partition(profile.partition)}; the cluster has {', '.join(names)}"
         raise UserError(f"sbatch: {message}; {fix}") from error
 
 

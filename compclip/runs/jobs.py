@@ -28,7 +28,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, notify, progress, shard_tasks
+from compclip.runs import cluster, gpus, notify, progress, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -53,6 +53,7 @@ class LocalJob:
     folder: RunFolder
     record: dict[str, Any]
     child: subprocess.Popen | None = None
+    waits_by = ""  # nothing
 
     def state(self) -> str:
         """running, done or failed; a process that is no child of ours is known by its start time.
@@ -97,6 +98,7 @@ class SlurmJob:
 
     folder: RunFolder
     record: dict[str, Any]
+    waits_by: str = field(default="", init=False)  # SLURM's reason, since it was last looked at
     _last: str = field(default=PENDING, init=False)
 
     @property
@@ -113,6 +115,7 @@ class SlurmJob:
         if queued is None:
             return DONE if has_finished(self.folder, self.record) else FAILED
         self._last = PENDING if queued[0] in cluster.PENDING else RUNNING
+        self.waits_by = queued[1] if self._last == PENDING else ""
         return self._last
 
     def reason(self) -> str:
@@ -240,9 +243,16 @@ def forget_job(folder: RunFolder) -> None:
 def wait_for_job(job: Job, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
+        warn_of_waiting(job)
         show()
         time.sleep(poll_s)
     return state
+
+
+def warn_of_waiting(job: Job) -> None:
+    """Say once why a job that is waited for will not start by itself."""
+    for advice in waiting_jobs.list_advice([(job.waits_by, job.label())]):
+        waiting_jobs.warn_once(advice)
 
 
 def read_start_time(pid: int) -> str:

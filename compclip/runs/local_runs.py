@@ -105,6 +105,7 @@ class LocalRunDriver:
                 self._start(waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
             for active in self._active:
+                jobs.warn_of_waiting(active.job)
                 followers[active.run.key]()
             if self.should_stop():
                 raise DriverStopped

@@ -109,7 +109,8 @@ def _await_job(run: StoredRun) -> None:
     job = jobs.find_job(run.folder)
     state = job.state() if job else jobs.DONE
     if job and state in jobs.LIVE:
-        print(f"{run.cell.name}: {job.label()} trains this run ({state}); waiting for it", flush=True)
+        reason = f", {job.waits_by}" if job.waits_by else ""
+        print(f"{run.cell.name}: {job.label()} trains this run ({state}{reason}); waiting for it", flush=True)
         state = jobs.wait_for_job(job, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return

@@ -21,7 +21,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import cluster, jobs
+from compclip.runs import cluster, jobs, status
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -263,10 +263,42 @@ def test_a_job_that_dies_before_python(here):
 
 def test_an_unknown_partition(here):
     """The cluster's own are listed."""
-    with pytest.raises(UserError, match="partition='mian', the cluster has main, urgent"):
+    with pytest.raises(UserError, match="partition='mian', the cluster has .*main, urgent"):
         launch_command.main([str(profile(partition="mian"))])
     assert not list(Path("store").glob("*/job.json"))
     assert not list(Path(".work/slurm").glob("compclip-*.json"))
+
+
+@pytest.fixture
+def partition(slurm_there):
+    """A partition of this test's own."""
+    made = cluster.run_command("scontrol", "create", "partition=compclip_test", "nodes=ALL", "state=up")
+    if made.returncode:
+        pytest.skip(f"no partition can be made here: {made.stderr.strip()}")
+    yield "compclip_test"
+    cluster.run_command("scontrol", "delete", "partition=compclip_test")
+
+
+def test_a_drained_partition(here, partition):
+    """It is there: its state is named, and the others."""
+    assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=drain").returncode == 0
+    with pytest.raises(UserError, match=f"partition {partition} is drain, its nodes: .*; the cluster has .*main"):
+        launch_command.main([str(profile(partition=partition))])
+
+
+def test_why_a_job_waits(here, partition, capsys):
+    """SLURM's reason in its row; where it never starts by itself, once for all of its array, the command that helps."""
+    assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=down").returncode == 0
+    assert launch_command.main([str(profile(partition=partition))]) == 0
+    rows = [status.make_row(run) for run in status.list_runs("params.yaml")[0]]
+    assert {(row.state, row.waits_by) for row in rows} == {(jobs.PENDING, "PartitionDown")}
+    assert f"{rows[0].job} (PartitionDown)" in rows[0].cells()
+    job_id = jobs.find_job(at(cell("pretrained")).folder).id
+    assert cluster.run_command("scontrol", "uhold", job_id.partition("_")[0]).returncode == 0
+    cluster.queue.cache_clear()
+    page = status.format_page(*status.list_runs("params.yaml"), 500)
+    assert page.count(f"`scontrol release {job_id.partition('_')[0]}`") == 1
+    assert launch_command.main([str(profile(partition=partition)), "cancel"]) == 0
 
 
 def test_cancel(here, capsys):
