@@ -22,8 +22,8 @@ QUESTIONS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
 
 def without_place(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without an enclosing job's variables; those that a grid may read stay."""
-    kept = CONNECTION.union(environment_variables.list_allowed(environment))
-    return {name: value for name, value in environment.items() if name in kept or not PLACE.fullmatch(name)}
+    exempt = CONNECTION.union(environment_variables.list_allowed(environment))
+    return {name: value for name, value in environment.items() if name in exempt or not PLACE.fullmatch(name)}
 
 
 def without_defaults(environment: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
+from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
 from compclip.runs import follower, gpus, jobs, local_runs, notify, release_proof, run_folder, run_store, shard_tasks
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
@@ -191,8 +191,11 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
             writable.append(run)
     if writable:
         submitted = Slurm(profile, root).send(writable)
-        print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(writable, submitted, strict=True)))
-        print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
+        for run, job in zip(writable, submitted, strict=True):
+            if not isinstance(job, jobs.UnsentJob):
+                print(f"{run.cell.name}: {job.label()}")
+        if print_unsent(submitted, "run"):
+            print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
 
 

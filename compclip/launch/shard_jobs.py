@@ -53,10 +53,11 @@ def wait_for_tasks(work: ShardWork) -> None:
         print(f"{name}: {live[0].label()}{count} at work on its shards; waiting", flush=True)
         try:
             for job in live:
-                jobs.wait_for_job(job, lambda: None)
+                jobs.wait_for_job(job, lambda: None, later_jobs=live)
         except KeyboardInterrupt:
             print("no longer waiting; the jobs go on, and the same command waits again", file=sys.stderr)
             raise SystemExit(130) from None
+    task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]  # some were sent meanwhile
     if failed := [job for job in task_jobs if job.state() == jobs.FAILED]:
         for job in failed:
             jobs.post_found_failure(job)
@@ -71,6 +72,7 @@ def forget_tasks(work: ShardWork) -> None:
     """Remove the tasks whose jobs are over."""
     for task in shard_tasks.list_sent_tasks(work.folder):
         if not jobs.find_live_job(task.folder):
+            jobs.forget_job(task.folder)
             task.forget()
 
 
@@ -143,7 +145,7 @@ def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingSh
 
 def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:
     """Send what stages lack to a cluster; what needs a GPU is an array of its own."""
-    from compclip.launch.slurm import Slurm, submitit_options
+    from compclip.launch.slurm import Slurm, print_unsent, submitit_options
 
     for costly in (False, True):
         to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
@@ -158,9 +160,10 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             for task in tasks:
                 task.save()
             submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
-            last = f" to {submitted[-1].label()}" if submitted[1:] else ""
-            print(f"{format_count(len(tasks), 'task')} sent: {submitted[0].label()}{last}")
-            print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
+            if sent := print_unsent(submitted, "task"):
+                last = f" to {sent[-1].label()}" if sent[1:] else ""
+                print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}")
+                print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
 
 
 def is_costly(work: ShardWork) -> bool:

@@ -20,7 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ from compclip.runs.shard_tasks import Task
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
 WARNED_S, STOPPED_S = 600, 20  # that other processes wait for the first one, after the warning and after SIGTERM
+QUEUE_FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*")  # SLURM's words for a limit of jobs in the queue
 WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
 
@@ -133,13 +134,36 @@ class Slurm:
         """Return the live job of a run, wherever it runs."""
         return jobs.find_live_job(run.folder)
 
-    def send(self, work: Sequence[JobInput]) -> list[jobs.SlurmJob]:
-        """Send as arrays work whose input files are written. Raises UserError with what SLURM says where it refuses."""
+    def send(self, work: Sequence[JobInput]) -> list[jobs.Job]:
+        """Send as arrays work whose input files are written; what the queue has no room for is left for later.
+
+        Raises UserError with what SLURM says where it refuses.
+        """
         code, size = copy_package(self.root), read_max_array_size()
-        submitted: list[jobs.SlurmJob] = []
-        for start in range(0, len(work), size):
-            submitted += self._submit_array(work[start : start + size], code)
-        return submitted
+        room, limit = self._count_room(len(work)), f"queue_limit={self.profile.queue_limit}"
+        submitted: list[jobs.Job] = []
+        start, end = 0, min(len(work), room)
+        while size and start < end:
+            chunk = work[start : min(start + size, end)]
+            try:
+                submitted += self._submit_array(chunk, code)
+                start += len(chunk)
+            except QueueFull as error:
+                size, limit = len(chunk) // 2, error.limit
+        return submitted + [self._postpone(item, limit) for item in work[start:]]
+
+    def _count_room(self, count: int) -> int:
+        """Return how many jobs the profile's limit lets the user send now."""
+        if not self.profile.queue_limit:
+            return count
+        queued = cluster.run_command("squeue", "--me", "--noheader", "--array", "--format=%i").stdout.split()
+        return max(0, self.profile.queue_limit - len(queued))
+
+    def _postpone(self, item: JobInput, limit: str) -> jobs.UnsentJob:
+        """Note where work is to be sent later."""
+        record = {"key": item.key, "module": self.module, "limit": limit, "profile": asdict(self.profile)}
+        write_json(jobs.find_unsent_record(item.folder, self.root), record)
+        return jobs.UnsentJob(item.folder, record)
 
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
         keys = [item.key for item in work]
@@ -264,6 +288,25 @@ def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
         note.unlink()
 
 
+class QueueFull(UserError):
+    """The cluster takes no more jobs of this user for now, by its `limit`."""
+
+    def __init__(self, message: str, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+def print_unsent(submitted: Sequence[jobs.Job], noun: str) -> list[jobs.Job]:
+    """Say how many jobs are left for later, and by which limit; return those that were sent."""
+    unsent = [job for job in submitted if isinstance(job, jobs.UnsentJob)]
+    if unsent:
+        print(
+            f"{format_count(len(unsent), noun)} left, since the queue takes no more for now ({unsent[0].waits_by}); "
+            "`dvc repro` and the next `launch` send them as there is room"
+        )
+    return [job for job in submitted if not isinstance(job, jobs.UnsentJob)]
+
+
 @contextlib.contextmanager
 def _explain_refusals(profile: Profile) -> Iterator[None]:
     try:
@@ -271,6 +314,8 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
     except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
         lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         message = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
+        if limit := QUEUE_FULL.search(message):
+            raise QueueFull(f"sbatch: {message}", limit[0]) from error
         fix = "correct the profile"
         if "partition" in message.lower():
             names = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
@@ -286,6 +331,7 @@ def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
+    jobs.find_unsent_record(folder, root).unlink(missing_ok=True)
     return jobs.SlurmJob(folder, record)
 
 

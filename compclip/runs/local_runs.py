@@ -104,6 +104,7 @@ class LocalRunDriver:
             while waiting and self._list_free_slots():
                 self._start(waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
+            jobs.send_unsent(active.job for active in self._active)
             for active in self._active:
                 jobs.warn_of_waiting(active.job)
                 followers[active.run.key]()
@@ -126,9 +127,11 @@ class LocalRunDriver:
         return [active.run.cell.name for active in self._active]
 
     def _attach(self, run: StoredRun) -> bool:
-        job = jobs.find_live_job(run.folder)
-        if job is None or (self.module == jobs.SCORES and job.record["module"] == jobs.TRAINS):
-            return False  # a process of ours waits behind one that only trains, and scores
+        job = jobs.find_job(run.folder)
+        if job is None or job.state() not in jobs.LIVE:
+            return False
+        if self.module == jobs.SCORES and (isinstance(job, jobs.UnsentJob) or job.record["module"] == jobs.TRAINS):
+            return False  # nobody has begun, or a process of ours waits behind one that only trains, and scores
         self._active.append(ActiveRun(run, job))
         print(f"{run.cell.name}: attached to {job.label()}", flush=True)
         return True

@@ -164,6 +164,7 @@ class StudyDriver:
             while len(running) < self.workers and not self._is_over(target):
                 if started := self._start_trial(self.opened.ask()):
                     running.append(started)
+            jobs.send_unsent(trial.job for trial in running if trial.job)
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
             if running and len(unfinished) == len(running):
                 time.sleep(self.poll_s)

@@ -283,6 +283,67 @@ def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
     assert sizes == [2, 1]
 
 
+@pytest.fixture
+def full_cluster(here, monkeypatch):
+    """A cluster whose queue takes one job more: the sizes of the arrays that were tried."""
+    sizes = []
+
+    def submit(self, work, code) -> list:
+        sizes.append(len(work))
+        if len(work) > 1 or sizes.count(1) > 1:
+            raise slurm.QueueFull("sbatch: no", "AssocMaxSubmitJobLimit")
+        write_json(work[0].folder.job, {"kind": "slurm", "module": runs_jobs.SCORES, "id": "5"})
+        return [runs_jobs.find_job(work[0].folder)]
+
+    monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", submit)
+    monkeypatch.setattr(
+        cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "5|PENDING|Priority\n", "")
+    )
+    monkeypatch.setattr(cluster, "queue", cluster.Queue)
+    return sizes
+
+
+def test_what_the_queue_has_no_room_for_is_left(full_cluster, capsys):
+    """One of three is sent; the others wait, are not live for a launch, and `cancel` gives them up."""
+    Path("cluster.yaml").write_text("{}")
+    assert launch_command.main(["cluster.yaml"]) == 0
+    assert full_cluster == [3, 1, 1]
+    assert "2 runs left, since the queue takes no more for now (AssocMaxSubmitJobLimit)" in capsys.readouterr().out
+    states = [runs_jobs.find_job(run.folder).state() for run in runs()]
+    assert states == [runs_jobs.PENDING] * 3
+    assert launch_command.main(["cluster.yaml", "--dry-run"]) == 0
+    assert "1 on their way, 2 to send" in capsys.readouterr().out
+    unsent = runs_jobs.find_job(runs()[2].folder)
+    unsent.cancel()
+    assert (unsent.state(), unsent.reason()) == (runs_jobs.FAILED, "given up before it was sent")
+    assert runs_jobs.find_job(runs()[2].folder) is None
+
+
+def test_a_profile_s_limit_of_jobs_in_the_queue(here, monkeypatch):
+    """Jobs of others sent by the same user count; nothing is tried beyond it."""
+    sizes = []
+    monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, work, code: sizes.append(len(work)) or [])
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "1_0\n1_1\n", ""))
+    for limit, expected in ((1, []), (3, [1]), (0, [3])):
+        sizes.clear()
+        jobs = slurm.Slurm(profiles.Profile(queue_limit=limit)).send(runs())
+        assert sizes == expected
+        assert {job.waits_by for job in jobs} == ({f"queue_limit={limit}"} if limit else set())
+
+
+def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
+    """Nobody works on it: it is no job to wait for."""
+    run = at(CELLS[0])
+    runs_jobs.write_inputs(run, "params.yaml")
+    write_json(runs_jobs.find_unsent_record(run.folder), {"key": run.key, "module": runs_jobs.SCORES, "limit": "x"})
+    driver = LocalRunDriver([run], "params.yaml", [{}])
+    assert not driver._attach(run)
+    runs_jobs.write_inputs(run, "params.yaml")
+    assert runs_jobs.find_job(run.folder) is None
+
+
 def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     """Its note has the keys, the queue has the array by its name; then each key has its job."""
     write_json(tmp_path / ".work" / "slurm" / "compclip-1a2b3c4d.json", ["k0", "k1", "k2"])

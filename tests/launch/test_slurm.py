@@ -272,9 +272,9 @@ def test_an_unknown_partition(here):
 @pytest.fixture
 def partition(slurm_there):
     """A partition of this test's own."""
-    made = cluster.run_command("scontrol", "create", "partition=compclip_test", "nodes=ALL", "state=up")
-    if made.returncode:
-        pytest.skip(f"no partition can be made here: {made.stderr.strip()}")
+    creation = cluster.run_command("scontrol", "create", "partition=compclip_test", "nodes=ALL", "state=up")
+    if creation.returncode:
+        pytest.skip(f"no partition can be made here: {creation.stderr.strip()}")
     yield "compclip_test"
     cluster.run_command("scontrol", "delete", "partition=compclip_test")
 
@@ -299,6 +299,41 @@ def test_why_a_job_waits(here, partition, capsys):
     page = status.format_page(*status.list_runs("params.yaml"), 500)
     assert page.count(f"`scontrol release {job_id.partition('_')[0]}`") == 1
     assert launch_command.main([str(profile(partition=partition)), "cancel"]) == 0
+
+
+# sbatch of a cluster that has so many jobs of a user as the file `room` says
+FULL = """#!/bin/sh
+count=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
+count=$((${count:-0} + 1))
+room=$(cat room)
+if [ $count -gt $room ]; then
+  echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2
+  echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)' >&2
+  exit 1
+fi
+echo $((room - count)) > room
+exec SBATCH "$@"
+"""
+
+
+def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
+    """What fits is sent and the others are named; the stage of one sends it when there is room, as does `launch`."""
+    Path("sbatch").write_text(FULL.replace("exec SBATCH", f"exec {shutil.which('sbatch')}"))
+    Path("sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    Path("room").write_text("1")
+    assert launch_command.main([str(profile())]) == 0
+    assert "2 runs left, since the queue takes no more for now (QOSMaxSubmitJobPerUserLimit)" in capsys.readouterr().out
+    rows = {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
+    assert (rows[NAME].state, rows[NAME].waits_by) == (jobs.PENDING, "QOSMaxSubmitJobPerUserLimit")
+    Path("room").write_text("1")
+    assert train_command.main(["--cell", cell("finetune")]) == 0
+    assert trained(here, cell("finetune")).is_dir()
+    assert isinstance(jobs.find_job(at(NAME).folder), jobs.UnsentJob)
+    Path("room").write_text("1")
+    assert launch_command.main([str(profile())]) == 0
+    assert "1 to send" in capsys.readouterr().out
+    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob)
 
 
 def test_cancel(here, capsys):
