@@ -27,5 +27,5 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which SLURM's commands answer what they are asked, and about all jobs."""
-    return {name: value for name, value in environment.items() if not name.startswith(QUESTIONS)}
+    """Return an environment in which SLURM's commands answer what they are asked, in their own format, of all jobs."""
+    return {name: value for name, value in without_place(environment).items() if not name.startswith(QUESTIONS)}

@@ -158,11 +158,11 @@ class UnsentJob:
         return self._sent.waits_by if self._sent else self.record["limit"]
 
     def state(self) -> str:
-        """pending until it is sent, then its job's; failed where it was given up."""
+        """pending until it is sent, then its job's; failed where it was given up, done where others did its work."""
         if self._sent is None:
             job = find_job(self.folder)
             if isinstance(job, UnsentJob):
-                return PENDING
+                return DONE if has_finished(self.folder, self.record) else PENDING
             self._sent = job
         return self._sent.state() if self._sent else FAILED
 
@@ -219,10 +219,6 @@ class Local:
             record["gpu"] = gpu
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
-
-    def attach(self, run: StoredRun) -> Job | None:
-        """Return the live job of a run, wherever it runs."""
-        return find_live_job(run.folder)
 
 
 def _child_environment() -> dict[str, str]:

@@ -217,8 +217,8 @@ class StageRow:
 
 
 def describe_job(row: StatusRow | StageRow) -> str:
-    """Return a row's job, with the reason why it waits."""
-    return f"{row.job} ({row.waits_by})" if row.waits_by not in ("", "None") else row.job
+    """Return a row's job, with the reason why it waits, without what SLURM lists behind a comma."""
+    return f"{row.job} ({row.waits_by.partition(',')[0]})" if row.waits_by not in ("", "None") else row.job
 
 
 def list_stages(root: Path = Path()) -> Iterator[StageRow]:

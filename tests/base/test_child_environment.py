@@ -24,5 +24,10 @@ def test_what_a_grid_may_read_stays():
 
 def test_questions_are_not_filtered():
     """SQUEUE_STATES=RUNNING would hide jobs that wait."""
-    environment = {"SQUEUE_STATES": "RUNNING", "SCANCEL_INTERACTIVE": "1", "SLURM_CONF": "/c"}
+    environment = {
+        "SQUEUE_STATES": "RUNNING",
+        "SCANCEL_INTERACTIVE": "1",
+        "SLURM_TIME_FORMAT": "relative",
+        "SLURM_CONF": "/c",
+    }
     assert child_environment.without_defaults(environment) == {"SLURM_CONF": "/c"}
