@@ -37,11 +37,23 @@ from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
-from compclip.runs import follower, gpus, jobs, local_runs, notify, release_proof, run_folder, run_store, shard_tasks
+from compclip.runs import (
+    follower,
+    gpus,
+    jobs,
+    local_runs,
+    notify,
+    release_proof,
+    run_folder,
+    run_store,
+    shard_tasks,
+    unsent_jobs,
+)
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import STAGES
+from compclip.runs.unsent_jobs import UnsentJob
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -192,7 +204,7 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
     if writable:
         submitted = Slurm(profile, root).send(writable)
         for run, job in zip(writable, submitted, strict=True):
-            if not isinstance(job, jobs.UnsentJob):
+            if not isinstance(job, UnsentJob):
                 print(f"{run.cell.name}: {job.label()}")
         if print_unsent(submitted, "run"):
             print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
@@ -214,7 +226,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    grid_jobs = [job for folder in folders if (job := jobs.find_job(folder))]
+    grid_jobs = [job for folder in folders if (job := unsent_jobs.find_unsent(folder) or jobs.find_job(folder))]
     live = [job for job in grid_jobs if job.state() in jobs.LIVE]
     for job in live:
         job.cancel()

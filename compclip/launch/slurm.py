@@ -39,6 +39,7 @@ from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks, waiting_j
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
+from compclip.runs.unsent_jobs import UnsentJob
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -46,6 +47,7 @@ WARNED_S, STOPPED_S = 600, 20  # that other processes wait for the first one, af
 QUEUE_FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*")  # SLURM's words for a limit of jobs in the queue
 WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
+SentJob: TypeAlias = jobs.SlurmJob | UnsentJob
 
 
 @dataclass
@@ -125,7 +127,7 @@ class Slurm:
     root: Path = Path(".")
     module: str = jobs.SCORES
 
-    def submit(self, run: StoredRun, params: str | Path) -> jobs.Job:
+    def submit(self, run: StoredRun, params: str | Path) -> SentJob:
         """Send one run."""
         jobs.write_inputs(run, params)
         return self.send([run])[0]
@@ -134,14 +136,14 @@ class Slurm:
         """Return the live job of a run, wherever it runs."""
         return jobs.find_live_job(run.folder)
 
-    def send(self, work: Sequence[JobInput]) -> list[jobs.Job]:
+    def send(self, work: Sequence[JobInput]) -> list[SentJob]:
         """Send as arrays work whose input files are written; what the queue has no room for is left for later.
 
         Raises UserError with what SLURM says where it refuses.
         """
         code, size = copy_package(self.root), read_max_array_size()
         room, limit = self._count_room(len(work)), f"queue_limit={self.profile.queue_limit}"
-        submitted: list[jobs.Job] = []
+        submitted: list[SentJob] = []
         start, end = 0, min(len(work), room)
         while size and start < end:
             chunk = work[start : min(start + size, end)]
@@ -159,11 +161,11 @@ class Slurm:
         queued = cluster.run_command("squeue", "--me", "--noheader", "--array", "--format=%i").stdout.split()
         return max(0, self.profile.queue_limit - len(queued))
 
-    def _postpone(self, item: JobInput, limit: str) -> jobs.UnsentJob:
+    def _postpone(self, item: JobInput, limit: str) -> UnsentJob:
         """Note where work is to be sent later."""
         record = {"key": item.key, "module": self.module, "limit": limit, "profile": asdict(self.profile)}
         write_json(jobs.find_unsent_record(item.folder, self.root), record)
-        return jobs.UnsentJob(item.folder, record)
+        return UnsentJob(item.folder, record)
 
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
         keys = [item.key for item in work]
@@ -296,15 +298,15 @@ class QueueFull(UserError):
         self.limit = limit
 
 
-def print_unsent(submitted: Sequence[jobs.Job], noun: str) -> list[jobs.Job]:
+def print_unsent(submitted: Sequence[SentJob], noun: str) -> list[jobs.SlurmJob]:
     """Say how many jobs are left for later, and by which limit; return those that were sent."""
-    unsent = [job for job in submitted if isinstance(job, jobs.UnsentJob)]
+    unsent = [job for job in submitted if isinstance(job, UnsentJob)]
     if unsent:
         print(
             f"{format_count(len(unsent), noun)} left, since the queue takes no more for now ({unsent[0].waits_by}); "
             "`dvc repro` and the next `launch` send them as there is room"
         )
-    return [job for job in submitted if not isinstance(job, jobs.UnsentJob)]
+    return [job for job in submitted if not isinstance(job, UnsentJob)]
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from compclip.base.files import hold_exclusively, read_mapping
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import JobInput, Slurm, find_job_folder
 from compclip.runs import jobs, run_store, shard_tasks
+from compclip.runs.unsent_jobs import UnsentJob
 
 LOCK = Path(".work/unsent.lock")
 
@@ -33,7 +34,7 @@ def send(keys: list[str]) -> None:
         profile, module = json.loads(sender)
         submitted = Slurm(Profile(**profile), module=module).send(work)
         for job in submitted:
-            if not isinstance(job, jobs.UnsentJob):
+            if not isinstance(job, UnsentJob):
                 print(f"{job.label()}: sent, left by an earlier launch", flush=True)
 
 

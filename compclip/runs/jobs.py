@@ -16,12 +16,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from compclip.base import child_environment, messages, thread_waiting
+from compclip.base import child_environment, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
@@ -32,11 +32,13 @@ from compclip.runs import cluster, gpus, notify, progress, shard_tasks, waiting_
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
+if TYPE_CHECKING:
+    from compclip.runs.unsent_jobs import UnsentJob
+
 # What a job runs, as job.json records it: to the results, or to the checkpoint. A job of any other module than TRAINS
 # and SHARDS ends with results.
 SCORES, TRAINS = "compclip.launch.results_job", "compclip.train.job"
 SHARDS = "compclip.launch.task"
-SENDS = "compclip.launch.unsent"  # what sends jobs that were left for later
 TAIL_BYTES = 8192
 FEW_LINES = 4  # of a log in which the line of a failed process is looked for
 PROCESS_FAILED = "error: process "  # begins that line
@@ -45,7 +47,6 @@ FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
 UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
-TRY_AGAIN_S = 60.0
 JOB_ID = re.compile(r"\d[\d_+]*", re.ASCII)
 
 
@@ -139,56 +140,7 @@ class SlurmJob:
             raise UserError(f"job {self.id}: scancel failed: {one_line(result.stderr)}; try again when SLURM answers")
 
 
-@dataclass
-class UnsentJob:
-    """A run, or a task of shards, that a launch left for later: the cluster takes no more jobs of its user for now.
-
-    Its record is in the project, never in the store: others write there, and a profile has commands. Once somebody has
-    sent it, this is that job.
-    """
-
-    folder: RunFolder
-    record: dict[str, Any]
-    _sent: LocalJob | SlurmJob | None = field(default=None, init=False)
-    _tried_at: float = field(default=float("-inf"), init=False)
-
-    @property
-    def waits_by(self) -> str:
-        """The limit that keeps it, or SLURM's reason."""
-        return self._sent.waits_by if self._sent else self.record["limit"]
-
-    def state(self) -> str:
-        """pending until it is sent, then its job's; failed where it was given up, done where others did its work."""
-        if self._sent is None:
-            job = find_job(self.folder)
-            if isinstance(job, UnsentJob):
-                return DONE if has_finished(self.folder, self.record) else PENDING
-            self._sent = job
-        return self._sent.state() if self._sent else FAILED
-
-    def reason(self) -> str:
-        """Why it failed."""
-        return self._sent.reason() if self._sent else "given up before it was sent"
-
-    def label(self) -> str:
-        """The job, once it has a number."""
-        return self._sent.label() if self._sent else "a job that is not sent yet"
-
-    def cancel(self) -> None:
-        """Give it up. Raises UserError as the others do, where it was sent."""
-        find_unsent_record(self.folder).unlink(missing_ok=True)
-        if self._sent:
-            self._sent.cancel()
-
-    def is_due(self) -> bool:
-        """Return whether it is to be tried again now; that counts as a try."""
-        is_due = time.monotonic() - self._tried_at >= TRY_AGAIN_S and find_unsent_record(self.folder).is_file()
-        if is_due:
-            self._tried_at = time.monotonic()
-        return is_due
-
-
-Job: TypeAlias = LocalJob | SlurmJob | UnsentJob  # the first two's record is job.json
+Job: TypeAlias = LocalJob | SlurmJob  # its record is job.json
 
 
 @dataclass(frozen=True)
@@ -267,8 +219,6 @@ def find_job(folder: RunFolder) -> Job | None:
     Raises UserError where its record is damaged, or not all of the folder its own.
     """
     folder.check()
-    if (unsent := find_unsent_record(folder)).is_file():
-        return UnsentJob(folder, read_mapping(unsent))
     if not folder.job.is_file():
         return None
     record = read_mapping(folder.job)
@@ -281,27 +231,14 @@ def find_job(folder: RunFolder) -> Job | None:
 
 
 def find_live_job(folder: RunFolder) -> Job | None:
-    """Return the live job of a run, or None; one that is not sent yet does not live."""
+    """Return the live job of a run, or None."""
     job = find_job(folder)
-    return job if job and not isinstance(job, UnsentJob) and job.state() in LIVE else None
+    return job if job and job.state() in LIVE else None
 
 
 def find_unsent_record(folder: RunFolder, root: Path = Path(".")) -> Path:
-    """Return the file that says where a run or task is to be sent later; it is there only for those left over."""
+    """Return the file that says where a run or task is to be sent later; see runs/unsent_jobs.py."""
     return root / UNSENT / f"{folder.key}.json"
-
-
-def send_unsent(waiting: Iterable[Job]) -> None:
-    """Let a process of its own send, of jobs that are waited for, those that a launch left and for which there is room.
-
-    What keeps it from sending them is a warning: they are tried again.
-    """
-    keys = [job.record["key"] for job in waiting if isinstance(job, UnsentJob) and job.is_due()]
-    if not keys:
-        return
-    process = subprocess.run([sys.executable, "-m", SENDS, *keys], stderr=subprocess.PIPE, text=True)
-    if process.returncode:
-        messages.warn(f"not sent yet: {one_line(process.stderr)}")
 
 
 def forget_job(folder: RunFolder) -> None:
@@ -310,23 +247,13 @@ def forget_job(folder: RunFolder) -> None:
     find_unsent_record(folder).unlink(missing_ok=True)
 
 
-def wait_for_job(job: Job, show: Callable[[], None], poll_s: float = 0.5, later_jobs: Iterable[Job] = ()) -> str:
-    """Call `show` every `poll_s` seconds until the job is over; return done or failed.
-
-    Of this one and `later_jobs` those that are not sent yet are sent as there is room.
-    """
+def wait_for_job(job: Job | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+    """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
-        warn_of_waiting(job)
-        send_unsent([job, *later_jobs])
+        waiting_jobs.warn(job.waits_by, job.label())
         show()
         time.sleep(poll_s)
     return state
-
-
-def warn_of_waiting(job: Job) -> None:
-    """Say once why a job that is waited for will not start by itself."""
-    for advice in waiting_jobs.list_advice([(job.waits_by, job.label())]):
-        waiting_jobs.warn_once(advice)
 
 
 def read_start_time(pid: int) -> str:

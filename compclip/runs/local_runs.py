@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import gpus, jobs
+from compclip.runs import gpus, jobs, unsent_jobs, waiting_jobs
 from compclip.runs.progress import Follower, describe_stall
 from compclip.runs.run_store import StoredRun
+from compclip.runs.unsent_jobs import UnsentJob
 
 
 def list_slots(threads: int) -> list[dict[str, str]]:
@@ -70,7 +71,7 @@ class ActiveRun:
     """A run on its way: its job, and the slot that it takes; none where somebody else started it."""
 
     run: StoredRun
-    job: jobs.Job
+    job: jobs.Job | UnsentJob
     slot: int | None = None
 
 
@@ -104,9 +105,9 @@ class LocalRunDriver:
             while waiting and self._list_free_slots():
                 self._start(waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
-            jobs.send_unsent(active.job for active in self._active)
+            unsent_jobs.send_due(active.job for active in self._active)
             for active in self._active:
-                jobs.warn_of_waiting(active.job)
+                waiting_jobs.warn(active.job.waits_by, active.job.label())
                 followers[active.run.key]()
             if self.should_stop():
                 raise DriverStopped
@@ -127,11 +128,11 @@ class LocalRunDriver:
         return [active.run.cell.name for active in self._active]
 
     def _attach(self, run: StoredRun) -> bool:
-        job = jobs.find_job(run.folder)
-        if job is None or job.state() not in jobs.LIVE:
+        scores = self.module == jobs.SCORES  # such a one starts what a launch left, and waits for none that only trains
+        unsent = None if scores else unsent_jobs.find_unsent(run.folder)
+        job = unsent or jobs.find_live_job(run.folder)
+        if job is None or (scores and job.record["module"] == jobs.TRAINS):
             return False
-        if self.module == jobs.SCORES and (isinstance(job, jobs.UnsentJob) or job.record["module"] == jobs.TRAINS):
-            return False  # nobody has begun, or a process of ours waits behind one that only trains, and scores
         self._active.append(ActiveRun(run, job))
         print(f"{run.cell.name}: attached to {job.label()}", flush=True)
         return True

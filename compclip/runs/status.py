@@ -28,10 +28,11 @@ from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks, waiting_jobs
+from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks, unsent_jobs, waiting_jobs
 from compclip.runs.jobs import Job
 from compclip.runs.progress import Progress
 from compclip.runs.run_folder import Published, RunFolder, result_path
+from compclip.runs.unsent_jobs import UnsentJob
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
@@ -149,7 +150,7 @@ def make_row(run: ListedRun) -> StatusRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
-    job = jobs.find_job(folder)
+    job = unsent_jobs.find_unsent(folder) or jobs.find_job(folder)
     state = job.state() if job else ""
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
@@ -243,8 +244,8 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
     working_here = sum(_is_held(entries[lock].path) for lock in locks if lock in entries)
     tasks = shard_tasks.list_sent_tasks(folder)
-    sent_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
-    jobs_by_state: dict[str, list[Job]] = defaultdict(list)
+    sent_jobs = [job for task in tasks if (job := unsent_jobs.find_unsent(task.folder) or jobs.find_job(task.folder))]
+    jobs_by_state: dict[str, list[Job | UnsentJob]] = defaultdict(list)
     for job in sorted(sent_jobs, key=lambda job: job.label()):
         jobs_by_state[job.state()].append(job)
     running, pending, failed = (jobs_by_state[state] for state in (jobs.RUNNING, jobs.PENDING, jobs.FAILED))

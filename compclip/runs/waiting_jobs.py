@@ -64,4 +64,11 @@ def list_advice(waiting: Iterable[tuple[str, str]]) -> list[str]:
     return [line for line in dict.fromkeys(lines) if line]
 
 
-warn_once = functools.cache(messages.warn)  # a job is looked at again and again while somebody waits for it
+@functools.cache
+def warn(reason: str, job: str) -> None:
+    """Say of a job that is waited for why it will not start by itself, once for each array and reason."""
+    for line in list_advice([(reason, job)]):
+        _warn_once(line)
+
+
+_warn_once = functools.cache(messages.warn)

@@ -19,7 +19,8 @@ def slurm(monkeypatch):
     answers = {"squeue": "main\n", "sinfo": "down|2 drained\ndown|1 idle\n"}
     monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, answers[c[0]], ""))
     waiting_jobs.explain.cache_clear()
-    waiting_jobs.warn_once.cache_clear()
+    waiting_jobs.warn.cache_clear()
+    waiting_jobs._warn_once.cache_clear()
 
 
 @pytest.mark.parametrize(
