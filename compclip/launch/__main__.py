@@ -8,8 +8,8 @@
     compclip launch PROFILE --stage recaption|rewrite|annotate [--data NAME ...]
                                                        the shards that a stage lacks of the grid's data sets
 
-Runs that are finished or have a live job are not sent again. A run that was stopped, by whatever, goes on from its last
-complete checkpoint when it is sent again. A shard is whole or missing: what is missing is sent.
+Runs that are finished, or that somebody works on, are not sent again. A run that was stopped, by whatever, goes on from
+its last complete checkpoint when it is sent again. A shard is whole or missing: what is missing is sent.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def send(
     if not dry:
         release_proof.take_over((run for run in runs if not run.finished), root)
     todo = list_stale(runs, params, root)
-    to_send = [run for run in todo if not jobs.find_live_job(run.folder)]
+    to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)
     finished = len(runs) - len(todo)
     print(
@@ -226,22 +226,36 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    grid_jobs = [job for folder in folders if (job := unsent_jobs.find_unsent(folder) or jobs.find_job(folder))]
-    live = [job for job in grid_jobs if job.state() in jobs.LIVE]
-    for job in live:
-        job.cancel()
+    workers = [worker for folder in folders if (worker := unsent_jobs.find_unsent(folder) or jobs.find_worker(folder))]
+    busy = {worker.folder for worker in workers}
+    over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
+    stopped = _stop_workers(workers)
+    idle = {*over, *(worker.folder for worker in stopped)}
+    for folder in idle:
+        jobs.forget_job(folder)
+    for task in tasks:
+        if task.folder in idle:
+            task.forget()
+    print(f"{format_count(len(stopped), 'job')} stopped, {len(over)} that were over forgotten; what they saved stays")
+    return 0 if len(stopped) == len(workers) else 1
+
+
+def _stop_workers(workers: Sequence[jobs.Worker | UnsentJob]) -> list[jobs.Worker | UnsentJob]:
+    """Stop those that may be stopped from here, and wait until they have saved; print why the others work on."""
+    stopped = []
+    for worker in workers:
+        try:
+            worker.cancel()
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            stopped.append(worker)
     deadline = time.monotonic() + CANCEL_S
-    while any(job.state() in jobs.LIVE for job in live):
+    while any(worker.state() in jobs.LIVE for worker in stopped):
         if time.monotonic() > deadline:
             raise UserError(f"jobs still live after {CANCEL_S} s; look at `compclip status`, then try again")
         time.sleep(0.5)
-    for job in grid_jobs:
-        jobs.forget_job(job.folder)
-    for task in tasks:
-        task.forget()
-    over = len(grid_jobs) - len(live)
-    print(f"{format_count(len(live), 'job')} stopped, {over} that were over forgotten; what they saved stays")
-    return 0
+    return stopped
 
 
 def main(argv: list[str]) -> int:

@@ -29,7 +29,7 @@ from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
 from compclip.prepare.shard_writer import ShardTask
-from compclip.runs import jobs, shard_tasks, unsent_jobs
+from compclip.runs import jobs, lock, shard_tasks, unsent_jobs
 from compclip.runs.shard_tasks import ANNOTATE, RECAPTION, REWRITE, Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
@@ -71,7 +71,7 @@ def wait_for_tasks(work: ShardWork) -> None:
 def forget_tasks(work: ShardWork) -> None:
     """Remove the tasks whose jobs are over."""
     for task in shard_tasks.list_sent_tasks(work.folder):
-        if not jobs.find_live_job(task.folder):
+        if not jobs.find_worker(task.folder):
             jobs.forget_job(task.folder)
             task.forget()
 
@@ -83,7 +83,7 @@ class MissingShards:
     name: SafeName
     work: ShardWork
     missing: Sequence[ShardTask]
-    keys_in_progress: frozenset[str]  # keys of shards that a live job makes
+    keys_in_progress: frozenset[str]  # keys of shards that a live job, or another process, makes
 
     @property
     def unclaimed(self) -> list[ShardTask]:
@@ -138,9 +138,11 @@ def list_prerequisites(stage: str, names: Iterable[str], params: Params) -> list
 def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingShards:
     """Find what a stage lacks now. Raises UserError where an earlier one has not been run."""
     work = shard_stages.plan_work(stage, name, cfg, root)
-    live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_live_job(task.folder)]
-    live_keys = frozenset(key for task in live_tasks for key in task.shards.values())
-    return MissingShards(name, work, work.missing(), live_keys)
+    missing = work.missing()
+    live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_worker(task.folder)]
+    live_keys = {key for task in live_tasks for key in task.shards.values()}
+    live_keys |= {item.key for item in missing if lock.is_locked(work.lock_path(item))}
+    return MissingShards(name, work, missing, frozenset(live_keys))
 
 
 def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:

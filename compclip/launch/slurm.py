@@ -132,9 +132,9 @@ class Slurm:
         jobs.write_inputs(run, params)
         return self.send([run])[0]
 
-    def attach(self, run: StoredRun) -> jobs.Job | None:
-        """Return the live job of a run, wherever it runs."""
-        return jobs.find_live_job(run.folder)
+    def attach(self, run: StoredRun) -> jobs.Worker | None:
+        """Return who works on a run, wherever that is."""
+        return jobs.find_worker(run.folder)
 
     def send(self, work: Sequence[JobInput]) -> list[SentJob]:
         """Send as arrays work whose input files are written; what the queue has no room for is left for later.
@@ -178,9 +178,10 @@ class Slurm:
             executor.update_parameters(job_name=name, **options)
             with job_environment.exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
+            identities = _identify(name, [job.job_id for job in submitted])
             return [
-                _record(self.root, key, job.job_id, self.profile.notify)
-                for key, job in zip(keys, submitted, strict=True)
+                _record(self.root, key, identity, self.profile.notify)
+                for key, identity in zip(keys, identities, strict=True)
             ]
 
     def recover(self) -> int:
@@ -193,13 +194,13 @@ class Slurm:
                 except BlockingIOError:  # is being sent
                     continue
                 keys = json.load(file)
-            result = cluster.run_command(
-                "squeue", "--me", "--noheader", "--array", f"--name={note.stem}", "--format=%i"
-            )
-            if result.returncode:
-                raise UserError(f"squeue: {one_line(result.stderr)}; try again when SLURM answers")
-            for job_id in result.stdout.split():
-                _record(self.root, keys[int(job_id.partition("_")[2] or 0)], job_id, self.profile.notify)
+            try:
+                sent = cluster.identify_sent(note.stem)
+            except cluster.Unreachable as error:
+                raise UserError(f"squeue: {error}; try again when SLURM answers") from error
+            for identity in sent.values():
+                index = int(identity.id.partition("_")[2] or 0)
+                _record(self.root, keys[index], identity, self.profile.notify)
                 recovered += 1
             note.unlink(missing_ok=True)
         return recovered
@@ -258,14 +259,10 @@ def copy_package(root: Path) -> Path:
 
 def read_max_array_size() -> int:
     """Return how many jobs an array of this cluster may have. Raises UserError where SLURM does not answer."""
-    result = cluster.run_command("scontrol", "show", "config")
-    match = re.search(r"MaxArraySize\s*=\s*(\d+)", result.stdout)
-    if result.returncode or not match:
-        raise UserError(
-            f"scontrol: {one_line(result.stderr) or 'no MaxArraySize'}; run this where SLURM answers, or use "
-            "slurm/local.yaml"
-        )
-    return max(1, int(match[1]))
+    try:
+        return max(1, int(cluster.read_config()["MaxArraySize"]))
+    except cluster.Unreachable as error:
+        raise UserError(f"scontrol: {error}; run this where SLURM answers, or use slurm/local.yaml") from error
 
 
 @contextlib.contextmanager
@@ -327,10 +324,20 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
         raise UserError(f"sbatch: {message}; {fix}") from error
 
 
-def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
-    log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
+def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
+    """Return what tells the jobs that were sent just now, under this name, from all others."""
+    try:
+        queued = cluster.identify_sent(name)
+    except cluster.Unreachable:  # it took them a moment ago: only the time is not known
+        queued = {}
+    here, user = cluster.read_config()["ClusterName"], cluster.current_user()
+    return [queued.get(job_id, cluster.JobIdentity(here, user, job_id, name)) for job_id in job_ids]
+
+
+def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
+    log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
     folder, module = find_job_folder(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
-    record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
+    record = {"kind": "slurm", "module": module, **asdict(identity), "log": str(log)}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     jobs.find_unsent_record(folder, root).unlink(missing_ok=True)

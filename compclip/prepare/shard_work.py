@@ -74,6 +74,10 @@ class ShardWork:
         """Return the file that says that a shard is written, and what was counted."""
         return self.folder / f"{task.key}.json"
 
+    def lock_path(self, task: ShardTask) -> Path:
+        """Return the file that whoever writes a shard has locked."""
+        return self.folder / f"{task.key}.lock"
+
     def missing(self) -> list[ShardTask]:
         """Return the shards that are not written yet, equal ones once."""
         tasks = {task.key: task for task in self.items}
@@ -185,15 +189,15 @@ def _open_in_worker(folder: str) -> tuple[ShardWork, WriteShard]:
 
 def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
     """Write one shard, unless another process has done it; the system frees the lock of a dead one."""
-    with open(work.folder / f"{task.key}.lock", "a", encoding="utf-8") as lock:
+    with open(work.lock_path(task), "a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if work.facts_path(task).is_file():
             return
-        started = time.time()
+        begun, started = time.time(), time.monotonic()
         result = write(task, work.shard_path(task))
         shard = asdict(describe_shard(work.shard_path(task), task.name, result.samples, result.captions))
         shard.pop("name")
-        times = {"begun": round(started, 3), "seconds": round(time.time() - started, 3)}
+        times = {"begun": round(begun, 3), "seconds": round(time.monotonic() - started, 3)}
         facts = {"shard": shard, "pictures": result.pictures, "counts": result.counts}
         write_json(work.facts_path(task), facts | times)
 

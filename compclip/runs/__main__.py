@@ -115,9 +115,7 @@ def remove(keys: Sequence[str], used: RunUsers, force: bool, dry: bool, root: Pa
         if run.refused:
             raise UserError(f"{run.fault}; nothing was removed")
         if run.live:
-            raise UserError(
-                f"{run.folder.key}: {inventory.describe_worker(run.folder)}; stop it first, nothing was removed"
-            )
+            raise UserError(f"{run.folder.key}: {run.worker} is {run.state}; stop it first, nothing was removed")
         names = (["marked by `runs keep`"] if run.is_kept else []) + used.list_users(run.folder)
         if names and not force:
             raise UserError(f"{run.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compclip.base import links
-from compclip.base.errors import UserError
 from compclip.base.files import temporary_path, write_atomic, write_json
-from compclip.runs import inventory, jobs, key_parts, lock
+from compclip.runs import jobs, key_parts
 from compclip.runs.key_parts import KeyParts, RecordedRun
 from compclip.runs.run_folder import Trained
 from compclip.runs.run_store import StoredRun
@@ -25,9 +24,7 @@ def enter_run(source: RecordedRun, cell_run: StoredRun, key: KeyParts, certifica
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
     folder = cell_run.folder
-    with lock.hold_at_once(folder) as ours:
-        if not ours or jobs.find_live_job(folder):
-            raise UserError(f"{folder.key}: {inventory.describe_worker(folder)}; wait for it, or stop it first")
+    with jobs.hold_idle(folder):
         key_parts.write_parts(folder, key)
         for shared in ("first_steps", "kept_state"):
             if getattr(source.folder, shared).exists():

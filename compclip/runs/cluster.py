@@ -7,10 +7,13 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from compclip.base import child_environment, messages
 from compclip.base.errors import one_line
+from compclip.base.shared_folders import read_user
 
 PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 REASONS = {
@@ -27,33 +30,77 @@ class Unreachable(Exception):
     """SLURM did not answer; nothing is known about any job."""
 
 
+@dataclass(frozen=True)
+class JobIdentity:
+    """One job of SLURM. Its number alone may come again: on another cluster, or when the controller counts anew.
+
+    `id`: `number`, or `array_index`. `submitted`: seconds since the epoch by the cluster's clock, which a requeue sets
+    anew; 0 where SLURM did not say.
+    """
+
+    cluster: str
+    user: str
+    id: str
+    name: str
+    submitted: int = 0
+
+
+class QueuedJob(NamedTuple):
+    """What the queue says of a job."""
+
+    name: str
+    submitted: int
+    state: str
+    reason: str
+
+
 @dataclass
 class Queue:
-    """The live jobs of this user, asked for at most every `max_age_s` seconds."""
+    """The live jobs of a user on a cluster, asked for at most every `max_age_s` seconds."""
 
+    cluster: str
+    user: str
     max_age_s: float = 2.0
+    clock: Callable[[], float] = time.monotonic
     _asked_at: float = field(default=float("-inf"), init=False)
-    _states: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    _jobs: dict[str, QueuedJob] = field(default_factory=dict, init=False)
+    _ended: set[JobIdentity] = field(default_factory=set, init=False)
     _fault: str = field(default="", init=False)
 
-    def state(self, job_id: str, submitted_at: float = 0.0) -> tuple[str, str] | None:
-        """Return SLURM's state and reason of a job, by `id` or `array_index`; None for one that is not in the queue.
+    def find(self, job: JobIdentity, known_since: float = float("-inf")) -> QueuedJob | None:
+        """Return what the queue says of a job; None for one that is not in it, whoever has its number now.
 
-        An answer older than `sent`, the time of the job's submission, says nothing of it. Raises Unreachable.
+        `known_since`: when we read of the job, by `clock`; an earlier answer may be older than the job. Raises
+        Unreachable.
         """
-        if time.time() - self._asked_at > self.max_age_s or self._asked_at <= submitted_at:
+        if self.clock() - self._asked_at > self.max_age_s:
             self._ask()
+        queued = self._match(job)
+        if not (queued or self._fault or job in self._ended) and self._asked_at < known_since:
+            self._ask()
+            queued = self._match(job)
         if self._fault:
             raise Unreachable(self._fault)
-        return self._states.get(job_id)
+        if queued is None and self.user != current_user() and "jobs" in read_config().get("PrivateData", ""):
+            raise Unreachable(f"{self.cluster} does not show the jobs of {self.user} (PrivateData)")
+        if queued is None or queued.state in ENDED:
+            self._ended.add(job)
+            return None
+        return queued
+
+    def _match(self, job: JobIdentity) -> QueuedJob | None:
+        queued = self._jobs.get(job.id)
+        if queued is None or queued.name != job.name or queued.submitted < job.submitted:
+            return None
+        return queued
 
     def _ask(self) -> None:
         """Ask SLURM for the queue; print once that it does not answer, and once that it answers again."""
-        asked_at, previous_fault, self._fault = time.time(), self._fault, ""
+        asked_at, previous_fault, self._fault = self.clock(), self._fault, ""
         try:
-            self._states, self._asked_at = _list_queued(), asked_at
+            self._jobs, self._asked_at = _list_queued(self.cluster, self.user), asked_at
         except Unreachable as error:
-            self._fault, self._asked_at = str(error), time.time()  # an answer that took long counts from its end
+            self._fault, self._asked_at = str(error), self.clock()  # an answer that took long counts from its end
         if self._fault and not previous_fault:
             messages.warn(f"SLURM does not answer ({self._fault}); waiting")
         elif previous_fault and not self._fault:
@@ -61,20 +108,62 @@ class Queue:
 
 
 @functools.cache
-def queue() -> Queue:
-    """Return this process's view of the queue."""
-    return Queue()
+def queue(cluster: str, user: str) -> Queue:
+    """Return this process's view of a user's jobs."""
+    return Queue(cluster, user)
 
 
-def _list_queued() -> dict[str, tuple[str, str]]:
-    result = run_command("squeue", "--me", "--noheader", "--array", "--format=%i|%T|%r")
+def current_user() -> str:
+    """Return this process's user, as SLURM calls them."""
+    return read_user(os.getuid())
+
+
+@functools.cache
+def read_config() -> dict[str, str]:
+    """Return the configuration of the cluster that answers here. Raises Unreachable."""
+    result = run_command("scontrol", "show", "config")
+    config = dict(re.findall(r"^(\w+) *= ?(.*)$", result.stdout, re.MULTILINE))
+    if result.returncode or "ClusterName" not in config:
+        raise Unreachable(one_line(result.stderr) or "scontrol: no ClusterName")
+    return config
+
+
+def identify_sent(name: str) -> dict[str, JobIdentity]:
+    """Return our jobs with this name by their ids, those that ended a moment ago too. Raises Unreachable."""
+    cluster, user = read_config()["ClusterName"], current_user()
+    queued = _list_queued(cluster, user, f"--name={name}", "--states=all")
+    return {job_id: JobIdentity(cluster, user, job_id, name, job.submitted) for job_id, job in queued.items()}
+
+
+def _list_queued(cluster: str, user: str, *options: str) -> dict[str, QueuedJob]:
+    """List a user's jobs by their ids."""
+    result = run_command(
+        "squeue", *_select(cluster, user), *options, "--noheader", "--array", "--format=%i|%V|%T|%r|%j"
+    )
     if result.returncode:
         raise Unreachable(one_line(result.stderr))
-    rows = (line.strip().split("|", 2) for line in result.stdout.splitlines() if line.count("|") >= 2)
-    return {job: (state, reason) for job, state, reason in rows if state not in ENDED}
+    rows = [line.strip().split("|", 4) for line in result.stdout.splitlines() if line.count("|") >= 4]
+    return {job: QueuedJob(name, int(submitted), state, reason) for job, submitted, state, reason, name in rows}
 
 
-def explain_end(job_id: str, log: str = "") -> str:
+def _select(cluster: str, user: str) -> list[str]:
+    """Return what has a command speak of this user's jobs alone. Another cluster's are reached by the accounts."""
+    is_here = cluster == read_config()["ClusterName"]
+    return [f"--user={user}"] if is_here else [f"--user={user}", f"--clusters={cluster}"]
+
+
+def cancel(job: JobIdentity) -> str:
+    """Tell SLURM to end a job and no other; return why it does not, empty where it does."""
+    try:
+        result = run_command("scancel", *_select(job.cluster, job.user), f"--name={job.name}", job.id)
+    except Unreachable as error:
+        return f"{error}; try again when SLURM answers"
+    if "denied" in result.stderr:
+        return f"is of {job.user}; ask them to stop it"
+    return f"scancel failed: {one_line(result.stderr)}; try again when SLURM answers" if result.returncode else ""
+
+
+def explain_end(job: JobIdentity, log: str = "") -> str:
     """Return why a job left the queue, by the cluster's accounts or, as long as it remembers, by its controller.
 
     A cluster that enforces memory without control groups accounts such an end as FAILED, and so is the end of a job
@@ -84,13 +173,17 @@ def explain_end(job_id: str, log: str = "") -> str:
         return REASONS["OUT_OF_MEMORY"]
     if OUT_OF_TURNS.search(log):
         return f"{REASONS['TIMEOUT']}, or requeues"
-    result = run_command("sacct", "--noheader", "--parsable2", f"--jobs={job_id}", "--format=State,ExitCode,NodeList")
+    try:
+        selected = [*_select(job.cluster, job.user), f"--name={job.name}", f"--jobs={job.id}"]
+    except Unreachable as error:
+        return f"SLURM does not answer ({error})"
+    result = run_command("sacct", *selected, "--noheader", "--parsable2", "--format=State,ExitCode,NodeList")
     rows = [line.split("|") for line in result.stdout.splitlines() if line.count("|") == 2]
     if result.returncode == 0 and rows:
         return _explain_states(rows)
-    description = run_command("scontrol", "--oneliner", "show", "job", job_id).stdout
+    description = run_command("scontrol", "--oneliner", "show", "job", job.id).stdout
     fields = dict(re.findall(r"(\w+)=(\S+)", description))
-    if "JobState" in fields:
+    if fields.get("JobName") == job.name:
         return _explain_states([[fields["JobState"], fields.get("ExitCode", ""), fields.get("NodeList", "")]])
     lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
     return f"SLURM no longer knows why: {lines[0] if lines else 'no account of it'}"
@@ -113,7 +206,7 @@ def _explain_states(rows: list[list[str]]) -> str:
 def run_command(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a SLURM command. One that is not installed or hangs gives exit code 127 and says so in stderr."""
     try:
-        environment = child_environment.without_defaults(os.environ)
+        environment = child_environment.without_defaults(os.environ) | {"SLURM_TIME_FORMAT": "%s"}  # times are numbers
         return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: not installed on this machine")

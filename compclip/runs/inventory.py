@@ -25,7 +25,7 @@ from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell
 from compclip.interface.method import load_method
-from compclip.runs import device_hours, jobs, keys, lock, progress, run_folder, run_store
+from compclip.runs import device_hours, jobs, keys, progress, run_folder, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 
 KEY = re.compile(r"[0-9a-f]{16}")
@@ -58,6 +58,7 @@ class StoreEntry:
     blocks: dict[tuple[int, int], DiskFile]
     is_kept: bool = False
     fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
+    worker: str = ""  # who works on it
     origin: str = ""  # of a run that was carried from another key, which has its hours
     on_gpu: bool = False
 
@@ -92,17 +93,19 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
         return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    spent, fault, origin, on_gpu = 0.0, "", "", False
+    spent, fault, origin, worker, on_gpu = 0.0, "", "", None, False
     try:
         origin = describe_origin(folder.final)
         spent = 0.0 if origin else progress.read_device_seconds(folder)
         on_gpu = device_hours.ran_on_gpu(folder)
-        state = _find_state(folder)
+        worker = jobs.find_worker(folder)
+        state = worker.state() if worker else _find_state(folder)
     except UserError as error:
         state, fault = DAMAGED, str(error)
     age = max(0.0, time.time() - newest)
     blocks, is_kept = _list_blocks(folder.path), folder.keep_mark.exists()
-    return StoreEntry(folder, state, spent, age, blocks, is_kept, fault, origin, on_gpu)
+    name = worker.label() if worker else ""
+    return StoreEntry(folder, state, spent, age, blocks, is_kept, fault, name, origin, on_gpu)
 
 
 def describe_origin(trained: Trained) -> str:
@@ -112,10 +115,6 @@ def describe_origin(trained: Trained) -> str:
 
 
 def _find_state(folder: RunFolder) -> str:
-    if lock.describe_holder(folder):
-        return jobs.RUNNING
-    if job := jobs.find_live_job(folder):
-        return job.state()
     if folder.finished:
         return FINISHED
     return STOPPED if folder.metrics.is_file() or folder.checkpoints() else EMPTY
@@ -256,11 +255,7 @@ def remove(folder: RunFolder) -> None:
 
     Raises UserError where somebody works on it, or where it cannot be removed whole: nothing is removed then.
     """
-    with lock.hold_at_once(folder) as ours:
-        if not ours or jobs.find_live_job(folder):
-            raise UserError(
-                f"{folder.key}: {describe_worker(folder)}; stop it first, no run is removed under its process"
-            )
+    with jobs.hold_idle(folder):
         _check_writable(folder.path)
         aside = folder.path.with_name(f"{REMOVED}{folder.key}.{os.getpid()}")
         os.rename(folder.path, aside)
@@ -273,14 +268,6 @@ def _check_writable(tree: Path) -> None:
         if not os.access(path, os.W_OK | os.X_OK):
             error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             raise UserError(f"{path}: cannot remove: {explain(error, path, 'make the folder writable')}")
-
-
-def describe_worker(folder: RunFolder) -> str:
-    """Say who works on a run."""
-    job = jobs.find_live_job(folder)
-    if job:
-        return f"{job.label()} is {job.state()}"
-    return f"{lock.describe_holder(folder) or 'another process'} works on it"
 
 
 def finish_removals(root: Path) -> None:

@@ -16,19 +16,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compclip.base import child_environment, thread_waiting
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, notify, progress, shard_tasks, waiting_jobs
+from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -47,7 +47,13 @@ FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
 UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
-JOB_ID = re.compile(r"\d[\d_+]*", re.ASCII)
+# What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
+IDENTITY = {
+    "cluster": r"\w[\w.-]*",
+    "user": r"\w[\w.@\\$-]*",
+    "id": r"(?a:\d[\d_+]*)",
+    "name": r"compclip-[0-9a-f]{8}",
+}
 
 
 @dataclass
@@ -98,28 +104,36 @@ class LocalJob:
 
 @dataclass
 class SlurmJob:
-    """A job of a SLURM cluster, by its id."""
+    """A job of a SLURM cluster."""
 
     folder: RunFolder
     record: dict[str, Any]
     waits_by: str = field(default="", init=False)  # SLURM's reason, since it was last looked at
     _last: str = field(default=PENDING, init=False)
+    _read_at: float = field(default_factory=time.monotonic, init=False)
+
+    @property
+    def identity(self) -> cluster.JobIdentity:
+        """What tells it from every other job."""
+        texts = {name: str(self.record[name]) for name in IDENTITY}
+        return cluster.JobIdentity(**texts, submitted=self.record.get("submitted", 0))
 
     @property
     def id(self) -> str:
-        """`id`, or `array_index`."""
-        return str(self.record["id"])
+        """`number`, or `array_index`."""
+        return self.record["id"]
 
     def state(self) -> str:
         """pending, running, done or failed; while SLURM does not answer, done by its files or what it was before."""
+        job = self.identity
         try:
-            queued = cluster.queue().state(self.id, self.record.get("sent") or 0.0)
+            queued = cluster.queue(job.cluster, job.user).find(job, self._read_at)
         except cluster.Unreachable:
             return DONE if has_finished(self.folder, self.record) else self._last
         if queued is None:
             return DONE if has_finished(self.folder, self.record) else FAILED
-        self._last = PENDING if queued[0] in cluster.PENDING else RUNNING
-        self.waits_by = queued[1] if self._last == PENDING else ""
+        self._last = PENDING if queued.state in cluster.PENDING else RUNNING
+        self.waits_by = queued.reason if self._last == PENDING else ""
         return self._last
 
     def reason(self) -> str:
@@ -127,20 +141,48 @@ class SlurmJob:
         log = Path(self.record.get("log") or "none")
         logs = sorted(log.parent.glob(log.name.replace("_0_log", "_*_log")))
         logged = "\n".join(progress.read_tail(path, TAIL_BYTES).decode(errors="replace") for path in logs)
-        return f"{cluster.explain_end(self.id, logged)}: {last_line(self.folder)}"
+        return f"{cluster.explain_end(self.identity, logged)}: {last_line(self.folder)}"
 
     def label(self) -> str:
-        """The job."""
-        return f"job {self.id}"
+        """The job, and whose it is."""
+        user = self.record["user"]
+        return f"job {self.id}" if user == cluster.current_user() else f"job {self.id} of {user}"
 
     def cancel(self) -> None:
         """scancel: SIGTERM first, so that the trainer saves and leaves. Raises UserError where SLURM refuses."""
-        result = cluster.run_command("scancel", self.id)
-        if result.returncode:
-            raise UserError(f"job {self.id}: scancel failed: {one_line(result.stderr)}; try again when SLURM answers")
+        if fault := cluster.cancel(self.identity):
+            raise UserError(f"job {self.id}: {fault}")
+
+
+@dataclass
+class Holder:
+    """A process that holds a run by lock or lease, and that no job is known of: another machine's, or by hand."""
+
+    folder: RunFolder
+    name: str
+    waits_by = ""  # nothing
+
+    def state(self) -> str:
+        """running; once it left done, or failed where no results are there: whoever waited may send the run."""
+        if lock.describe_holder(self.folder):
+            return RUNNING
+        return DONE if self.folder.scored.is_file() else FAILED
+
+    def reason(self) -> str:
+        """That it left."""
+        return f"{self.name} left without results; start again"
+
+    def label(self) -> str:
+        """The process, and its host where that is another one."""
+        return self.name
+
+    def cancel(self) -> None:
+        """Raise UserError: nobody here started it."""
+        raise UserError(f"{self.folder.path}: {self.name} works on it and is no job; stop it where it runs")
 
 
 Job: TypeAlias = LocalJob | SlurmJob  # its record is job.json
+Worker: TypeAlias = Job | Holder
 
 
 @dataclass(frozen=True)
@@ -222,16 +264,26 @@ def find_job(folder: RunFolder) -> Job | None:
     if not folder.job.is_file():
         return None
     record = read_mapping(folder.job)
-    # Others may have written it: the system takes some numbers for all processes, scancel some ids for options.
-    if record.get("kind") == "slurm" and JOB_ID.fullmatch(str(record.get("id"))):
+    # Others may have written it: the system takes some numbers for all processes, scancel some texts for options.
+    if record.get("kind") == "slurm" and all(re.fullmatch(IDENTITY[name], str(record.get(name))) for name in IDENTITY):
         return SlurmJob(folder, record)
     if record.get("kind") != "local" or type(record.get("pid")) is not int or record["pid"] <= 1:
         raise UserError(f"{folder.job}: not what was noted of a job; remove it when no such job runs")
     return LocalJob(folder, record) if record.get("host") == socket.gethostname() else None
 
 
-def find_live_job(folder: RunFolder) -> Job | None:
-    """Return the live job of a run, or None."""
+def find_worker(folder: RunFolder) -> Worker | None:
+    """Return who works on a run, or waits in a queue to: its live job, else another process that holds it, else None.
+
+    This is the one answer for all who show, send, stop or remove runs. Raises UserError as `find_job`.
+    """
+    if job := _find_live_job(folder):
+        return job
+    holder = lock.describe_holder(folder)
+    return Holder(folder, holder) if holder else None
+
+
+def _find_live_job(folder: RunFolder) -> Job | None:
     job = find_job(folder)
     return job if job and job.state() in LIVE else None
 
@@ -241,13 +293,24 @@ def find_unsent_record(folder: RunFolder, root: Path = Path(".")) -> Path:
     return root / UNSENT / f"{folder.key}.json"
 
 
+@contextlib.contextmanager
+def hold_idle(folder: RunFolder) -> Iterator[None]:
+    """Hold a run that nobody works on. Raises UserError where somebody does."""
+    with lock.hold_at_once(folder) as ours:
+        worker = _find_live_job(folder) if ours else find_worker(folder)
+        if worker or not ours:
+            who = f"{worker.label()} is {worker.state()}" if worker else "another process works on it"
+            raise UserError(f"{folder.key}: {who}; wait for it, or stop it first")
+        yield
+
+
 def forget_job(folder: RunFolder) -> None:
     """Remove the record of a job that is over, so that its run may be trained anywhere again."""
     folder.job.unlink(missing_ok=True)
     find_unsent_record(folder).unlink(missing_ok=True)
 
 
-def wait_for_job(job: Job | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
         waiting_jobs.warn(job.waits_by, job.label())

@@ -54,12 +54,12 @@ class MachineSender:
         self._sent.append(job)
         return job
 
-    def attach(self, run: StoredRun) -> jobs.Job | None:
-        """Return the live job of a run, wherever it runs."""
-        job = jobs.find_live_job(run.folder)
-        if isinstance(job, jobs.LocalJob):
-            self._sent.append(job)
-        return job
+    def attach(self, run: StoredRun) -> jobs.Worker | None:
+        """Return who works on a run, wherever that is."""
+        worker = jobs.find_worker(run.folder)
+        if isinstance(worker, jobs.LocalJob):
+            self._sent.append(worker)
+        return worker
 
 
 class DriverStopped(Exception):
@@ -68,10 +68,10 @@ class DriverStopped(Exception):
 
 @dataclass
 class ActiveRun:
-    """A run on its way: its job, and the slot that it takes; none where somebody else started it."""
+    """A run on its way: who works on it, and the slot that it takes; none where somebody else started it."""
 
     run: StoredRun
-    job: jobs.Job | UnsentJob
+    job: jobs.Worker | UnsentJob
     slot: int | None = None
 
 
@@ -92,6 +92,7 @@ class LocalRunDriver:
     poll_s: float = 0.2
     failed: dict[str, str] = field(default_factory=dict)
     _ended: int = field(default=0, init=False)
+    _waiting: list[StoredRun] = field(default_factory=list, init=False)
     _active: list[ActiveRun] = field(default_factory=list, init=False)
 
     def drive(self) -> dict[str, str]:
@@ -99,11 +100,11 @@ class LocalRunDriver:
 
         Raises DriverStopped where the driver is to go before.
         """
-        waiting = [run for run in self.runs if not self._attach(run)]
+        self._waiting = [run for run in self.runs if not self._attach(run)]
         followers = {run.key: Follower(run) for run in self.runs}
-        while self._active or waiting:
-            while waiting and self._list_free_slots():
-                self._start(waiting.pop(0))
+        while self._active or self._waiting:
+            while self._waiting and self._list_free_slots():
+                self._start(self._waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
             unsent_jobs.send_due(active.job for active in self._active)
             for active in self._active:
@@ -129,12 +130,14 @@ class LocalRunDriver:
 
     def _attach(self, run: StoredRun) -> bool:
         scores = self.module == jobs.SCORES  # such a one starts what a launch left, and waits for none that only trains
-        unsent = None if scores else unsent_jobs.find_unsent(run.folder)
-        job = unsent or jobs.find_live_job(run.folder)
-        if job is None or (scores and job.record["module"] == jobs.TRAINS):
+        worker: jobs.Worker | UnsentJob | None = jobs.find_worker(run.folder)
+        if not (worker or scores):
+            worker = unsent_jobs.find_unsent(run.folder)
+        trains = isinstance(worker, jobs.Job) and worker.record["module"] == jobs.TRAINS
+        if worker is None or (scores and trains):
             return False
-        self._active.append(ActiveRun(run, job))
-        print(f"{run.cell.name}: attached to {job.label()}", flush=True)
+        self._active.append(ActiveRun(run, worker))
+        print(f"{run.cell.name}: attached to {worker.label()}", flush=True)
         return True
 
     def _list_free_slots(self) -> list[int]:
@@ -164,6 +167,9 @@ class LocalRunDriver:
         state, failure = active.job.state(), ""
         if state in jobs.LIVE:
             return False
+        if state == jobs.FAILED and isinstance(active.job, jobs.Holder):
+            self._waiting.append(active.run)  # it left before the end
+            return True
         if state == jobs.FAILED:
             failure = active.job.reason()
         else:

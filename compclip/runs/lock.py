@@ -88,15 +88,22 @@ def find_holder(folder: RunFolder) -> int | None:
 
     Raises UserError for a lock that is no plain file.
     """
+    if not is_locked(folder.lock):
+        return None
+    pid = folder.lock.read_text(encoding="utf-8", errors="replace").strip()
+    return int(pid) if pid.isdecimal() and len(pid) < 10 else 0
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds a lock, of a run or of a shard. Raises UserError for one that is no plain file."""
     try:
-        with open_plain(folder.lock, "r") as file:
+        with open_plain(path, "r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = folder.lock.read_text(encoding="utf-8", errors="replace").strip()
-        return int(pid) if pid.isdecimal() and len(pid) < 10 else 0
+        return True
     except OSError:  # none there, not ours to read, or a file system without locks
-        return None
-    return None
+        return False
+    return False
 
 
 def describe_holder(folder: RunFolder) -> str:

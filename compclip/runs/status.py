@@ -8,7 +8,6 @@ shards made, captions a second, time left, jobs.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -119,7 +118,7 @@ def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun]
 def _is_idle(folder: RunFolder) -> bool:
     """Return whether nobody works on a run; False where that cannot be read."""
     try:
-        return not jobs.find_live_job(folder) and not lock.describe_holder(folder)
+        return not jobs.find_worker(folder)
     except UserError:
         return False
 
@@ -150,28 +149,26 @@ def make_row(run: ListedRun) -> StatusRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
-    job = unsent_jobs.find_unsent(folder) or jobs.find_job(folder)
-    state = job.state() if job else ""
+    worker = unsent_jobs.find_unsent(folder) or jobs.find_worker(folder)
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
     sent_run = read.read_values(path, ()) if path and not run.schedule else {}
     schedule = run.schedule or sent_run.get("train")
     steps = progress.read_progress(folder.progress, schedule) if folder.progress and schedule else None
     spent = progress.read_device_seconds(folder)
-    who = job.label() if job and state in jobs.LIVE else lock.describe_holder(folder)
-    if who:
-        state = state if state in jobs.LIVE else jobs.RUNNING
+    if worker:
+        state = worker.state()
         state = SCORING if state == jobs.RUNNING and folder.finished else state
         cell = sent_run.get("cell") if run.name == folder.key else None
         name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
-        waits_by = job.waits_by if job else ""
-        return StatusRow(name, state, steps, who, device_seconds=spent, waits_by=waits_by)
+        return StatusRow(name, state, steps, worker.label(), device_seconds=spent, waits_by=worker.waits_by)
     published = bool(run.published and run.published.trained.run_key == folder.key)
     if published or folder.scored.is_file():
         count, of = count_scored(run, folder) or (0, 0)
         state = TRAINED if count < of else PUBLISHED if published else jobs.DONE
         return StatusRow(run.name, state, steps, device_seconds=spent)
-    if job and state != jobs.DONE:  # a job that trains has done its work before it is scored
+    job = jobs.find_job(folder)
+    if job and job.state() != jobs.DONE:  # a job that trains has done its work before it is scored
         return StatusRow(run.name, jobs.FAILED, steps, job.label(), one_line(job.reason()), spent)
     state = TRAINED if folder.finished else STOPPED if steps else STALE
     return StatusRow(run.name, state, steps, error=run.error, device_seconds=spent)
@@ -242,7 +239,7 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     if len(finished) == len(shard_keys):
         return None
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
-    working_here = sum(_is_held(entries[lock].path) for lock in locks if lock in entries)
+    working_here = sum(lock.is_locked(folder / name) for name in locks if name in entries)
     tasks = shard_tasks.list_sent_tasks(folder)
     sent_jobs = [job for task in tasks if (job := unsent_jobs.find_unsent(task.folder) or jobs.find_job(task.folder))]
     jobs_by_state: dict[str, list[Job | UnsentJob]] = defaultdict(list)
@@ -260,16 +257,6 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     error = one_line(failed[0].reason()) if failed else ""
     waits_by = pending[0].waits_by if state == jobs.PENDING else ""
     return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
-
-
-def _is_held(path: str) -> bool:
-    """Return whether a process holds this lock of a shard."""
-    with open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:

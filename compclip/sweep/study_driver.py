@@ -26,7 +26,7 @@ from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
 from compclip.runs import jobs, picture_splits, progress, run_store, unsent_jobs
-from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Job
+from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, Worker
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
@@ -132,9 +132,14 @@ class RunningTrial:
     """A trial on its way; no job where its run had finished before."""
 
     trial: optuna.Trial
-    key: str
-    job: Job | UnsentJob | None
+    run: StoredRun
+    job: Worker | UnsentJob | None
     rungs: int = 0  # reported ones
+
+    @property
+    def key(self) -> str:
+        """The run's."""
+        return self.run.key
 
 
 @dataclass
@@ -247,7 +252,7 @@ class StudyDriver:
             return None
         trial.set_user_attr("run_key", stored_run.key)
         if self.scored(loaded, stored_run):
-            return RunningTrial(trial, stored_run.key, None)
+            return RunningTrial(trial, stored_run, None)
         live = self.sender.attach(stored_run)
         if live is None:
             if self.study.pruner != "none":
@@ -255,7 +260,7 @@ class StudyDriver:
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
         self.write()  # `status` has its number while it runs
-        return RunningTrial(trial, stored_run.key, live or self.sender.submit(stored_run, self.params))
+        return RunningTrial(trial, stored_run, live or self.sender.submit(stored_run, self.params))
 
     def _finish_trial(self, running: RunningTrial) -> bool:
         """Tell the study what became of a trial; whether it is over."""
@@ -264,6 +269,9 @@ class StudyDriver:
             if state in (PENDING, RUNNING):
                 self._cancel(running)
             self.opened.tell(running.trial, state=TrialState.PRUNED)
+        elif state == FAILED and isinstance(running.job, Holder):  # who held the run left before its results
+            running.job = self.sender.submit(running.run, self.params)
+            return False
         elif state == FAILED and running.job:
             self._fail(running.trial, running.job.reason())
             return True

@@ -71,10 +71,10 @@ def _failed_on_cluster(run: StoredRun) -> str:
     What needs a cluster should not start here by itself. A process of this machine that is gone is no obstacle.
     """
     try:
-        job = jobs.find_job(run.folder)
+        job, worker = jobs.find_job(run.folder), jobs.find_worker(run.folder)
     except UserError as error:
         return str(error)
-    if not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
+    if worker or not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
         return ""
     return _report_cluster_failure(run, job)
 
@@ -105,17 +105,18 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 
 def _await_job(run: StoredRun) -> None:
-    """Wait for the run's job, if it has one. Raises UserError with the reason where that ended without finishing."""
+    """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
     if unsent := unsent_jobs.find_unsent(run.folder):
         print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
         unsent_jobs.wait_until_sent([unsent])
-    job = jobs.find_job(run.folder)
-    state = job.state() if job else jobs.DONE
-    if job and state in jobs.LIVE:
-        reason = f", {job.waits_by}" if job.waits_by else ""
-        print(f"{run.cell.name}: {job.label()} trains this run ({state}{reason}); waiting for it", flush=True)
-        state = jobs.wait_for_job(job, Follower(run))
+    worker = jobs.find_worker(run.folder)
+    job = worker or jobs.find_job(run.folder)
+    if worker:
+        state = worker.state()
+        reason = f", {worker.waits_by}" if worker.waits_by else ""
+        print(f"{run.cell.name}: {worker.label()} trains this run ({state}{reason}); waiting for it", flush=True)
+        jobs.wait_for_job(worker, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return
-    if job and state == jobs.FAILED and not run.finished:
+    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.finished:
         raise UserError(f"{run.cell.name}: {_report_cluster_failure(run, job)}")

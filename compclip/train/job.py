@@ -62,7 +62,7 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         return
     if run.shares:
         on_step = snapshots.SnapshotWriter(run, run.folder.path, on_step)
-    started = time.time()
+    started = time.monotonic()
     if process.rank == 0:
         key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))
     with recording(run.run, run.folder.path, on_step) as recorder:
@@ -79,7 +79,7 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
             "arithmetic": recorder.arithmetic,
             "processes": process.world,
             "dropped": counts["dropped"],
-            "seconds": round(time.time() - started, 3),
+            "seconds": round(time.monotonic() - started, 3),
         }
         _write_files(run, model, facts | {"view_shares": view_shares.shares(counts)})
 

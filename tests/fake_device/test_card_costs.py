@@ -181,7 +181,7 @@ def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
     )
     for name in ("run_dvc_repro", "recover_jobs"):
         monkeypatch.setattr(launch_command, name, lambda *_: None)
-    monkeypatch.setattr(launch_command.jobs, "find_live_job", lambda _: None)
+    monkeypatch.setattr(launch_command.jobs, "find_worker", lambda _: None)
     monkeypatch.setattr(launch_command.grid, "resolve", lambda *_: run)
     monkeypatch.setattr(launch_command, "_send_slurm", lambda *_: sent.append(capsys.readouterr().out) or 0)
     assert launch_command.send(Profile(gpus=count, constraint="a100"), "params.yaml", False, 1) == 0

@@ -21,15 +21,16 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
-from compclip.runs import cluster, run_store, unsent_jobs
+from compclip.runs import cluster, run_store, status, unsent_jobs
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
-from tests import tiny_project
+from tests import fake_slurm, tiny_project
 from tests.conftest import ROOT
+from tests.runs.machines import claim
 from tests.tiny_project import at, cell, outcome, steps, wait_for
 
 CELLS = [cell(m) for m in tiny_project.METHODS]
@@ -103,7 +104,7 @@ def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
     os.kill(first, signal.SIGKILL)
     assert tiny_project.ended(first) == -signal.SIGKILL
     [stored_run] = runs()
-    pid = runs_jobs.find_live_job(stored_run.folder).record["pid"]
+    pid = runs_jobs.find_worker(stored_run.folder).record["pid"]
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert launch_command.main([LOCAL]) == 0
     output = capsys.readouterr().out
@@ -111,6 +112,36 @@ def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
     assert f"{CELLS[1]}: attached to process {pid}\n" in output
     assert [r["step"] for r in steps(stored_run.folder.final.metrics)] == list(range(1, 11))
     assert len(list(stored_run.folder.lives.glob("*.json"))) == 1
+
+
+def test_a_run_that_another_machine_holds(here, capsys):
+    """`launch` says of it what `status` says: it is under way, and only who works there can stop it."""
+    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
+    [stored_run] = runs()
+    stored_run.folder.path.mkdir(parents=True)
+    foreign_lease = claim(stored_run.folder, "elsewhere")
+    assert foreign_lease.take()
+    assert launch_command.main([LOCAL, "--dry-run"]) == 0
+    assert "1 run: 0 finished, 1 on their way, 0 to send" in capsys.readouterr().out
+    assert [status.make_row(run).state for run in status.list_runs("params.yaml")[0]] == ["running"]
+    assert launch_command.main([LOCAL, "cancel"]) == 1
+    output, errors = capsys.readouterr()
+    assert "0 jobs stopped, 0 that were over" in output and "is no job; stop it where it runs" in errors
+    assert foreign_lease.beat()
+
+
+def test_a_number_that_another_job_has_now(here, monkeypatch, capsys):
+    """The run is to be sent; `cancel` forgets the record and ends nobody's job."""
+    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
+    commands = []
+    fake_slurm.install(monkeypatch, fake_slurm.row("5", name="interactive"), commands)
+    [stored_run] = runs()
+    write_json(stored_run.folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
+    assert launch_command.main([LOCAL, "--dry-run"]) == 0
+    assert "1 run: 0 finished, 0 on their way, 1 to send" in capsys.readouterr().out
+    assert launch_command.main([LOCAL, "cancel"]) == 0
+    assert "0 jobs stopped, 1 that were over forgotten" in capsys.readouterr().out
+    assert not stored_run.folder.job.exists() and {words[0] for words in commands} == {"squeue"}
 
 
 def test_cancel_stops_and_forgets(here, capsys, monkeypatch):
@@ -292,15 +323,12 @@ def full_cluster(here, monkeypatch):
         sizes.append(len(work))
         if len(work) > 1 or sizes.count(1) > 1:
             raise slurm.QueueFull("sbatch: no", "AssocMaxSubmitJobLimit")
-        write_json(work[0].folder.job, {"kind": "slurm", "module": runs_jobs.SCORES, "id": "5"})
+        write_json(work[0].folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
         return [runs_jobs.find_job(work[0].folder)]
 
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
     monkeypatch.setattr(slurm.Slurm, "_submit_array", submit)
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "5|PENDING|Priority\n", "")
-    )
-    monkeypatch.setattr(cluster, "queue", cluster.Queue)
+    fake_slurm.install(monkeypatch, fake_slurm.row("5", "PENDING"))
     return sizes
 
 
@@ -345,8 +373,8 @@ def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
 
 def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     """Its note has the keys, the queue has the array by its name; then each key has its job."""
-    write_json(tmp_path / ".work" / "slurm" / "compclip-1a2b3c4d.json", ["k0", "k1", "k2"])
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "9_0\n9_2\n", ""))
+    write_json(tmp_path / ".work" / "slurm" / "compclip-0a1b2c3d.json", ["k0", "k1", "k2"])
+    fake_slurm.install(monkeypatch, fake_slurm.row("9_0") + fake_slurm.row("9_2"))
     sender = slurm.Slurm(profiles.Profile(), tmp_path)
     assert sender.recover() == 2
     recovered_jobs = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]

@@ -25,7 +25,9 @@ from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
 from compclip.runs import cluster, jobs, shard_tasks, status, unsent_jobs
 from compclip.runs.shard_tasks import Task
+from tests import fake_slurm
 from tests.conftest import ROOT
+from tests.fake_slurm import queued, record, row
 
 PICTURES = 10
 DATA = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "none"}
@@ -64,9 +66,9 @@ class Cluster:
             submit=submit,
         )
 
-    def state(self, job: str, _sent: float) -> tuple[str, str] | None:
+    def find(self, job: cluster.JobIdentity, _known_since: float) -> cluster.QueuedJob | None:
         """As the queue tells it."""
-        return ("RUNNING", "") if job in self.live else None
+        return queued("RUNNING") if job.id in self.live else None
 
     def work(self, job: str) -> None:
         """A job makes its shards, and is over."""
@@ -96,10 +98,12 @@ def fake_cluster(monkeypatch) -> Cluster:
     new_cluster = Cluster()
     monkeypatch.setattr(slurm.submitit, "SlurmExecutor", new_cluster.executor)
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
-    monkeypatch.setattr(cluster, "queue", lambda: new_cluster)
+    fake_slurm.install(monkeypatch)
+    cluster.read_config()
+    monkeypatch.setattr(cluster, "queue", lambda *_: new_cluster)
     monkeypatch.setattr(cluster, "explain_end", lambda job, log="": "its node failed (on n7)")
     monkeypatch.setattr(
-        cluster, "run_command", lambda *c: new_cluster.live.discard(c[1]) or subprocess.CompletedProcess(c, 0, "", "")
+        cluster, "run_command", lambda *c: new_cluster.live.discard(c[-1]) or subprocess.CompletedProcess(c, 0, "", "")
     )
     return new_cluster
 
@@ -328,9 +332,10 @@ def test_jobs_of_a_command_that_was_killed_are_found(project, fake_cluster, monk
     for key in keys:
         shard_tasks.folder(key).job.unlink()
     write_json(Path(".work/slurm/compclip-1a2b3c4d.json"), keys)
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "7_0\n7_1\n", ""))
+    name = "compclip-1a2b3c4d"
+    fake_slurm.install(monkeypatch, row("7_0", name=name) + row("7_1", name=name))
     assert slurm.Slurm(profiles.Profile()).recover() == 2
-    assert [jobs.find_live_job(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
+    assert [jobs.find_worker(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
 
 
 def test_a_task_whose_shards_became_others_refuses(project, fake_cluster):
@@ -396,7 +401,7 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     """Waiting, running, failed with its reason; a finished stage has no row, and none of its shards is read."""
     task = Task("annotate", "d", {"00002": f"{2:08x}", "00003": f"{3:08x}"})
     task.save()
-    write_json(task.folder.job, {"kind": "slurm", "module": jobs.SHARDS, "id": "7_0", "log": "", "sent": 1.0})
+    write_json(task.folder.job, record("7_0", module=jobs.SHARDS))
     fake_cluster.live.add("7_0")
     [row] = status.list_stages()
     assert (row.state, row.captions_per_second, row.job) == ("running", 4.0, "job 7_0")

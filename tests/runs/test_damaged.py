@@ -15,7 +15,7 @@ from compclip.runs import __main__ as runs_command
 from compclip.runs import jobs, progress, run_store, status
 from compclip.runs.run_folder import Trained
 from compclip.track import sync
-from tests import fake_runs, fake_store
+from tests import fake_runs, fake_slurm, fake_store
 
 NAME = fake_runs.cell("clic").name
 NOTHING = {
@@ -166,7 +166,12 @@ def test_what_cannot_be_judged_stays(grid):
         {"pid": "7"},
         {"pid": True},
         {"kind": []},
-        {"kind": "slurm", "id": "--user=x", "log": ""},
+        {"kind": "slurm", "id": "7", "log": ""},
+        fake_slurm.record("--user=x"),
+        fake_slurm.record("7", user="--me"),
+        fake_slurm.record("7", user="you,me"),
+        fake_slurm.record("7", name="another-job"),
+        fake_slurm.record("7", cluster="all,here"),
     ],
 )
 def test_a_job_that_is_none_is_never_stopped(grid, change):

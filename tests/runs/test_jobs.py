@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from compclip.train import job as train_job
+from tests import fake_slurm
 from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
 
 
@@ -84,7 +84,7 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsy
     stored_run = find_run("fsc_clip")
     submit(stored_run, "tests.held_job")
     wait_for(lambda: Path("held").exists())
-    assert jobs.find_live_job(stored_run.folder).state() == jobs.RUNNING
+    assert jobs.find_worker(stored_run.folder).state() == jobs.RUNNING
     assert lock.find_holder(stored_run.folder) == jobs.find_job(stored_run.folder).record["pid"]
     monkeypatch.setattr(fine_tuning, "train", None)
     published = []
@@ -108,7 +108,7 @@ def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
     job = killed(stored_run, signal.SIGUSR1)
     assert "stopped by a signal after step 4 of 10" in job.reason()
     assert [p.name for p in stored_run.folder.checkpoints()][-1] == "step_00000004.safetensors"
-    assert jobs.find_live_job(stored_run.folder) is None
+    assert jobs.find_worker(stored_run.folder) is None
     again = submit(stored_run)
     assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
     collect(cell("fsc_clip"))
@@ -161,11 +161,10 @@ def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch)
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
     stored_run = find_run("finetune")
-    write_json(stored_run.folder.job, {"kind": "slurm", "id": "7_1", "log": ""})
+    write_json(stored_run.folder.job, fake_slurm.record("7_1"))
     stored_run.folder.log.write_text("step 3/10\nRuntimeError: CUDA error\n")
-    monkeypatch.setattr(cluster, "_list_queued", dict)
-    monkeypatch.setattr(cluster, "explain_end", lambda job_id, log: "time limit reached")
-    cluster.queue.cache_clear()
+    fake_slurm.install(monkeypatch)
+    monkeypatch.setattr(cluster, "explain_end", lambda job, log: "time limit reached")
     with pytest.raises(UserError, match="job 7_1 failed: time limit reached: RuntimeError: CUDA error"):
         train_command.main(["--cell", cell("finetune")])
     assert capsys.readouterr().err == "    step 3/10\n    RuntimeError: CUDA error\n"
@@ -185,14 +184,18 @@ def test_a_job_whose_inputs_changed_refuses(here):
             module.main(["gone"])
 
 
+def make_job(job_id: str, path: Path = Path("k"), **changes: str) -> jobs.SlurmJob:
+    """A job of the cluster that is made up."""
+    return jobs.SlurmJob(RunFolder(path), fake_slurm.record(job_id, **changes))
+
+
 def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
     """What this process knows of the queue is older than the job that another one sent: it asks again."""
-    queue, answers = cluster.Queue(max_age_s=1e9), [(0, "", ""), (0, "5|PENDING|None\n", "")]
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
-    monkeypatch.setattr(cluster, "queue", lambda: queue)
-    assert queue.state("4") is None
-    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5", "sent": time.time()})
-    assert job.state() == jobs.PENDING
+    answers = [(0, "", ""), (0, fake_slurm.row("5", "PENDING"), ""), (0, "", "")]
+    fake_slurm.install(monkeypatch, lambda *_: answers.pop(0), max_age_s=1e9)
+    assert make_job("4").state() == jobs.FAILED
+    assert make_job("5").state() == jobs.PENDING
+    assert [make_job("6").state(), make_job("6").state()] == [jobs.FAILED] * 2  # is over, whoever asks again
     assert not answers
 
 
@@ -257,7 +260,7 @@ def test_liveness_needs_more_than_a_process_id(tmp_path):
         ({"pid": pid, "started": ours, "host": "elsewhere"}, False),
     ):
         write_json(RunFolder(tmp_path).job, {"kind": "local", **record})
-        assert (jobs.find_live_job(RunFolder(tmp_path)) is not None) == live
+        assert (jobs.find_worker(RunFolder(tmp_path)) is not None) == live
 
 
 @pytest.mark.parametrize(
@@ -298,45 +301,49 @@ ACCOUNTS = [
 ]
 
 
+def answer(monkeypatch, **answers: tuple[int, str, str]) -> None:
+    """Have SLURM's commands give code, output and errors."""
+    monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": fake_slurm.CLUSTER})
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
+
+
 @pytest.mark.parametrize(("sacct_output", "reason"), ACCOUNTS)
 def test_what_the_accounts_say(monkeypatch, sacct_output, reason):
     """SLURM's states in plain words."""
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, sacct_output, ""))
-    assert cluster.explain_end("5").startswith(reason)
+    answer(monkeypatch, sacct=(0, sacct_output, ""))
+    assert cluster.explain_end(make_job("5").identity).startswith(reason)
 
 
 def test_memory_that_only_the_log_tells_of(monkeypatch):
     """Enforced without control groups it is accounted as a kill; a job that only speaks of memory is not meant."""
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "FAILED|0:9|vm\n", ""))
+    answer(monkeypatch, sacct=(0, "FAILED|0:9|vm\n", ""))
+    job = make_job("3").identity
     for line in (
         "slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0",
         "srun: error: n1: task 0: Out Of Memory",
     ):
-        assert cluster.explain_end("3", line).startswith("out of memory")
-    assert cluster.explain_end("3", "memory in use: 5 GiB").startswith("failed")
+        assert cluster.explain_end(job, line).startswith("out of memory")
+    assert cluster.explain_end(job, "memory in use: 5 GiB").startswith("failed")
 
 
 def test_without_accounts_the_controller_is_asked(monkeypatch):
     """As long as it remembers; then the line says that nothing is known, and why."""
-    answers = {
-        "sacct": (1, "", "Slurm accounting storage is disabled\n"),
-        "scontrol": (0, "JobId=5 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:0 NodeList=vm\n", ""),
-    }
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
-    assert cluster.explain_end("5").startswith("time limit reached")
-    answers["scontrol"] = (1, "", "slurm_load_jobs error: Invalid job id specified\n")
-    assert cluster.explain_end("5") == "SLURM no longer knows why: Slurm accounting storage is disabled"
+    job, description = make_job("5").identity, "JobId=5 JobName={} JobState=TIMEOUT ExitCode=0:0 NodeList=vm\n"
+    disabled = 1, "", "Slurm accounting storage is disabled\n"
+    answer(monkeypatch, sacct=disabled, scontrol=(0, description.format(fake_slurm.NAME), ""))
+    assert cluster.explain_end(job).startswith("time limit reached")
+    for scontrol in ((0, description.format("another"), ""), (1, "", "error: Invalid job id specified\n")):
+        answer(monkeypatch, sacct=disabled, scontrol=scontrol)
+        assert cluster.explain_end(job) == "SLURM no longer knows why: Slurm accounting storage is disabled"
 
 
 def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, capsys):
     """A controller that restarts is no dead job."""
     away = (1, "", "Unable to contact slurm controller")
-    answers = [(0, "5|RUNNING|None\n", ""), away, away, (0, "", "")]
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers.pop(0)))
-    queue = cluster.Queue(max_age_s=-1)
-    monkeypatch.setattr(cluster, "queue", lambda: queue)
-    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "5"})
+    answers = [(0, fake_slurm.row("5"), ""), away, away, (0, "", "")]
+    fake_slurm.install(monkeypatch, lambda *_: answers.pop(0), max_age_s=-1)
+    job = make_job("5")
     assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
@@ -347,12 +354,9 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
 
 def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
     """A cluster that is gone for good keeps nobody from publishing what it made."""
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 1, "", "away"))
-    monkeypatch.setattr(cluster, "queue", cluster.Queue)
+    fake_slurm.install(monkeypatch, lambda *_: (1, "", "away"))
     folder = RunFolder(tmp_path)
-    scores, trains = (
-        jobs.SlurmJob(folder, {"kind": "slurm", "module": module, "id": "5"}) for module in (jobs.SCORES, jobs.TRAINS)
-    )
+    scores, trains = (make_job("5", tmp_path, module=module) for module in (jobs.SCORES, jobs.TRAINS))
     assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.PENDING)
     write_json(folder.final.environment, {})
     assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.DONE)
@@ -363,12 +367,8 @@ def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
 def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
     """Each question may take a minute then: an answer that failed counts as one."""
     commands = []
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *c: commands.append(c) or subprocess.CompletedProcess(c, 1, "", "away")
-    )
-    queue = cluster.Queue(max_age_s=1e9)
-    monkeypatch.setattr(cluster, "queue", lambda: queue)
-    all_jobs = [jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": str(i)}) for i in range(3)]
+    fake_slurm.install(monkeypatch, lambda *_: (1, "", "away"), commands, max_age_s=1e9)
+    all_jobs = [make_job(str(i)) for i in range(3)]
     assert [job.state() for job in all_jobs] == [jobs.PENDING] * 3
     assert len(commands) == 1
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_atomic, write_json
+from compclip.base.files import write_atomic
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch.profiles import Profile
@@ -24,7 +24,7 @@ from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from compclip.sweep import __main__ as sweep_command
 from compclip.train import driver
-from tests import fake_store
+from tests import fake_slurm, fake_store
 
 SECRET = "hooks/T0-B1-a-secret"
 
@@ -243,7 +243,7 @@ def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
     assert hook.bodies[0]["text"].startswith(
         f"[thesis] {name}: job 41_3 failed\n{name}: exit code 2: error: train: the loss is nan at step 2 ("
     )
-    record = {"kind": "slurm", "id": "41_3", "log": "", "notify": "HOOK"}
+    record = fake_slurm.record("41_3", notify="HOOK")
     monkeypatch.setattr(jobs.SlurmJob, "reason", lambda self: "exit code 2")
     jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, record))
     assert len(hook.bodies) == 1
@@ -257,8 +257,9 @@ def test_a_requeued_job_keeps_the_variable():
 
 def test_the_collector_says_what_the_job_could_not(hook, stored_run, monkeypatch):
     """A node that failed: `dvc repro` finds it, by the variable that the job's record names."""
-    slurm._record(Path("."), stored_run.key, "42_0", "HOOK")
-    monkeypatch.setattr(cluster, "queue", lambda: SimpleNamespace(state=lambda *_: None))
+    identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "42_0", fake_slurm.NAME)
+    slurm._record(Path("."), stored_run.key, identity, "HOOK")
+    monkeypatch.setattr(cluster, "queue", lambda *_: SimpleNamespace(find=lambda *_: None))
     monkeypatch.setattr(cluster, "explain_end", lambda *_: "its node failed (on node7)")
     for _ in range(2):
         assert "its node failed" in driver._failed_on_cluster(stored_run)
@@ -324,8 +325,7 @@ def test_a_study_that_ends(hook, stored_run):
 
 def test_profiles_without_one(hook, stored_run):
     """Nothing is posted."""
-    write_json(stored_run.folder.job, {"kind": "slurm", "id": "1", "log": ""})
-    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, {"kind": "slurm", "id": "1", "log": ""}))
+    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, fake_slurm.record("1")))
     jobs.post_failure(stored_run.folder, Profile().notify, "job 1", "lost")
     assert launch_command._send_local([], "params.yaml", 1, Profile().notify) == 0
     assert hook.bodies == []

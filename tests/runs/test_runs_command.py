@@ -211,7 +211,7 @@ def test_remove_refuses_what_is_used(grid, spare, capsys):
 def test_a_live_run_is_never_removed(grid, spare, capsys):
     """By its lock or by its job, with --force as well."""
     with lock.hold(spare.folder):
-        assert f"process {os.getpid()} works on it" in refused("remove", "--force", spare.key)
+        assert f"process {os.getpid()} is running" in refused("remove", "--force", spare.key)
         assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     record = {"kind": "local", "module": jobs.TRAINS, "host": os.uname().nodename, "pid": os.getpid()}
     write_json(spare.folder.job, {**record, "started": jobs.read_start_time(os.getpid())})
@@ -224,7 +224,7 @@ def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
     entries = [inventory.inspect_run(spare.folder)]
     with lock.hold(spare.folder):
         assert command._remove_entries(entries, dry=False) == 2
-    assert f"error: {spare.key}: process {os.getpid()} works on it" in capsys.readouterr().err
+    assert f"error: {spare.key}: process {os.getpid()} is running" in capsys.readouterr().err
     assert spare.folder.finished
 
 

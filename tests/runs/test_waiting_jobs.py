@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from compclip.runs import cluster, jobs, waiting_jobs
 from compclip.runs.run_folder import RunFolder
+from tests import fake_slurm
 
 DRAINED = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 
@@ -56,9 +58,10 @@ def test_what_time_helps_has_none(reason):
 
 def test_whoever_waits_is_told_once(monkeypatch, capsys):
     """However often the job is looked at."""
-    states = iter([("PENDING", "JobHeldUser")] * 3 + [("RUNNING", "None"), None])
-    monkeypatch.setattr(cluster, "queue", lambda: type("Queue", (), {"state": lambda self, *_: next(states)})())
-    job = jobs.SlurmJob(RunFolder(Path("k")), {"kind": "slurm", "id": "12_3"})
+    states = [("PENDING", "JobHeldUser")] * 3 + [("RUNNING", "None")]
+    answers = iter([fake_slurm.queued(state)._replace(reason=reason) for state, reason in states] + [None])
+    monkeypatch.setattr(cluster, "queue", lambda *_: SimpleNamespace(find=lambda *_: next(answers)))
+    job = jobs.SlurmJob(RunFolder(Path("k")), fake_slurm.record("12_3"))
     jobs.wait_for_job(job, lambda: None, poll_s=0)
     assert capsys.readouterr().err.count("scontrol release 12") == 1
     assert job.waits_by == ""

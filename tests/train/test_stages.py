@@ -21,6 +21,7 @@ from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
 from compclip.train import driver
 from tests import tiny_project
+from tests.fake_slurm import queued, record
 from tests.tiny_project import cell, outcome, results, trained
 
 SEEDS = [f"finetune-tiny-scenes-{seed}" for seed in (0, 1)]
@@ -174,7 +175,7 @@ def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held_t
     assert "stopping; what trains saves first, and the same command goes on" in capsys.readouterr().err
     folder = planned(cell("finetune")).folder
     assert [path.name for path in folder.checkpoints()][-1] == "step_00000004.safetensors"
-    assert jobs.find_live_job(folder) is None and lock.find_holder(folder) is None
+    assert jobs.find_worker(folder) is None and lock.find_holder(folder) is None
     assert not Path("runs").exists()
 
 
@@ -189,7 +190,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     message = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
     assert message in capsys.readouterr().err
     folder = planned(name).folder
-    pid = jobs.find_live_job(folder).record["pid"]
+    pid = jobs.find_worker(folder).record["pid"]
     monkeypatch.setattr(driver, "_orphan_check", lambda: lambda: False)
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert bring("finetune") == 0
@@ -209,20 +210,20 @@ def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
     assert gone()
 
 
-def slurm_job(name: str, *states: tuple[str, str] | None):
+def slurm_job(name: str, *states: str):
     """A cluster's job for a run, and the queue that tells of it: `finish` is called at its end."""
     folder, answers = planned(name).folder, list(states)
-    write_json(folder.job, {"kind": "slurm", "module": jobs.TRAINS, "id": "7_1", "log": ""})
+    write_json(folder.job, record("7_1", module=jobs.TRAINS))
 
-    def state(*_: object) -> tuple[str, str] | None:
+    def find(*_: object) -> cluster.QueuedJob | None:
         if len(answers) > 1:
-            return answers.pop(0)
+            return queued(answers.pop(0))
         aside = folder.path / "aside"
         if aside.exists():
             aside.rename(folder.final.path)
-        return answers[0]
+        return None
 
-    return state
+    return find
 
 
 def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsys):
@@ -232,8 +233,8 @@ def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsy
     folder = planned(name).folder
     shutil.rmtree("runs")
     folder.final.path.rename(folder.path / "aside")
-    queue = type("Queue", (), {"state": staticmethod(slurm_job(name, ("PENDING", ""), ("RUNNING", ""), None))})
-    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    queue = type("Queue", (), {"find": staticmethod(slurm_job(name, "PENDING", "RUNNING", ""))})
+    monkeypatch.setattr(cluster, "queue", lambda *_: queue)
     monkeypatch.setattr(local_runs, "list_slots", lambda threads: [])
     assert bring("finetune") == 0
     assert f"{name}: attached to job 7_1\n" in capsys.readouterr().out
@@ -243,8 +244,8 @@ def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsy
 def test_a_job_of_a_cluster_that_failed_is_named(here, monkeypatch, capsys):
     """Nothing is trained here in its place."""
     tiny_project.plan()
-    queue = type("Queue", (), {"state": staticmethod(slurm_job(cell("finetune"), None))})
-    monkeypatch.setattr(cluster, "queue", lambda: queue)
+    queue = type("Queue", (), {"find": staticmethod(slurm_job(cell("finetune"), ""))})
+    monkeypatch.setattr(cluster, "queue", lambda *_: queue)
     monkeypatch.setattr(cluster, "explain_end", lambda job_id, log: "time limit reached")
     monkeypatch.setattr(jobs.Local, "submit", None)
     assert bring("finetune") == 1

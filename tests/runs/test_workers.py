@@ -1,0 +1,103 @@
+"""Who works on a run: a job that is this one and no other, whoever sent it, or a process that holds the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.runs import cluster, jobs
+from tests import fake_slurm
+from tests.fake_slurm import NAME, SUBMITTED, record, row
+from tests.runs.machines import claim
+
+
+@pytest.mark.parametrize(
+    ("queue", "state"),
+    [
+        (row("5"), jobs.RUNNING),
+        (row("5", "PENDING", SUBMITTED + 60), jobs.PENDING),  # a requeue is a submission
+        (row("5", name="interactive"), jobs.FAILED),
+        (row("5", name=f"{NAME}|5"), jobs.FAILED),
+        (row("5", submitted=SUBMITTED - 1), jobs.FAILED),
+        (row("5_0"), jobs.FAILED),
+    ],
+)
+def test_a_number_is_not_a_job(run, monkeypatch, queue, state):
+    """Name and time of submission tell whether the number is ours still; if not, nobody works on the run."""
+    write_json(run.job, record("5"))
+    fake_slurm.install(monkeypatch, queue)
+    assert jobs.find_job(run).state() == state
+    assert (jobs.find_worker(run) is None) == (state == jobs.FAILED)
+
+
+def test_a_colleague_s_job_is_live(run, monkeypatch):
+    """The queue is asked for the jobs of whoever sent it, and the label says whose it is."""
+    commands = []
+    fake_slurm.install(monkeypatch, lambda *words: (0, row("5") if "--user=ann" in words else "", ""), commands)
+    write_json(run.job, record("5", user="ann"))
+    assert jobs.find_worker(run).label() == "job 5 of ann"
+    write_json(run.job, record("5"))
+    assert jobs.find_worker(run) is None
+    assert [set(words) & {"--me", "--clusters=tiny"} for words in commands] == [set(), set()]
+
+
+def test_a_cluster_that_shows_nobody_else_s_jobs(run, monkeypatch):
+    """A colleague's job that is not to be seen is not taken for dead; one of ours is."""
+    fake_slurm.install(monkeypatch)
+    monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": "tiny", "PrivateData": "jobs,usage"})
+    write_json(run.job, record("5", user="ann"))
+    assert jobs.find_worker(run).state() == jobs.PENDING
+    write_json(run.job, record("5"))
+    assert jobs.find_worker(run) is None
+
+
+@pytest.mark.parametrize(("answer", "state"), [((0, row("5"), ""), jobs.RUNNING), ((1, "", "no such"), jobs.PENDING)])
+def test_a_job_of_another_cluster(run, monkeypatch, answer, state):
+    """It is asked for there; where that cluster does not answer from here, nothing is known and nothing sent."""
+    fake_slurm.install(monkeypatch, lambda *words: answer if "--clusters=big" in words else (0, "", ""))
+    write_json(run.job, record("5", cluster="big"))
+    assert jobs.find_worker(run).state() == state
+
+
+def test_scancel_and_sacct_ask_with_the_whole_identity(monkeypatch):
+    """A job that took the number a moment ago is not ended, and not given as the reason."""
+    commands = []
+    fake_slurm.install(monkeypatch, commands=commands)
+    job = cluster.JobIdentity("big", "ann", "5_1", NAME)
+    assert cluster.cancel(job) == ""
+    cluster.explain_end(job)
+    scancel, sacct, scontrol = commands
+    for words in (scancel, sacct):
+        assert {"--user=ann", f"--name={NAME}", "--clusters=big"} <= set(words)
+    assert "5_1" in scancel and "--jobs=5_1" in sacct
+
+
+def test_a_job_that_is_not_ours_to_end(run, monkeypatch):
+    """SLURM refuses, and whose it is is said."""
+    denied = "scancel: error: Kill job error on job id 5: Access/permission denied"
+    fake_slurm.install(monkeypatch)
+    monkeypatch.setattr(
+        cluster, "run_command", lambda *words: cluster.subprocess.CompletedProcess(words, 210, "", denied)
+    )
+    monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": "tiny"})
+    with pytest.raises(UserError, match="job 5: is of ann; ask them to stop it"):
+        jobs.SlurmJob(run, record("5", user="ann")).cancel()
+
+
+def test_a_process_that_no_job_is_known_of(run, monkeypatch):
+    """By its lease, until it leaves; it cannot be stopped from here."""
+    lease = claim(run, "elsewhere")
+    assert lease.take()
+    worker = jobs.find_worker(run)
+    assert worker.state() == jobs.RUNNING and worker.label().startswith("process ")
+    with pytest.raises(UserError, match="is running; wait for it"), jobs.hold_idle(run):
+        pass
+    with pytest.raises(UserError, match="is no job; stop it where it runs"):
+        worker.cancel()
+    lease.close()
+    assert worker.state() == jobs.FAILED
+    write_json(run.scored, {})
+    assert worker.state() == jobs.DONE
+    with jobs.hold_idle(run):
+        pass
