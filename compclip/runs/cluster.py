@@ -159,7 +159,7 @@ def cancel(job: JobIdentity) -> str:
     except Unreachable as error:
         return f"{error}; try again when SLURM answers"
     if "denied" in result.stderr:
-        return f"is of {job.user}; ask them to stop it"
+        return f"belongs to {job.user}; ask them to stop it"
     return f"scancel failed: {one_line(result.stderr)}; try again when SLURM answers" if result.returncode else ""
 
 

@@ -8,9 +8,9 @@ The leases of a run are numbered. Whoever makes the next number holds the run: o
 is not there yet, on network file systems too. The highest number is never deleted, so that none comes twice and a slow
 process cannot take away what another one has made since.
 
-The holder touches its lease every BEAT_S seconds. One of another machine is a dead one's when it was not touched for
-DEAD_S by the file system's clock and also stood still for STILL_S while we looked: some file systems (Lustre) stamp
-with the writers' own clocks, and these may differ. After LONG_S nobody looks again.
+The holder touches its lease every BEAT_S seconds. One of another machine is a dead one's when this machine has seen it
+stand still for DEAD_S, by a clock of its own that nobody sets: times of two machines are never compared. Since when it
+stands still is noted beside it (seen.*.json), for the next command that looks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import contextlib
 import errno
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from typing import IO, Any
 
 from compclip.base import messages
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping
+from compclip.base.files import read_mapping, write_json
 from compclip.base.shared_folders import explain, open_plain, share_with_group
 from compclip.runs import progress
 from compclip.runs.run_folder import RunFolder
@@ -41,7 +41,7 @@ from compclip.runs.run_folder import RunFolder
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
 LOST = 75  # the exit code of a process whose run another one took over
-BEAT_S, STILL_S, DEAD_S, LONG_S = 15.0, 30.0, 60.0, 3600.0
+BEAT_S, DEAD_S = 15.0, 60.0
 GIVEN_BACK = 0.0  # the time of a lease whose holder has left
 
 
@@ -109,24 +109,47 @@ def is_locked(path: Path) -> bool:
 def describe_holder(folder: RunFolder) -> str:
     """Describe who holds a run, as `process P` or `process P on HOST`; empty where nobody does."""
     pid = find_holder(folder)
-    return _describe_lease_holder(folder) or ("" if pid is None else f"process {pid or '?'}")
+    return _describe_lease_holder(folder, pid is not None) or ("" if pid is None else f"process {pid or '?'}")
 
 
-def _describe_lease_holder(folder: RunFolder) -> str:
-    """Describe the process that holds a run by its lease; empty without one, or after DEAD_S without a sign of life."""
+def _describe_lease_holder(folder: RunFolder, locked: bool = False) -> str:
+    """Describe the process that holds a run by its lease; empty without one, or where it is dead.
+
+    `locked`: whether somebody holds the lock, so that no time needs to pass to know that they live.
+    """
     try:
-        path = folder.lease(folder.leases()[-1])
-        touched = os.stat(path).st_mtime
+        number = folder.leases()[-1]
+        touched = os.stat(folder.lease(number)).st_mtime
     except (OSError, IndexError):
         return ""
-    if touched == GIVEN_BACK or time.time() - touched > DEAD_S:
+    holder = _read_lease(folder.lease(number))
+    is_ours = holder.get("machine") == machine_name()
+    if touched == GIVEN_BACK or (is_ours and not Path(f"/proc/{holder['pid']}").exists()):
         return ""
-    holder = _read_lease(path)
+    if not locked and _watch(folder, number, touched, machine_name(), time.monotonic()) >= DEAD_S:
+        return ""
     if not holder:
         return "another process"
-    if holder["machine"] != machine_name():
-        return f"process {holder['pid']} on {holder['host']}"
-    return f"process {holder['pid']}" if Path(f"/proc/{holder['pid']}").exists() else ""
+    return f"process {holder['pid']}" if is_ours else f"process {holder['pid']} on {holder['host']}"
+
+
+def _watch(folder: RunFolder, number: int, touched: float, machine: str, now: float) -> float:
+    """Return for how many seconds a machine has seen a lease stand still; note when it is seen as it is for the first
+    time.
+
+    `now`: by that machine's clock since its start, which all its processes share. Who may not write the folder sees a
+    lease for the first time at each look.
+    """
+    note = folder.sighting(hashlib.sha256(machine.encode()).hexdigest()[:8])
+    sighting, earlier = {"lease": number, "touched": touched}, {}
+    with contextlib.suppress(UserError):
+        earlier = read_mapping(note)
+    since = earlier.pop("since", None)
+    if earlier == sighting and isinstance(since, float) and since <= now:
+        return now - since
+    with contextlib.suppress(UserError):
+        write_json(note, {**sighting, "since": now})
+    return 0.0
 
 
 def _try_to_hold(lease: Lease) -> IO[str] | None:
@@ -219,7 +242,6 @@ class Lease:
     machine: str = field(default_factory=machine_name)
     clock: Callable[[], float] = time.monotonic
     number: int = field(default=0, init=False)  # of our lease; 0: none
-    _seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0), init=False)  # another's number, its time, since when
 
     def take(self, locked: bool = True) -> bool:
         """Take the run where nobody holds it or its holder is dead; return whether it is ours.
@@ -261,26 +283,9 @@ class Lease:
         except FileNotFoundError:  # there is a higher one now
             return False
         gone = locked and _read_lease(path).get("machine") == self.machine
-        return gone or touched == GIVEN_BACK or self._is_silent(number, touched)
-
-    def _is_silent(self, number: int, touched: float) -> bool:
-        """Return whether it was not touched for long, by the file system's clock and while we looked."""
-        now, first = self.clock(), self._seen[:2] != (number, touched)
-        if first:
-            self._seen = (number, touched, now)
-        if not first and now - self._seen[2] < STILL_S:
-            return False
-        return self._read_clock() - touched > (LONG_S if first else DEAD_S)
-
-    def _read_clock(self) -> float:
-        """Return the time by the file system's clock."""
-        probe = self.folder.path / f".lease.{uuid.uuid4().hex}"
-        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        try:
-            os.utime(probe)
-            return os.stat(probe).st_mtime
-        finally:
-            os.unlink(probe)
+        if gone or touched == GIVEN_BACK:
+            return True
+        return _watch(self.folder, number, touched, self.machine, self.clock()) >= DEAD_S
 
     def _make(self, number: int) -> bool:
         """Make the next lease and return whether it holds: another process may have made a higher one."""
@@ -303,9 +308,9 @@ class Lease:
             self.number = 0
             _unlink(path)
             return False
-        for old in self.folder.leases():
-            if old < number:
-                _unlink(self.folder.lease(old))
+        older = [self.folder.lease(old) for old in self.folder.leases() if old < number]
+        for path in (*older, *self.folder.sightings()):
+            _unlink(path)
         return True
 
 

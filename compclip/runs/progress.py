@@ -1,8 +1,8 @@
 """How far a run is, and how long it was worked on, by the files of whoever trains it in store/<run key>/.
 
-metrics.jsonl has the logged steps. lives/ has a file for each process that held the run, whose age when it was last
-touched is its life: of a killed process no more than one heartbeat is lost. A process that comes to an end writes its
-seconds down, so that a copy of the folder knows them too.
+metrics.jsonl has the logged steps. lives/ has a file for each process that held the run, which it touches with the time
+of its beginning plus the seconds since, by a clock that nobody sets: of a killed process no more than one heartbeat is
+lost. A process that comes to an end writes its seconds down, so that a copy of the folder knows them too.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ TAIL_BYTES = 4096
 AGAIN = "train the run again"
 # What a logged step says of the clock: the only fields in which two runs of one key differ.
 CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
+_own_lives: dict[Path, tuple[float, float]] = {}  # of this process: when each began, by the files' and our own clock
 
 
 @dataclass(frozen=True)
@@ -123,21 +124,22 @@ def begin_life(folder: RunFolder, devices: int) -> Path:
     path = folder.lives / f"{uuid.uuid4().hex}.json"
     make_folder(folder.lives)
     path.touch(exist_ok=False)
-    started = path.stat().st_mtime  # the file system's clock, as the end will be
+    started = path.stat().st_mtime
+    _own_lives[path] = started, time.monotonic()
     project = str(Path.cwd())  # jobs, too, work in their project's root
     gpu = bool(gpus.explain_request()[0])
-    write_json(path, {"started": started, "devices": devices, "gpu": gpu, "project": project, **_process()})
+    process = {"host": socket.gethostname(), "pid": os.getpid()}
+    write_json(path, {"started": started, "devices": devices, "gpu": gpu, "project": project, **process})
+    touch_life(path)
     return path
 
 
-def _process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid()}
-
-
 def touch_life(path: Path) -> None:
-    """Touch the file: the process still works."""
+    """Touch the file: this process, which began it, still works."""
+    started, began = _own_lives[path]
+    now = started + time.monotonic() - began
     with contextlib.suppress(OSError):
-        os.utime(path, follow_symlinks=False)
+        os.utime(path, (now, now), follow_symlinks=False)
 
 
 def end_life(path: Path) -> None:
@@ -146,6 +148,7 @@ def end_life(path: Path) -> None:
     with contextlib.suppress(OSError, UserError):
         life = read_mapping(path)
         write_json(path, {**life, "seconds": _seconds(path, life)})
+    del _own_lives[path]
 
 
 def sum_device_seconds(folder: RunFolder) -> float:
@@ -154,7 +157,7 @@ def sum_device_seconds(folder: RunFolder) -> float:
     for path in folder.lives.glob("*.json"):
         with contextlib.suppress(OSError, UserError, KeyError, TypeError):  # being written, or not by us
             life = read_mapping(path)
-            if "seconds" not in life and _process().items() <= life.items():
+            if path in _own_lives:
                 touch_life(path)
             total += _seconds(path, life) * life["devices"]
     return round(total, 3)

@@ -6,6 +6,7 @@ In the store, store/<run key>/:
     told.json                                   whose failure was posted last
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
+    seen.*.json                                 since when a machine sees a lease stand still
     kept users/*.json                           a mark: is not to be removed; the projects that published the run
     code.json first_steps.json                  what its key was made of; numbers of its first steps (`compclip carry`)
     metrics.jsonl step_*.safetensors            the training so far
@@ -136,6 +137,14 @@ class RunFolder(_Folder):
     def lease(self, number: int) -> Path:
         """Return the sign of life of one holder; the highest number is the last one's."""
         return self.path / f"lease.{number}.json"
+
+    def sighting(self, machine: str) -> Path:
+        """Return what a machine has seen of the last lease."""
+        return self.path / f"seen.{machine}.json"
+
+    def sightings(self) -> list[Path]:
+        """List what machines have seen of leases."""
+        return list(self.path.glob("seen.*.json"))
 
     def leases(self) -> list[int]:
         """List the numbers of the leases, sorted. Raises OSError where the folder cannot be read."""

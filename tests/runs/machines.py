@@ -31,10 +31,18 @@ class Clock:
         return self.now
 
 
-def silent_for(run: RunFolder, seconds: float) -> None:
-    """Make the last lease look untouched for so long."""
-    then = time.time() - seconds
+def stamp(run: RunFolder, ahead: float) -> None:
+    """Touch the last lease as its holder does, whose clock is so many seconds ahead."""
+    then = time.time() + ahead
     os.utime(run.lease(run.leases()[-1]), (then, then))
+
+
+def outlived(run: RunFolder, machine: str) -> Lease:
+    """A process of a machine that has seen the last lease stand still for long enough."""
+    clock = Clock()
+    assert not claim(run, machine, clock).take(locked=False)
+    clock.now += lock.DEAD_S
+    return claim(run, machine, clock)
 
 
 def claim(run: RunFolder, machine: str, clock: Callable[[], float] = time.monotonic) -> Lease:

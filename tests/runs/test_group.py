@@ -189,7 +189,7 @@ def test_a_live_run_is_waited_for(team):
     first = start_held(alice)
     second = bob.start(train_command.main, *TRAIN)
     wait_for(lambda: "\n" in bob.output)
-    assert "works on this run; waiting for it" in bob.output
+    assert "trains this run (running); waiting for it" in bob.output
     (alice.root / "go").touch()
     assert [ended(first), ended(second)] == [0, 0], bob.output
     assert len(steps(alice.output)) == 10 and not steps(bob.output)

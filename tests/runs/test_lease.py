@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.runs import lock
-from compclip.runs.lock import DEAD_S, LONG_S, STILL_S, Lease
+from compclip.runs.lock import DEAD_S, Lease
 from compclip.runs.run_folder import RunFolder
-from tests.runs.machines import Clock, claim, silent_for, stepped
+from tests.runs.machines import Clock, claim, outlived, stamp, stepped
 
 
 def test_one_of_two_machines(run):
@@ -36,55 +36,66 @@ def test_a_killed_process_of_the_same_machine_is_gone_at_once(run):
     assert claim(run, "a").take(locked=True)
 
 
-def test_a_dead_machine_by_the_clock_of_the_file_system(run):
-    """Untouched for DEAD_S, and seen to stand still for STILL_S: neither alone will do."""
+@pytest.mark.parametrize("ahead", [-1e9, -DEAD_S, 0.0, 1800.0, 1e9])
+def test_a_dead_machine(run, ahead):
+    """It is seen to stand still for DEAD_S, whatever its clock said of its last beat."""
     clock = Clock()
     dead, waiting = claim(run, "a"), claim(run, "b", clock)
     assert dead.take()
-    silent_for(run, DEAD_S + 5)
+    stamp(run, ahead)
     assert not waiting.take()
-    clock.now += STILL_S - 1
+    clock.now += DEAD_S - 1
     assert not waiting.take()
     clock.now += 1
     assert waiting.take()
+    assert not run.sightings()
 
 
-def test_a_silence_that_is_too_short(run):
-    """However long we looked."""
-    clock = Clock()
-    slow, waiting = claim(run, "a"), claim(run, "b", clock)
-    assert slow.take()
-    silent_for(run, DEAD_S - 20)
-    assert not waiting.take()
-    clock.now += STILL_S
-    assert not waiting.take()
-
-
-@pytest.mark.parametrize("ahead", [-1800.0, 1800.0])
-def test_clocks_that_differ(run, ahead):
-    """A file system that stamps with the writers' clocks: half an hour's difference costs a live holder nothing."""
+@pytest.mark.parametrize("rate", [-1.0, 0.001, 1.0])
+@pytest.mark.parametrize("ahead", [-1e9, 1800.0])
+def test_clocks_that_differ(run, ahead, rate):
+    """A live holder loses nothing by a clock that is wrong, slow, or set back at every beat."""
     clock = Clock()
     skewed, waiting = claim(run, "a"), claim(run, "b", clock)
     assert skewed.take()
     for beat in range(20):
-        silent_for(run, ahead - 15 * beat)
+        stamp(run, ahead + rate * 15 * beat)
         assert not waiting.take()
         clock.now += 15
         assert not waiting.take()
 
 
-def test_long_dead_needs_no_second_look(run):
-    """A run of last week is taken over at once."""
+def test_the_next_command_knows_since_when(run, monkeypatch):
+    """A machine's commands share its clock: the second one to look at a run of last week takes it, or shows it free."""
     assert claim(run, "a").take()
-    silent_for(run, LONG_S + 1)
-    assert claim(run, "b").take()
+    stamp(run, -7 * 86400)
+    clock = Clock()
+    monkeypatch.setattr(lock.time, "monotonic", clock)
+    assert lock.describe_holder(run).startswith("process ")
+    clock.now += DEAD_S
+    assert lock.describe_holder(run) == ""
+    assert not claim(run, "b", clock).take()  # another machine begins to look
+    assert Lease(run, clock=clock).take()
+
+
+@pytest.mark.parametrize("note", ["", "{", "null", '{"since": "1"}', '{"lease": 1, "since": -1e9}'])
+def test_a_note_that_is_damaged(run, note):
+    """Is written anew: nobody is taken for dead by it."""
+    clock = Clock()
+    assert claim(run, "a").take() and not claim(run, "b", clock).take()
+    [path] = run.sightings()
+    path.write_text(note)
+    clock.now += DEAD_S
+    assert not claim(run, "b", clock).take()
+    clock.now += DEAD_S
+    assert claim(run, "b", clock).take()
 
 
 def test_a_holder_that_stood_still(run):
     """It finds out at its next beat; what it gives back is not the other one's."""
-    paused, successor = claim(run, "a"), claim(run, "b")
+    paused = claim(run, "a")
     assert paused.take()
-    silent_for(run, LONG_S + 1)
+    successor = outlived(run, "b")
     assert successor.take()
     assert not paused.beat()
     paused.close()
@@ -96,9 +107,8 @@ def test_a_holder_that_died_while_it_wrote(run, lease_text):
     """Half a lease is somebody's until it was silent for long; nothing breaks over it."""
     run.lease(1).write_text(lease_text)
     assert not claim(run, "a").take()
-    assert lock._describe_lease_holder(run) in ("another process", "")
-    silent_for(run, LONG_S + 1)
-    assert claim(run, "a").take()
+    assert lock._describe_lease_holder(run) == "another process"
+    assert outlived(run, "a").take()
 
 
 def test_a_full_disk_leaves_nobody_behind(run, monkeypatch):
@@ -142,6 +152,8 @@ def test_never_two_holders(order, machines, earlier_state, rounds):
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
         _leave_lease(run, earlier_state)
+        for machine in set(machines) if earlier_state in ("dead", "half") else ():
+            assert not claim(run, machine, Clock()).take()
         together = contend(run, order, machines, rounds)
         assert set(together) == {1}
         assert claim(run, "z").take()  # nobody is left behind
@@ -149,12 +161,13 @@ def test_never_two_holders(order, machines, earlier_state, rounds):
 
 def contend(run: RunFolder, order: list[int], machines: list[str], rounds: int) -> list[int]:
     """How many held the run at each moment at which one more came to hold it."""
-    holding, together = [], []
+    holding, together, clock = [], [], Clock()
+    clock.now += DEAD_S
     with stepped(order, len(machines)) as steps:
 
         def actor(machine: str) -> None:
             for _ in range(rounds):
-                own_lease = claim(run, machine)
+                own_lease = claim(run, machine, clock)
                 if own_lease.take(locked=False):
                     holding.append(machine)
                     together.append(len(holding))
@@ -176,9 +189,6 @@ def _leave_lease(run: RunFolder, earlier_state: str) -> None:
         assert earlier.take()
         if earlier_state == "given back":
             earlier.close()
-            return
-    if earlier_state in ("dead", "half"):
-        silent_for(run, LONG_S + 1)
 
 
 def test_two_holders_would_be_seen(tmp_path, monkeypatch, rng):

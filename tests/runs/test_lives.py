@@ -14,6 +14,7 @@ from compclip.runs import lock, progress
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import job, process_group
+from tests.runs.machines import Clock
 from tests.tiny_project import at, cell
 
 
@@ -26,10 +27,15 @@ def run(tmp_path) -> RunFolder:
 def lived(run: RunFolder, seconds: float, devices: int = 1) -> Path:
     """A life that was touched last so long after its beginning, by a process of another machine."""
     path = progress.begin_life(run, devices)
-    life = {**read_json(path), "host": "elsewhere"}
-    write_json(path, life)
-    os.utime(path, (0, life["started"] + seconds))
+    os.utime(path, (0, progress._own_lives.pop(path)[0] + seconds))
     return path
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """The seconds of this machine; nothing but these counts."""
+    monkeypatch.setattr(progress.time, "monotonic", Clock())
+    return progress.time.monotonic
 
 
 def test_all_lives_count(run):
@@ -42,28 +48,32 @@ def test_all_lives_count(run):
 
 def test_a_killed_process_counts_up_to_its_last_beat(run):
     """Its file stays as it was touched last, and so does the sum."""
-    killed = lived(run, 45)
+    lived(run, 45)
     assert [progress.sum_device_seconds(run) for _ in range(2)] == [pytest.approx(45, abs=0.01)] * 2
-    progress.touch_life(killed)
-    assert progress.sum_device_seconds(run) < 30  # the clock of the file system is the only one
 
 
-def test_the_own_life_counts_up_to_now(run):
+def test_the_clock_of_the_files_does_not_count(run, clock):
+    """A beat says how long the life has lasted, also to others, however the clock was set meanwhile."""
+    path = progress.begin_life(run, 1)
+    clock.now += 15
+    progress.touch_life(path)
+    del progress._own_lives[path]  # as another process sees it
+    assert progress.sum_device_seconds(run) == pytest.approx(15, abs=0.01)
+
+
+def test_the_own_life_counts_up_to_now(run, clock):
     """environment.json is written before the life ends, and long after its last beat."""
-    life_path = progress.begin_life(run, 2)
-    life = read_json(life_path)
-    write_json(life_path, {**life, "started": life["started"] - 20})
-    os.utime(life_path, (0, life["started"] - 20))
-    assert progress.sum_device_seconds(run) >= 40
+    progress.begin_life(run, 2)
+    clock.now += 20
+    assert progress.sum_device_seconds(run) == pytest.approx(40, abs=0.01)
 
 
-def test_an_end_is_written_down(run, tmp_path):
+def test_an_end_is_written_down(run, tmp_path, clock):
     """A copy, whose files are young, says the same; nothing is touched that came to its end."""
-    path = lived(run, 30)
-    life = read_json(path)
-    write_json(path, {**life, "started": life["started"] - 30})
+    path = progress.begin_life(run, 1)
+    clock.now += 30
     progress.end_life(path)
-    assert read_json(path)["seconds"] == pytest.approx(30, abs=20)
+    assert read_json(path)["seconds"] == pytest.approx(30, abs=0.01)
     shutil.copytree(run.path, tmp_path / "copy")
     assert progress.sum_device_seconds(RunFolder(tmp_path / "copy")) == progress.sum_device_seconds(run)
     assert [p.name for p in run.lives.iterdir()] == [path.name]

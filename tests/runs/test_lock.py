@@ -14,9 +14,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.runs import lock, status
-from compclip.runs.lock import LONG_S
 from compclip.runs.run_folder import RunFolder
-from tests.runs.machines import claim, silent_for
+from tests.runs.machines import claim, outlived
 from tests.tiny_project import at, cell, environment, wait_for
 
 
@@ -93,10 +92,10 @@ def test_a_run_that_is_removed_while_one_waits(run, monkeypatch):
 def test_a_lost_run_is_left_at_once(run, monkeypatch, capfd):
     """The beat says who has it, and the process ends without writing anything more."""
     exit_codes = []
-    monkeypatch.setattr(lock, "BEAT_S", 0.01)
+    monkeypatch.setattr(lock, "BEAT_S", 0.1)
     monkeypatch.setattr(lock.os, "_exit", exit_codes.append)
     with lock.hold(run):
-        wait_for(lambda: silent_for(run, LONG_S + 1) or claim(run, "elsewhere").take(locked=False))  # between two beats
+        wait_for(lambda: outlived(run, "elsewhere").take(locked=False))  # between two beats
         wait_for(lambda: exit_codes)
     assert exit_codes[0] == lock.LOST == 75
     assert "took this run over while this process stood still; leaving" in capfd.readouterr().err

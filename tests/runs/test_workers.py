@@ -81,7 +81,7 @@ def test_a_job_that_is_not_ours_to_end(run, monkeypatch):
         cluster, "run_command", lambda *words: cluster.subprocess.CompletedProcess(words, 210, "", denied)
     )
     monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": "tiny"})
-    with pytest.raises(UserError, match="job 5: is of ann; ask them to stop it"):
+    with pytest.raises(UserError, match="job 5: belongs to ann; ask them to stop it"):
         jobs.SlurmJob(run, record("5", user="ann")).cancel()
 
 
