@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from compclip.base import redact
@@ -48,7 +48,7 @@ def check_variable_name(variable: str, where: str, example: str) -> None:
 
 def check_allowed(references: Iterable[tuple[str, str]], where: str) -> None:
     """Raise UserError naming the first key whose text reads a variable that is not allowed; nothing is resolved."""
-    allowed = _list_allowed()
+    allowed = list_allowed()
     denied: dict[str, str] = {}
     for key, text in references:
         for name in READ.findall(text):
@@ -79,7 +79,7 @@ def check_urls(references: Iterable[tuple[str, str]], texts: Iterable[tuple[str,
 def check_key(variable: str, server: str, where: str) -> None:
     """Raise UserError for a key that the reader has not allowed for a server, an address or OWN_SERVER."""
     origin = _origin(server)
-    pairs = [(name, _origin(address)) for name, _, address in (entry.partition("@") for entry in _list_allowed())]
+    pairs = [(name, _origin(address)) for name, _, address in (entry.partition("@") for entry in list_allowed())]
     if (variable, origin) not in pairs:
         raise UserError(
             f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
@@ -87,13 +87,14 @@ def check_key(variable: str, server: str, where: str) -> None:
         )
 
 
-def _list_allowed() -> list[str]:
-    return os.environ.get(ALLOW, "").replace(",", " ").split()
+def list_allowed(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """List what the reader allowed: names of variables, and keys as NAME@SERVER."""
+    return environment.get(ALLOW, "").replace(",", " ").split()
 
 
 def _advise(entries: Iterable[str]) -> str:
     """Return the command that allows the entries; what is allowed already stays."""
-    return f"export {ALLOW}={f'${ALLOW},' if _list_allowed() else ''}{','.join(entries)}"
+    return f"export {ALLOW}={f'${ALLOW},' if list_allowed() else ''}{','.join(entries)}"
 
 
 def _origin(server: str) -> str:

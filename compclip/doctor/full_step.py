@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
@@ -158,7 +159,7 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
 def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict[str, Any]:
     """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
     command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
-    environment = os.environ | LARGE | {VISIBLE: ""}
+    environment = child_environment.without_place(os.environ) | LARGE | {VISIBLE: ""}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it said nothing"]

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.doctor.check_rows import FAILED, SKIPPED, STEP_TOLERANCES, CheckRow, TimeBudget, judge_errors
 from compclip.doctor.drawn_samples import build_model
@@ -65,7 +66,8 @@ def count_processes(device: str) -> int:
 
 def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
     """Start the processes, wait so long at most, and yield the rows that they tell of."""
-    environment = os.environ | {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_port())}
+    environment = child_environment.without_place(os.environ)
+    environment |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_port())}
     if job["device"] == "cpu":
         environment |= {VISIBLE: "", PROFILE_GPUS: "0"}
     command = [sys.executable, "-m", "compclip.doctor.several_processes", json.dumps(job)]

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import messages
+from compclip.base import child_environment, messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
@@ -35,12 +36,24 @@ from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, recover_jobs, submitit_options
-from compclip.runs import follower, gpus, jobs, local_runs, notify, release_proof, run_folder, run_store, shard_tasks
+from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
+from compclip.runs import (
+    follower,
+    gpus,
+    jobs,
+    local_runs,
+    notify,
+    release_proof,
+    run_folder,
+    run_store,
+    shard_tasks,
+    unsent_jobs,
+)
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import STAGES
+from compclip.runs.unsent_jobs import UnsentJob
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -90,9 +103,9 @@ def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
     if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
         return
     command, output = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
-    with subprocess.Popen(
-        command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as dvc:
+    environment = child_environment.without_place(os.environ)
+    with subprocess.Popen(command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=environment) as dvc:  # fmt: skip
         for line in dvc.stdout or ():
             sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
             output += line
@@ -190,8 +203,11 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
             writable.append(run)
     if writable:
         submitted = Slurm(profile, root).send(writable)
-        print("\n".join(f"{p.cell.name}: job {job.id}" for p, job in zip(writable, submitted, strict=True)))
-        print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
+        for run, job in zip(writable, submitted, strict=True):
+            if not isinstance(job, UnsentJob):
+                print(f"{run.cell.name}: {job.label()}")
+        if print_unsent(submitted, "run"):
+            print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
 
 
@@ -210,7 +226,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    workers = [worker for folder in folders if (worker := jobs.find_worker(folder))]
+    workers = [worker for folder in folders if (worker := unsent_jobs.find_unsent(folder) or jobs.find_worker(folder))]
     busy = {worker.folder for worker in workers}
     over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
     stopped = _stop_workers(workers)
@@ -224,7 +240,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     return 0 if len(stopped) == len(workers) else 1
 
 
-def _stop_workers(workers: Sequence[jobs.Worker]) -> list[jobs.Worker]:
+def _stop_workers(workers: Sequence[jobs.Worker | UnsentJob]) -> list[jobs.Worker | UnsentJob]:
     """Stop those that may be stopped from here, and wait until they have saved; print why the others work on."""
     stopped = []
     for worker in workers:

@@ -44,6 +44,7 @@ class Profile:
     signal_s: PositiveInt = 120  # warning before the time limit or a preemption, to save in
     requeues: NonNegativeInt = 1000  # how often a run goes on after its time limit
     array_limit: PositiveInt = 64  # jobs of an array at a time
+    queue_limit: NonNegativeInt = 0  # jobs in the user's queue at a time, others included; 0: the cluster's own limit
     setup: list[str] = field(default_factory=list)  # shell lines before python, as `module load cuda`
     options: dict[str, str] = field(default_factory=dict)  # any other option of sbatch
     srun: dict[str, str] = field(default_factory=dict)  # options of srun, which starts a run's processes; "": a flag

@@ -29,7 +29,7 @@ from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
 from compclip.prepare.shard_writer import ShardTask
-from compclip.runs import jobs, lock, shard_tasks
+from compclip.runs import jobs, lock, shard_tasks, unsent_jobs
 from compclip.runs.shard_tasks import ANNOTATE, RECAPTION, REWRITE, Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
@@ -47,6 +47,7 @@ def wait_for_tasks(work: ShardWork) -> None:
     """
     name, missing_keys = f"{work.stage}@{work.folder.name}", {item.key for item in work.missing()}
     tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
+    unsent_jobs.wait_until_sent(unsent_jobs.find_unsent(task.folder) for task in tasks)
     task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
     if live := [job for job in task_jobs if job.state() in jobs.LIVE]:
         count = f" and {len(live) - 1} more" if live[1:] else ""
@@ -71,6 +72,7 @@ def forget_tasks(work: ShardWork) -> None:
     """Remove the tasks whose jobs are over."""
     for task in shard_tasks.list_sent_tasks(work.folder):
         if not jobs.find_worker(task.folder):
+            jobs.forget_job(task.folder)
             task.forget()
 
 
@@ -145,7 +147,7 @@ def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingSh
 
 def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:
     """Send what stages lack to a cluster; what needs a GPU is an array of its own."""
-    from compclip.launch.slurm import Slurm, submitit_options
+    from compclip.launch.slurm import Slurm, print_unsent, submitit_options
 
     for costly in (False, True):
         to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
@@ -160,9 +162,10 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             for task in tasks:
                 task.save()
             submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
-            last = f" to {submitted[-1].label()}" if submitted[1:] else ""
-            print(f"{format_count(len(tasks), 'task')} sent: {submitted[0].label()}{last}")
-            print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
+            if sent := print_unsent(submitted, "task"):
+                last = f" to {sent[-1].label()}" if sent[1:] else ""
+                print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}")
+                print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
 
 
 def is_costly(work: ShardWork) -> bool:

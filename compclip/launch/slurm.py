@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -32,17 +33,21 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.number_text import format_count
 from compclip.base.shared_folders import open_plain
+from compclip.launch import job_environment
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
+from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
+from compclip.runs.unsent_jobs import UnsentJob
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
 WARNED_S, STOPPED_S = 600, 20  # that other processes wait for the first one, after the warning and after SIGTERM
+QUEUE_FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*")  # SLURM's words for a limit of jobs in the queue
 WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
+SentJob: TypeAlias = jobs.SlurmJob | UnsentJob
 
 
 @dataclass
@@ -122,7 +127,7 @@ class Slurm:
     root: Path = Path(".")
     module: str = jobs.SCORES
 
-    def submit(self, run: StoredRun, params: str | Path) -> jobs.Job:
+    def submit(self, run: StoredRun, params: str | Path) -> SentJob:
         """Send one run."""
         jobs.write_inputs(run, params)
         return self.send([run])[0]
@@ -131,21 +136,47 @@ class Slurm:
         """Return who works on a run, wherever that is."""
         return jobs.find_worker(run.folder)
 
-    def send(self, work: Sequence[JobInput]) -> list[jobs.SlurmJob]:
-        """Send as arrays work whose input files are written. Raises UserError with what SLURM says where it refuses."""
+    def send(self, work: Sequence[JobInput]) -> list[SentJob]:
+        """Send as arrays work whose input files are written; what the queue has no room for is left for later.
+
+        Raises UserError with what SLURM says where it refuses.
+        """
         code, size = copy_package(self.root), read_max_array_size()
-        submitted: list[jobs.SlurmJob] = []
-        for start in range(0, len(work), size):
-            submitted += self._submit_array(work[start : start + size], code)
-        return submitted
+        room, limit = self._count_room(len(work)), f"queue_limit={self.profile.queue_limit}"
+        submitted: list[SentJob] = []
+        start, end = 0, min(len(work), room)
+        while size and start < end:
+            chunk = work[start : min(start + size, end)]
+            try:
+                submitted += self._submit_array(chunk, code)
+                start += len(chunk)
+            except QueueFull as error:
+                size, limit = len(chunk) // 2, error.limit
+        return submitted + [self._postpone(item, limit) for item in work[start:]]
+
+    def _count_room(self, count: int) -> int:
+        """Return how many jobs the profile's limit lets the user send now."""
+        if not self.profile.queue_limit:
+            return count
+        queued = cluster.run_command("squeue", "--me", "--noheader", "--array", "--format=%i").stdout.split()
+        return max(0, self.profile.queue_limit - len(queued))
+
+    def _postpone(self, item: JobInput, limit: str) -> UnsentJob:
+        """Note where work is to be sent later."""
+        record = {"key": item.key, "module": self.module, "limit": limit, "profile": asdict(self.profile)}
+        write_json(jobs.find_unsent_record(item.folder, self.root), record)
+        return UnsentJob(item.folder, record)
 
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
         keys = [item.key for item in work]
         folder = (self.root / ".work" / "slurm").resolve()
+        options = submitit_options(self.profile, work, code, self.root)
+        names = [*options, *options["additional_parameters"]]
+        environment = job_environment.submission_environment(os.environ, names, self.profile.notify)
         with _note_keys(folder, keys) as name, _explain_refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
-            executor.update_parameters(job_name=name, **submitit_options(self.profile, work, code, self.root))
-            with executor.batch():
+            executor.update_parameters(job_name=name, **options)
+            with job_environment.exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
             identities = _identify(name, [job.job_id for job in submitted])
             return [
@@ -186,7 +217,8 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(item.threads for item in work)
     first = shlex.quote(str(code.resolve()))
-    setup = [*profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    exports = job_environment.export_lines(os.environ, profile.notify)
+    setup = [*exports, *profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     if profile.gpus:
         setup.append(f"export {gpus.PROFILE_GPUS}={profile.gpus}")
     if not f"{root.resolve()}{code.resolve()}".isprintable():
@@ -209,7 +241,7 @@ def srun_arguments(profile: Profile, cpus: int) -> list[str]:
 
     Since Slurm 22.05 srun does not take the cores of a process from sbatch. A process that fails ends the others.
     """
-    options = {"kill-on-bad-exit": "1", "cpus-per-task": str(cpus), **profile.srun}
+    options = {"kill-on-bad-exit": "1", "cpus-per-task": str(cpus), "export": "ALL", **profile.srun}
     return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
 
@@ -255,6 +287,25 @@ def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
         note.unlink()
 
 
+class QueueFull(UserError):
+    """The cluster takes no more jobs of this user for now, by its `limit`."""
+
+    def __init__(self, message: str, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+def print_unsent(submitted: Sequence[SentJob], noun: str) -> list[jobs.SlurmJob]:
+    """Say how many jobs are left for later, and by which limit; return those that were sent."""
+    unsent = [job for job in submitted if isinstance(job, UnsentJob)]
+    if unsent:
+        print(
+            f"{format_count(len(unsent), noun)} left, since the queue takes no more for now ({unsent[0].waits_by}); "
+            "`dvc repro` and the next `launch` send them as there is room"
+        )
+    return [job for job in submitted if not isinstance(job, UnsentJob)]
+
+
 @contextlib.contextmanager
 def _explain_refusals(profile: Profile) -> Iterator[None]:
     try:
@@ -262,10 +313,14 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
     except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
         lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         message = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
+        if limit := QUEUE_FULL.search(message):
+            raise QueueFull(f"sbatch: {message}", limit[0]) from error
         fix = "correct the profile"
         if "partition" in message.lower():
             names = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
             fix = f"the profile has partition={profile.partition!r}, the cluster has {', '.join(names) or 'none'}"
+            if profile.partition in names:
+                fix = f"{waiting_jobs.describe_partition(profile.partition)}; the cluster has {', '.join(names)}"
         raise UserError(f"sbatch: {message}; {fix}") from error
 
 
@@ -285,6 +340,7 @@ def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) ->
     record = {"kind": "slurm", "module": module, **asdict(identity), "log": str(log)}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
+    jobs.find_unsent_record(folder, root).unlink(missing_ok=True)
     return jobs.SlurmJob(folder, record)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from compclip.base import child_environment
 from compclip.base.errors import UserError, one_line, shorten
 from compclip.config.servers import PORT, Server
 from compclip.llm import server_guard
@@ -75,9 +76,9 @@ def _start(command: str, port: int, log: Path) -> subprocess.Popen[bytes]:
     command_line = [sys.executable, "-I", server_guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:
-        return subprocess.Popen(
-            command_line, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        environment = child_environment.without_place(os.environ)
+        return subprocess.Popen(command_line, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                start_new_session=True, env=environment)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from compclip.base import child_environment
 from compclip.base.errors import UserError
 from compclip.base.shared_folders import open_plain
 
@@ -38,6 +39,7 @@ def start_follower(params: str | Path, root: Path = Path()) -> int:
             stdout=file,
             stderr=file,
             start_new_session=True,
+            env=child_environment.without_place(os.environ),
         )
     print(f"MLflow follows: process {process.pid}, {LOG}", flush=True)
     return process.pid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -15,6 +16,7 @@ NO_GPU = ("", "-1", "NoDevFiles")  # the last is SLURM's
 PROFILE_GPUS = "COMPCLIP_GPUS"
 CORES = "COMPCLIP_CORES"  # of a process that trains beside others on its machine
 SLURM_COUNTS = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
+SLURM_CORES = "SLURM_CPUS_PER_TASK"
 DEVICES = Path("/dev")
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -41,7 +43,7 @@ def _list_device_files() -> list[Path]:
 def explain_request() -> tuple[str, str]:
     """Return why this process is to compute on a GPU, and how to ask for a CPU; two empty texts where nothing does."""
     if os.environ.get(PROFILE_GPUS, "0") not in ("", "0"):
-        reason = f"{PROFILE_GPUS}={os.environ[PROFILE_GPUS]} (gpus of the profile) asks for a GPU"
+        reason = f"{PROFILE_GPUS}={os.environ[PROFILE_GPUS]} (gpus of the profile or allocation) asks for a GPU"
         return reason, "set gpus: 0 in the profile"
     to_cpu = f"set {VISIBLE}="
     if os.environ.get(VISIBLE) is not None:
@@ -52,6 +54,15 @@ def explain_request() -> tuple[str, str]:
             return f"{name}={os.environ[name]} asks for a GPU", to_cpu
     files = _list_device_files()
     return (f"{files[0]} is there", to_cpu) if files else ("", "")
+
+
+def describe_allocation(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a job of SLURM has, its cores and whether it has GPUs, in the variables of compclip."""
+    variables = {CORES: environment[SLURM_CORES]} if SLURM_CORES in environment else {}
+    counts = [environment[name] for name in SLURM_COUNTS if environment.get(name, "0") not in ("", "0")]
+    if counts and VISIBLE not in environment:
+        variables[PROFILE_GPUS] = counts[0]
+    return variables
 
 
 def require_requested() -> None:

@@ -19,18 +19,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from compclip.base import thread_waiting
+from compclip.base import child_environment, thread_waiting
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks
+from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
+
+if TYPE_CHECKING:
+    from compclip.runs.unsent_jobs import UnsentJob
 
 # What a job runs, as job.json records it: to the results, or to the checkpoint. A job of any other module than TRAINS
 # and SHARDS ends with results.
@@ -39,9 +42,11 @@ SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
 FEW_LINES = 4  # of a log in which the line of a failed process is looked for
 PROCESS_FAILED = "error: process "  # begins that line
+SENT_AGAIN = "--- sent again ---\n"  # in a log, between the jobs of a run
 FULL_BYTES = 65536
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
+UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
 # What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
 IDENTITY = {
     "cluster": r"\w[\w.-]*",
@@ -58,6 +63,7 @@ class LocalJob:
     folder: RunFolder
     record: dict[str, Any]
     child: subprocess.Popen | None = None
+    waits_by = ""  # nothing
 
     def state(self) -> str:
         """running, done or failed; a process that is no child of ours is known by its start time.
@@ -102,6 +108,7 @@ class SlurmJob:
 
     folder: RunFolder
     record: dict[str, Any]
+    waits_by: str = field(default="", init=False)  # SLURM's reason, since it was last looked at
     _last: str = field(default=PENDING, init=False)
     _read_at: float = field(default_factory=time.monotonic, init=False)
 
@@ -126,6 +133,7 @@ class SlurmJob:
         if queued is None:
             return DONE if has_finished(self.folder, self.record) else FAILED
         self._last = PENDING if queued.state in cluster.PENDING else RUNNING
+        self.waits_by = queued.reason if self._last == PENDING else ""
         return self._last
 
     def reason(self) -> str:
@@ -152,6 +160,7 @@ class Holder:
 
     folder: RunFolder
     name: str
+    waits_by = ""  # nothing
 
     def state(self) -> str:
         """running; once it left done, or failed where no results are there: whoever waited may send the run."""
@@ -196,7 +205,7 @@ class Local:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **thread_waiting.passive_waiting(os.environ), **(environment or {})},
+                env={**_child_environment(), **(environment or {})},
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
@@ -206,12 +215,20 @@ class Local:
         return LocalJob(folder, record, child)
 
 
+def _child_environment() -> dict[str, str]:
+    """Return the environment of a process of this machine: of an enclosing allocation the cores and GPUs alone."""
+    allocation = gpus.describe_allocation(os.environ)
+    return allocation | child_environment.without_place(os.environ) | thread_waiting.passive_waiting(os.environ)
+
+
 def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
     """Write what a job reads into the run's folder and return that; later edits of `params` do not reach it."""
     folder = run.folder
     folder.make()
     write_atomic(folder.run, dump_yaml(run.resolved))
     write_atomic(folder.params, Path(params).read_bytes())
+    mark_sent(folder)
+    find_unsent_record(folder, run.root).unlink(missing_ok=True)
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
 
@@ -271,6 +288,11 @@ def _find_live_job(folder: RunFolder) -> Job | None:
     return job if job and job.state() in LIVE else None
 
 
+def find_unsent_record(folder: RunFolder, root: Path = Path(".")) -> Path:
+    """Return the file that says where a run or task is to be sent later; see runs/unsent_jobs.py."""
+    return root / UNSENT / f"{folder.key}.json"
+
+
 @contextlib.contextmanager
 def hold_idle(folder: RunFolder) -> Iterator[None]:
     """Hold a run that nobody works on. Raises UserError where somebody does."""
@@ -285,11 +307,13 @@ def hold_idle(folder: RunFolder) -> Iterator[None]:
 def forget_job(folder: RunFolder) -> None:
     """Remove the record of a job that is over, so that its run may be trained anywhere again."""
     folder.job.unlink(missing_ok=True)
+    find_unsent_record(folder).unlink(missing_ok=True)
 
 
-def wait_for_job(job: Worker, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
+        waiting_jobs.warn(job.waits_by, job.label())
         show()
         time.sleep(poll_s)
     return state
@@ -315,18 +339,43 @@ def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     return folder.finished if record.get("module") == TRAINS else folder.scored.is_file()
 
 
-def last_line(folder: RunFolder) -> str:
-    """Return the last line that a job logged, and its log file; says so where the disk is full.
+def mark_sent(folder: RunFolder) -> None:
+    """Write a line into the logs of earlier jobs: what stands above it is no cause of what becomes of the next one."""
+    for log in folder.path.glob("job*.log"):
+        with open_plain(log, "ab") as file:
+            file.write(SENT_AGAIN.encode())
 
-    Where one of its processes failed, that one's line: the others' later ones only say that they were stopped.
+
+def last_line(folder: RunFolder) -> str:
+    """Return the last line that the job sent last logged, and its log file; says so where the disk is full.
+
+    Where one of its processes failed, that one's line: the others' later ones only say that they were stopped. Where it
+    logged nothing, the last lines of the scheduler.
     """
-    lines, log = last_lines(folder, FEW_LINES) or ["nothing logged"], folder.log
-    line = next((line for line in lines if line.startswith(PROCESS_FAILED)), lines[-1])
+    log, lines = read_end(folder, FEW_LINES)
+    last = lines[-1:] if log == folder.log else lines
+    failed = [line for line in lines if line.startswith(PROCESS_FAILED)]
+    text = " / ".join(failed[:1] or last) or "nothing logged"
     full = log.exists() and shutil.disk_usage(log).free < FULL_BYTES
-    return f"{line.strip()} ({log}{'; no space left there' if full else ''})"
+    return f"{text.strip()} ({log}{'; no space left there' if full else ''}{'' if log.exists() else ', not there'})"
+
+
+def read_end(folder: RunFolder, most: int = 10) -> tuple[Path, list[str]]:
+    """Return a log and its last lines: of the job sent last or, where that logged nothing, the scheduler's of it."""
+    lines = last_lines(folder, most)
+    record = {} if lines or not folder.job.is_file() else read_mapping(folder.job)
+    log = Path(str(record.get("log")))
+    # Others may have written the record of a shared store: no other file is read for it.
+    if log.name != f"{record.get('id')}_0_log.out" or log.is_symlink():
+        return folder.log, lines
+    return log, _read_lines(log)[-most:]
 
 
 def last_lines(folder: RunFolder, most: int = 10, rank: int = 0) -> list[str]:
-    """Return the last lines that a job's process logged, without blank ones."""
-    tail = progress.read_tail(folder.log_of(rank), TAIL_BYTES).decode(errors="replace")
-    return [line.rstrip() for line in tail.splitlines() if line.strip()][-most:]
+    """Return the last lines that a process of the job sent last logged, without blank ones."""
+    return _read_lines(folder.log_of(rank))[-most:]
+
+
+def _read_lines(log: Path) -> list[str]:
+    text = progress.read_tail(log, TAIL_BYTES).decode(errors="replace").rpartition(SENT_AGAIN)[2]
+    return [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import gpus, jobs
+from compclip.runs import gpus, jobs, unsent_jobs, waiting_jobs
 from compclip.runs.progress import Follower, describe_stall
 from compclip.runs.run_store import StoredRun
+from compclip.runs.unsent_jobs import UnsentJob
 
 
 def list_slots(threads: int) -> list[dict[str, str]]:
@@ -70,7 +71,7 @@ class ActiveRun:
     """A run on its way: who works on it, and the slot that it takes; none where somebody else started it."""
 
     run: StoredRun
-    job: jobs.Worker
+    job: jobs.Worker | UnsentJob
     slot: int | None = None
 
 
@@ -105,7 +106,9 @@ class LocalRunDriver:
             while self._waiting and self._list_free_slots():
                 self._start(self._waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
+            unsent_jobs.send_due(active.job for active in self._active)
             for active in self._active:
+                waiting_jobs.warn(active.job.waits_by, active.job.label())
                 followers[active.run.key]()
             if self.should_stop():
                 raise DriverStopped
@@ -126,10 +129,13 @@ class LocalRunDriver:
         return [active.run.cell.name for active in self._active]
 
     def _attach(self, run: StoredRun) -> bool:
-        worker = jobs.find_worker(run.folder)
+        scores = self.module == jobs.SCORES  # such a one starts what a launch left, and waits for none that only trains
+        worker: jobs.Worker | UnsentJob | None = jobs.find_worker(run.folder)
+        if not (worker or scores):
+            worker = unsent_jobs.find_unsent(run.folder)
         trains = isinstance(worker, jobs.Job) and worker.record["module"] == jobs.TRAINS
-        if worker is None or (self.module == jobs.SCORES and trains):
-            return False  # a process of ours waits behind one that only trains, and scores
+        if worker is None or (scores and trains):
+            return False
         self._active.append(ActiveRun(run, worker))
         print(f"{run.cell.name}: attached to {worker.label()}", flush=True)
         return True

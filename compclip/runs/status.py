@@ -27,10 +27,11 @@ from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks
+from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks, unsent_jobs, waiting_jobs
 from compclip.runs.jobs import Job
 from compclip.runs.progress import Progress
 from compclip.runs.run_folder import Published, RunFolder, result_path
+from compclip.runs.unsent_jobs import UnsentJob
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
@@ -70,6 +71,7 @@ class StatusRow:
     on_gpu: bool = False
     scored: tuple[int, int] | None = None  # benchmarks with results, and those of the grid
     missing_snapshots: int = 0  # of a run that is trained
+    waits_by: str = ""  # SLURM's reason why its job has not started
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns, in the order of HEADER."""
@@ -80,7 +82,7 @@ class StatusRow:
             numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, time_left)
         spent = device_hours.format_hours(self.device_seconds, self.on_gpu) if self.device_seconds else ""
         scored = "/".join(map(str, self.scored or ()))
-        return (self.name, self.state, *numbers, scored, spent, self.job, self.error)
+        return (self.name, self.state, *numbers, scored, spent, describe_job(self), self.error)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def make_row(run: ListedRun) -> StatusRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
-    worker = jobs.find_worker(folder)
+    worker = unsent_jobs.find_unsent(folder) or jobs.find_worker(folder)
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
     sent_run = read.read_values(path, ()) if path and not run.schedule else {}
@@ -159,7 +161,7 @@ def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
         state = SCORING if state == jobs.RUNNING and folder.finished else state
         cell = sent_run.get("cell") if run.name == folder.key else None
         name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
-        return StatusRow(name, state, steps, worker.label(), device_seconds=spent)
+        return StatusRow(name, state, steps, worker.label(), device_seconds=spent, waits_by=worker.waits_by)
     published = bool(run.published and run.published.trained.run_key == folder.key)
     if published or folder.scored.is_file():
         count, of = count_scored(run, folder) or (0, 0)
@@ -202,13 +204,19 @@ class StageRow:
     left_s: float = 0.0
     job: str = ""
     error: str = ""
+    waits_by: str = ""  # SLURM's reason why the first of its jobs has not started
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns, in the order of STAGE_HEADER."""
         speed = f"{self.captions_per_second:.0f}" if self.captions_per_second else ""
         time_left = format_duration(self.left_s) if self.left_s else ""
         shards = f"{self.shards_made}/{self.shards_total}" if self.shards_total else ""
-        return (self.name, self.state, shards, speed, time_left, self.job, self.error)
+        return (self.name, self.state, shards, speed, time_left, describe_job(self), self.error)
+
+
+def describe_job(row: StatusRow | StageRow) -> str:
+    """Return a row's job, with the reason why it waits, without what SLURM lists behind a comma."""
+    return f"{row.job} ({row.waits_by.partition(',')[0]})" if row.waits_by not in ("", "None") else row.job
 
 
 def list_stages(root: Path = Path()) -> Iterator[StageRow]:
@@ -233,8 +241,8 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
     working_here = sum(lock.is_locked(folder / name) for name in locks if name in entries)
     tasks = shard_tasks.list_sent_tasks(folder)
-    sent_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
-    jobs_by_state: dict[str, list[Job]] = defaultdict(list)
+    sent_jobs = [job for task in tasks if (job := unsent_jobs.find_unsent(task.folder) or jobs.find_job(task.folder))]
+    jobs_by_state: dict[str, list[Job | UnsentJob]] = defaultdict(list)
     for job in sorted(sent_jobs, key=lambda job: job.label()):
         jobs_by_state[job.state()].append(job)
     running, pending, failed = (jobs_by_state[state] for state in (jobs.RUNNING, jobs.PENDING, jobs.FAILED))
@@ -247,7 +255,8 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     if named := running + pending or failed:
         who = named[0].label() + (f" and {len(named) - 1} more" if named[1:] else "")
     error = one_line(failed[0].reason()) if failed else ""
-    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error)
+    waits_by = pending[0].waits_by if state == jobs.PENDING else ""
+    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
@@ -292,12 +301,14 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     above = f"{align_columns(STAGE_HEADER, stages, width)}\n\n" if stages else ""
     rows = [make_row(run) for run in runs]
     left_out = f"; {older} older runs of the store not shown" if older else ""
-    note = describe_snapshots(rows)
-    visible = select_rows(rows, most - above.count("\n") - bool(note)) if most else rows
+    waiting = [(stage.waits_by, stage.job) for stage in stages] + [(row.waits_by, row.job) for row in rows]
+    notes = waiting_jobs.list_advice(waiting)
+    notes += filter(None, [describe_snapshots(rows)])
+    visible = select_rows(rows, most - above.count("\n") - len(notes)) if most else rows
     cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
     hours = device_hours.format_sum((row.device_seconds, row.on_gpu) for row in rows)
     table = align_columns(HEADER, visible, width)
-    lines = [f"{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}", note]
+    lines = [f"{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}", *notes]
     lines += [] if most else [format_legend(rows)]
     return f"{above}{table}\n\n" + "\n".join(filter(None, lines))
 

@@ -25,11 +25,12 @@ from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
-from compclip.runs import jobs, picture_splits, progress, run_store
+from compclip.runs import jobs, picture_splits, progress, run_store, unsent_jobs
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, Worker
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
+from compclip.runs.unsent_jobs import UnsentJob
 from compclip.sweep import objectives, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.sampling_and_pruning import NOTED, make_pruner, make_sampler, should_stop
@@ -132,7 +133,7 @@ class RunningTrial:
 
     trial: optuna.Trial
     run: StoredRun
-    job: Worker | None
+    job: Worker | UnsentJob | None
     rungs: int = 0  # reported ones
 
     @property
@@ -169,6 +170,7 @@ class StudyDriver:
             while len(running) < self.workers and not self._is_over(target):
                 if started := self._start_trial(self.opened.ask()):
                     running.append(started)
+            unsent_jobs.send_due(trial.job for trial in running)
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
             if running and len(unfinished) == len(running):
                 time.sleep(self.poll_s)
@@ -220,6 +222,7 @@ class StudyDriver:
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
             job = self.sender.attach(pretrained) or self.sender.submit(pretrained, self.params)
+            unsent_jobs.wait_until_sent([job], self.poll_s)
             if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
         self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import jobs, local_runs
+from compclip.runs import jobs, local_runs, unsent_jobs
 from compclip.runs.local_runs import DriverStopped, LocalRunDriver
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -81,7 +81,8 @@ def _failed_on_cluster(run: StoredRun) -> str:
 
 def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
     jobs.post_found_failure(job)
-    print("\n".join(f"    {line}" for line in jobs.last_lines(run.folder)), file=sys.stderr)
+    _, lines = jobs.read_end(run.folder)
+    print("\n".join(f"    {line}" for line in lines), file=sys.stderr)
     return (
         f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
         "`compclip launch PROFILE cancel` and it is trained here"
@@ -105,10 +106,15 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
+    if unsent := unsent_jobs.find_unsent(run.folder):
+        print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
+        unsent_jobs.wait_until_sent([unsent])
     worker = jobs.find_worker(run.folder)
     job = worker or jobs.find_job(run.folder)
     if worker:
-        print(f"{run.cell.name}: {worker.label()} trains this run ({worker.state()}); waiting for it", flush=True)
+        state = worker.state()
+        reason = f", {worker.waits_by}" if worker.waits_by else ""
+        print(f"{run.cell.name}: {worker.label()} trains this run ({state}{reason}); waiting for it", flush=True)
         jobs.wait_for_job(worker, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return

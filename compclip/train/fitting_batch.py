@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.config.grid import Run, parse_run
 from compclip.interface.features import Features, field_kinds
@@ -145,7 +146,8 @@ def describe_out_of_memory(
 def ask_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int | None:
     """Return `simulate_fitting` of a process of its own; None where it fails or takes too long."""
     question = {"run": run.plain, "model_cfg": model_cfg, "processes": processes, "total_bytes": total_bytes}
-    environment = {**os.environ, gpus.VISIBLE: ""}  # it computes nothing, and the GPU is full
+    environment = child_environment.without_place(os.environ)
+    environment[gpus.VISIBLE] = ""  # it computes nothing, and the GPU is full
     try:
         answer = subprocess.run([sys.executable, "-m", __spec__.name], input=json.dumps(question), env=environment,
                                 capture_output=True, text=True, timeout=PATIENCE_S, check=True)  # fmt: skip

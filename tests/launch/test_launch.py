@@ -21,8 +21,8 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
+from compclip.runs import cluster, run_store, status, unsent_jobs
 from compclip.runs import jobs as runs_jobs
-from compclip.runs import run_store, status
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -275,7 +275,7 @@ def test_options_of_a_profile(here, tmp_path):
         1,
         "1536M",
     )
-    assert options["setup"] == [
+    assert options["setup"][-3:] == [  # after what a job needs of the shell
         "module load cuda",
         f"export PYTHONSAFEPATH=1 PYTHONPATH={here / 'code'}${{PYTHONPATH:+:$PYTHONPATH}}",
         "export COMPCLIP_GPUS=1",
@@ -312,6 +312,63 @@ def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
     monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
     slurm.Slurm(profiles.Profile()).send(runs())
     assert sizes == [2, 1]
+
+
+@pytest.fixture
+def full_cluster(here, monkeypatch):
+    """A cluster whose queue takes one job more: the sizes of the arrays that were tried."""
+    sizes = []
+
+    def submit(self, work, code) -> list:
+        sizes.append(len(work))
+        if len(work) > 1 or sizes.count(1) > 1:
+            raise slurm.QueueFull("sbatch: no", "AssocMaxSubmitJobLimit")
+        write_json(work[0].folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
+        return [runs_jobs.find_job(work[0].folder)]
+
+    monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", submit)
+    fake_slurm.install(monkeypatch, fake_slurm.row("5", "PENDING"))
+    return sizes
+
+
+def test_what_the_queue_has_no_room_for_is_left(full_cluster, capsys):
+    """One of three is sent; the others wait, are not live for a launch, and `cancel` gives them up."""
+    Path("cluster.yaml").write_text("{}")
+    assert launch_command.main(["cluster.yaml"]) == 0
+    assert full_cluster == [3, 1, 1]
+    assert "2 runs left, since the queue takes no more for now (AssocMaxSubmitJobLimit)" in capsys.readouterr().out
+    assert [job.state() for run in runs() if (job := unsent_jobs.find_unsent(run.folder))] == [runs_jobs.PENDING] * 2
+    assert launch_command.main(["cluster.yaml", "--dry-run"]) == 0
+    assert "1 on their way, 2 to send" in capsys.readouterr().out
+    unsent = unsent_jobs.find_unsent(runs()[2].folder)
+    unsent.cancel()
+    assert (unsent.state(), unsent.reason()) == (runs_jobs.FAILED, "given up before it was sent")
+    assert unsent_jobs.find_unsent(runs()[2].folder) is None
+
+
+def test_a_profile_s_limit_of_jobs_in_the_queue(here, monkeypatch):
+    """Jobs of others sent by the same user count; nothing is tried beyond it."""
+    sizes = []
+    monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, work, code: sizes.append(len(work)) or [])
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "1_0\n1_1\n", ""))
+    for limit, expected in ((1, []), (3, [1]), (0, [3])):
+        sizes.clear()
+        jobs = slurm.Slurm(profiles.Profile(queue_limit=limit)).send(runs())
+        assert sizes == expected
+        assert {job.waits_by for job in jobs} == ({f"queue_limit={limit}"} if limit else set())
+
+
+def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
+    """Nobody works on it: it is no job to wait for."""
+    run = at(CELLS[0])
+    runs_jobs.write_inputs(run, "params.yaml")
+    write_json(runs_jobs.find_unsent_record(run.folder), {"key": run.key, "module": runs_jobs.SCORES, "limit": "x"})
+    driver = LocalRunDriver([run], "params.yaml", [{}])
+    assert not driver._attach(run)
+    runs_jobs.write_inputs(run, "params.yaml")
+    assert unsent_jobs.find_unsent(run.folder) is None
 
 
 def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):

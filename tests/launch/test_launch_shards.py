@@ -18,11 +18,11 @@ from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, slurm
+from compclip.launch import profiles, slurm, unsent
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, jobs, shard_tasks, status
+from compclip.runs import cluster, jobs, shard_tasks, status, unsent_jobs
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
@@ -290,6 +290,36 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
     options = slurm.submitit_options(profile.of_shards(costly), tasks, Path("code"), Path("."))
     expected = (1, 2, 8, "8192M") if costly else (1, None, 1, "4096M")
     assert tuple(map(options.get, ("ntasks_per_node", "gpus_per_node", "cpus_per_task", "mem"))) == expected
+
+
+def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch, capsys):
+    """They are left, and sent by the stage that waits for them; nothing of them stays."""
+    (project / "slurm.yaml").write_text("{partition: main, array_limit: 2, queue_limit: 3}")
+    assert launch("--stage", "recaption") == 0
+    assert "2 tasks left, since the queue takes no more for now (queue_limit=3)" in capsys.readouterr().out
+    assert len(fake_cluster.live) == 3
+    (row,) = status.list_stages()
+    assert (row.state, row.shards_total) == (jobs.RUNNING, 5)
+    for job in sorted(fake_cluster.live):
+        fake_cluster.work(job)
+    (row,) = status.list_stages()
+    assert (row.state, row.waits_by, row.job) == (
+        jobs.PENDING,
+        "queue_limit=3",
+        "a job that is not sent yet and 1 more",
+    )
+
+    def send_and_work(command, **_) -> subprocess.CompletedProcess:
+        """A process of its own, and what it sends."""
+        code = unsent.main(command[3:])
+        for job in sorted(fake_cluster.live):
+            fake_cluster.work(job)
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(unsent_jobs.subprocess, "run", send_and_work)
+    assert stage_command.main(["--data", "d"]) == 0
+    assert len(fake_cluster.keys) == 5 and read_tasks() == []
+    assert not list(Path(".work/unsent").iterdir())
 
 
 def test_jobs_of_a_command_that_was_killed_are_found(project, fake_cluster, monkeypatch):

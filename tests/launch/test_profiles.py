@@ -116,13 +116,16 @@ def test_what_people_write_reaches_the_script(tmp_path, runs):
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ("{cpus: 16}", "--kill-on-bad-exit=1 --cpus-per-task=16"),
-        ("{}", "--kill-on-bad-exit=1 --cpus-per-task=1"),
+        ("{cpus: 16}", "--kill-on-bad-exit=1 --cpus-per-task=16 --export=ALL"),
+        ("{}", "--kill-on-bad-exit=1 --cpus-per-task=1 --export=ALL"),
         (
             "{cpus: 4, srun: {cpu-bind: 'map_cpu:0,1', exact: '', kill-on-bad-exit: '0'}}",
-            "--kill-on-bad-exit=0 --cpus-per-task=4 --cpu-bind=map_cpu:0,1 --exact",
+            "--kill-on-bad-exit=0 --cpus-per-task=4 --export=ALL --cpu-bind=map_cpu:0,1 --exact",
         ),
-        ("{srun: {comment: 'a b; touch X'}}", "--kill-on-bad-exit=1 --cpus-per-task=1 '--comment=a b; touch X'"),
+        (
+            "{srun: {comment: 'a b; touch X'}}",
+            "--kill-on-bad-exit=1 --cpus-per-task=1 --export=ALL '--comment=a b; touch X'",
+        ),
     ],
 )
 def test_srun_is_told_what_sbatch_no_longer_tells_it(tmp_path, runs, text, arguments):

@@ -21,7 +21,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import cluster, jobs
+from compclip.runs import cluster, jobs, status, unsent_jobs
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -130,6 +130,24 @@ def test_the_code_of_a_job_is_that_of_its_submission(here):
     assert str((Path(".work") / "code").resolve()) in stored_run.folder.log.read_text()
 
 
+def test_the_shell_s_allocation_does_not_reach_a_job(here, monkeypatch):
+    """Sent from inside salloc and srun, and from a shell and a site that export nothing."""
+    shell = {"SLURM_MEM_PER_CPU": "1500", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_JOB_ID": "1", "SRUN_DEBUG": "4",
+             "PMI_RANK": "1", "MASTER_ADDR": "far", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "HOOK": "secret",
+             "SBATCH_EXPORT": "NONE", "SLURM_EXPORT_ENV": "NONE", "SBATCH_JOB_NAME": "mine", "SBATCH_MEM_PER_CPU": "100",
+             "COMPCLIP_PROJECT": "a name", "NOBODY": "needs this"}  # fmt: skip
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    stored_run = at(cell("pretrained"))
+    sender = slurm.Slurm(profiles.load_profile(profile(notify="HOOK")), module="tests.environment")
+    job = sender.submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
+    environment = json.loads(stored_run.folder.log.read_text())
+    assert shell.items() & environment.items() == {("COMPCLIP_PROJECT", "a name"), ("HOOK", "secret")}
+    assert environment["PYTHONPATH"].startswith(str(here / ".work" / "code"))
+    assert "secret" not in "".join(path.read_text() for path in Path(".work/slurm").glob("*.sh"))
+
+
 @pytest.mark.parametrize("how", ["requeue", pytest.param("warning", marks=pytest.mark.long)])
 def test_preempted_jobs_go_on(here, serial, how):
     """SLURM's requeue, and its warning signal before one: the same job id, the same folder, the same bits."""
@@ -230,12 +248,92 @@ def test_a_job_that_raises_leaves_its_line(here):
     assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
 
 
+def test_a_job_that_dies_before_python(here):
+    """The reason is what SLURM logged, not an earlier job's last line; the stage prints the same lines."""
+    stored_run = at(cell("pretrained"))
+    stored_run.folder.path.mkdir(parents=True)
+    stored_run.folder.log.write_text("error: train: the loss is not finite; lower train.lr\n")
+    broken = profiles.load_profile(profile(setup=["module load cuda/12.1 || exit 3"]))
+    job = slurm.Slurm(broken).submit(stored_run, "params.yaml")
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
+    assert "failed, exit code 3: " in job.reason() and "module: command not found" in job.reason()
+    assert str(Path(f".work/slurm/{job.id}_0_log.out").resolve()) in job.reason()
+    assert "train.lr" not in job.reason()
+
+
 def test_an_unknown_partition(here):
     """The cluster's own are listed."""
-    with pytest.raises(UserError, match="partition='mian', the cluster has main, urgent"):
+    with pytest.raises(UserError, match="partition='mian', the cluster has .*main, urgent"):
         launch_command.main([str(profile(partition="mian"))])
     assert not list(Path("store").glob("*/job.json"))
     assert not list(Path(".work/slurm").glob("compclip-*.json"))
+
+
+@pytest.fixture
+def partition(slurm_there):
+    """A partition of this test's own."""
+    creation = cluster.run_command("scontrol", "create", "partition=compclip_test", "nodes=ALL", "state=up")
+    if creation.returncode:
+        pytest.skip(f"no partition can be made here: {creation.stderr.strip()}")
+    yield "compclip_test"
+    cluster.run_command("scontrol", "delete", "partition=compclip_test")
+
+
+def test_a_drained_partition(here, partition):
+    """It is there: its state is named, and the others."""
+    assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=drain").returncode == 0
+    with pytest.raises(UserError, match=f"partition {partition} is drain, its nodes: .*; the cluster has .*main"):
+        launch_command.main([str(profile(partition=partition))])
+
+
+def test_why_a_job_waits(here, partition, capsys):
+    """SLURM's reason in its row; where it never starts by itself, once for all of its array, the command that helps."""
+    assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=down").returncode == 0
+    assert launch_command.main([str(profile(partition=partition))]) == 0
+    rows = [status.make_row(run) for run in status.list_runs("params.yaml")[0]]
+    assert {(row.state, row.waits_by) for row in rows} == {(jobs.PENDING, "PartitionDown")}
+    assert f"{rows[0].job} (PartitionDown)" in rows[0].cells()
+    job_id = jobs.find_job(at(cell("pretrained")).folder).id
+    assert cluster.run_command("scontrol", "uhold", job_id.partition("_")[0]).returncode == 0
+    cluster.queue.cache_clear()
+    page = status.format_page(*status.list_runs("params.yaml"), 500)
+    assert page.count(f"`scontrol release {job_id.partition('_')[0]}`") == 1
+    assert launch_command.main([str(profile(partition=partition)), "cancel"]) == 0
+
+
+# sbatch of a cluster that has so many jobs of a user as the file `room` says
+FULL = """#!/bin/sh
+count=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
+count=$((${count:-0} + 1))
+room=$(cat room)
+if [ $count -gt $room ]; then
+  echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2
+  echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)' >&2
+  exit 1
+fi
+echo $((room - count)) > room
+exec SBATCH "$@"
+"""
+
+
+def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
+    """What fits is sent and the others are named; the stage of one sends it when there is room, as does `launch`."""
+    Path("sbatch").write_text(FULL.replace("exec SBATCH", f"exec {shutil.which('sbatch')}"))
+    Path("sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    Path("room").write_text("1")
+    assert launch_command.main([str(profile())]) == 0
+    assert "2 runs left, since the queue takes no more for now (QOSMaxSubmitJobPerUserLimit)" in capsys.readouterr().out
+    rows = {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
+    assert (rows[NAME].state, rows[NAME].waits_by) == (jobs.PENDING, "QOSMaxSubmitJobPerUserLimit")
+    Path("room").write_text("1")
+    assert train_command.main(["--cell", cell("finetune")]) == 0
+    assert trained(here, cell("finetune")).is_dir()
+    assert unsent_jobs.find_unsent(at(NAME).folder)
+    Path("room").write_text("1")
+    assert launch_command.main([str(profile())]) == 0
+    assert "1 to send" in capsys.readouterr().out
+    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob) and not unsent_jobs.find_unsent(at(NAME).folder)
 
 
 def test_cancel(here, capsys):

@@ -144,6 +144,20 @@ def test_a_job_that_fails_says_why(here):
     assert str(stored_run.folder.log) in job.reason()
 
 
+def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch):
+    """Inside an allocation, or started by torchrun, a run is a process of its own, with the allocation's cores."""
+    shell = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_CPUS_PER_TASK": "3", "RANK": "1", "WORLD_SIZE": "2",
+             "MASTER_PORT": "1", "PMIX_RANK": "1", "SLURM_GPUS_ON_NODE": "2"}  # fmt: skip
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    stored_run = find_run("finetune")
+    jobs.wait_for_job(submit(stored_run, "tests.environment"), lambda: None)
+    environment = json.loads(stored_run.folder.log.read_text())
+    assert not shell.keys() & environment.keys()
+    assert (environment["COMPCLIP_CORES"], environment["COMPCLIP_GPUS"]) == ("3", "2")
+
+
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
     stored_run = find_run("finetune")
@@ -202,6 +216,37 @@ def test_the_line_of_the_process_that_failed_first(tmp_path):
     with folder.log.open("a") as log:
         log.write("error: process 1: no room\nerror: process 2: lost process 1\nstopped by a signal\n")
     assert jobs.last_line(folder).startswith("error: process 1: no room (")
+
+
+def test_what_an_earlier_job_logged_is_no_cause(tmp_path):
+    """Of a run, or of one of its processes, sent again: of the last job alone, and nothing where it logged nothing."""
+    folder = RunFolder(tmp_path)
+    jobs.mark_sent(folder)
+    assert not folder.log.exists()
+    folder.log.write_text("error: the loss is not finite\n")
+    folder.log_of(1).write_text("old\n")
+    jobs.mark_sent(folder)
+    assert jobs.last_line(folder) == f"nothing logged ({folder.log})"
+    assert jobs.last_lines(folder, rank=1) == []
+    with folder.log.open("a") as log:
+        log.write("step 1\n")
+    assert jobs.last_lines(folder) == ["step 1"]
+
+
+def test_where_a_job_logged_nothing_the_scheduler_s_log_tells(tmp_path):
+    """Its last lines and its path, but of that file alone; one that is not there is said to be so."""
+    folder, log = RunFolder(tmp_path / "k"), tmp_path / "5_1_0_log.out"
+    write_json(folder.job, {"kind": "slurm", "id": "5_1", "log": str(log)})
+    assert jobs.last_line(folder) == f"nothing logged ({log}, not there)"
+    log.write_text("\nline 20: module: command not found\n" + "srun: error\n" * 2)
+    assert jobs.last_line(folder).startswith("line 20: module: command not found / srun: error")
+    assert jobs.last_line(folder).endswith(f"({log})")
+    for name in ("id_rsa", "6_0_log.out"):
+        (tmp_path / name).write_text("secret")
+        write_json(folder.job, {"kind": "slurm", "id": "5_1", "log": str(tmp_path / name)})
+        assert "secret" not in jobs.last_line(folder)
+    folder.log.write_text("step 1\n")
+    assert jobs.last_line(folder) == f"step 1 ({folder.log})"
 
 
 def test_liveness_needs_more_than_a_process_id(tmp_path):

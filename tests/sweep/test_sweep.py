@@ -15,6 +15,8 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.base.files import write_json
+from compclip.runs import jobs, unsent_jobs
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_driver as sweep_driver
 from compclip.sweep.study_driver import open_study
@@ -127,6 +129,30 @@ def test_finished_runs_are_shared(folder):
     driver(second).drive(4)
     assert len(first.sent) == 4 and len(second.sent) == 1
     assert json.loads(Path("studies/s/trials.json").read_text())["reference"]["values"] == [0.5]
+
+
+def test_trials_that_the_queue_has_no_room_for_are_sent_later(folder, monkeypatch):
+    """The driver has those sent that wait, and goes on with what becomes of them."""
+
+    class Full(Here):
+        """A cluster that takes no job of a trial at first."""
+
+        def submit(self, stored, params):
+            """Note it for later."""
+            super().submit(stored, params)
+            record = {"key": stored.key, "module": jobs.SCORES, "limit": "QOSMaxSubmitJobPerUserLimit"}
+            write_json(jobs.find_unsent_record(stored.folder), record)
+            stored.folder.scored.rename(stored.folder.scored.with_suffix(".later"))
+            return unsent_jobs.UnsentJob(stored.folder, record)
+
+    def send(waiting) -> None:
+        """There is room."""
+        for job in waiting:
+            job.folder.scored.with_suffix(".later").rename(job.folder.scored)
+
+    monkeypatch.setattr(unsent_jobs, "send_due", send)
+    driver(Full()).drive(2)
+    assert states() == ["complete"] * 2
 
 
 def test_a_study_that_only_fails_stops_and_can_be_tried_again(folder):

@@ -1,0 +1,9 @@
+"""Says which environment a process has: `python -m tests.environment KEY` prints it as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+
+if __name__ == "__main__":
+    print(json.dumps(dict(os.environ)))
