@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
         raise UserError(
             f"storage {urls.mask_url(url)}: its driver is not installed; PostgreSQL's is psycopg"
         ) from error
+    except RuntimeError as error:
+        raise UserError(_explain_schema(url, error)) from error
     directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
     opened = optuna.create_study(
         storage=storage,
@@ -87,6 +90,15 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
                 "compare: undo that, or give the study another name"
             )
     return opened
+
+
+def _explain_schema(url: str, error: RuntimeError) -> str:
+    """Return what to do about tables of another release, of which Optuna says whether it can upgrade them."""
+    if "storage upgrade" in str(error):
+        command = f"copy it, then run `optuna storage upgrade --storage {shlex.quote(urls.mask_url(url))}`"
+    else:
+        command = "run `pip install -U optuna`"
+    return f"storage {urls.mask_url(url)}: is of another release of Optuna; {command}"
 
 
 def _engine_options(url: str) -> dict[str, Any]:

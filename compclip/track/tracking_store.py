@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,6 +113,14 @@ def open_client(uri: str) -> Iterator[MlflowClient]:
             yield _connect(uri)
 
 
+def check_schema(uri: str) -> None:
+    """Raise UserError for a database that MLflow of this release cannot read; it is not changed."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    with _convert_errors(uri):
+        _connect(uri)
+
+
 def _create_database(file: Path) -> None:
     """Create a SQLite store under another name and rename it: MLflow's forty migrations can be killed between two.
 
@@ -171,6 +180,12 @@ def _explain_error(uri: str, error: Exception) -> str:
         )
     require_server(uri)
     text = mask_message(one_line(str(getattr(error, "message", error))), uri)[:300]
+    if "database schema" in text:
+        command = f"mlflow db upgrade {shlex.quote(mask_url(uri))}"
+        return (
+            f"{mask_url(uri)}: is of another release of MLflow; copy it, then run `{command}`, or "
+            "`pip install -U mlflow` where that release is the newer one"
+        )
     if isinstance(error, OSError) and error.errno:
         return f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
     return f"{mask_url(uri)}: {text}; check it, or move it away and run `compclip track` again"
