@@ -276,7 +276,8 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
 def _record(root: Path, key: str, job_id: str, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{job_id}_0_log.out"
     folder, module = find_job_folder(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
-    record = {"kind": "slurm", "module": module, "id": job_id, "log": str(log), "sent": time.time()}
+    moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
+    record = {"kind": "slurm", "module": module, "id": job_id, "log": moved_with, "sent": time.time()}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     return jobs.SlurmJob(folder, record)

@@ -116,7 +116,7 @@ class SlurmJob:
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
-        log = Path(self.record.get("log") or "none")
+        log = self.folder.path / (self.record.get("log") or "none")
         logs = sorted(log.parent.glob(log.name.replace("_0_log", "_*_log")))
         logged = "\n".join(progress.read_tail(path, TAIL_BYTES).decode(errors="replace") for path in logs)
         return f"{cluster.explain_end(self.id, logged)}: {last_line(self.folder)}"
