@@ -32,6 +32,7 @@ FAULTS = (
 )  # fmt: skip
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 MARK = "${"
+OTHER_NUMBER = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")  # octal, and to the base of 60
 # The interpolations that a text may hold: of the environment, where an inner one stands in an outer one, and of keys.
 OF_ENVIRONMENT = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
 OF_KEY = re.compile(r"\$\{[^${}:]*\}")
@@ -61,12 +62,20 @@ def parse_yaml(text: str, where: str, expected: str) -> Any:
 
 
 def check_limits(text: str, where: str) -> None:
-    """Raise UserError for a text that is too large or too deep, before anything builds its values."""
+    """Raise UserError for a text that is too large or too deep, before anything builds its values.
+
+    Also for a number that YAML 1.1 takes for another one than is written.
+    """
     if len(text.encode("utf-8", "surrogatepass")) > BYTES:
         raise UserError(f"{where}: larger than {BYTES >> 20} MiB; a file of parameters is small")
     depth = 0
     with contextlib.suppress(yaml.YAMLError, ValueError):  # which the next parser will say better
         for event in yaml.parse(text, EVENTS):
+            if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and OTHER_NUMBER.fullmatch(event.value):
+                raise UserError(
+                    f"{where}: line {event.start_mark.line + 1}: {event.value}: YAML takes it for "
+                    f"{yaml.safe_load(event.value)}; write the number plainly, or a text in quotes"
+                )
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEPTH:
                 raise UserError(f"{where}: nested more than {DEPTH} deep; a file of parameters is flat")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ SECTIONS: dict[str, Any] = {
     "tune": Tune,
 }
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": BenchmarkSection}
-LITERAL = (("grid", "methods"), ("wise_ft", "methods"))  # besides the tables' keys what dvc.yaml hands to a shell
+# What DVC takes from params.yaml as it stands, besides the tables' keys; * is every key.
+LITERAL = ("grid.methods", "wise_ft.methods", "benchmarks.*.path", "benchmarks.*.images")
 GRIDS = Path("experiments/grids")
 TRACKED_GRIDS = (
     f"{GRIDS}/*.yaml",
@@ -99,11 +100,19 @@ def _load_sections(raw: dict) -> Params:
 
 def _check_literal(merged: Any) -> None:
     """Raise UserError for interpolations where DVC, which does not resolve them, reads params.yaml too."""
-    sections: Any = OmegaConf.to_container(merged)
-    for section, key in LITERAL:
-        values = sections.get(section)
-        if isinstance(values, dict) and yaml_text.MARK in str(values.get(key)):
-            raise UserError(f"{section}.{key}={values[key]}: DVC resolves no interpolations; write the names out")
+    for pattern in LITERAL:
+        for name, value in _select_values(OmegaConf.to_container(merged), pattern.split(".")):
+            if yaml_text.MARK in str(value):
+                raise UserError(f"{name}={value}: DVC resolves no interpolations; write it out")
+
+
+def _select_values(values: Any, keys: Sequence[str], name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values at a path of keys, each with its name; a section that refers to another one as a whole, too."""
+    if not keys or isinstance(values, str):
+        yield name, values
+    elif isinstance(values, dict):
+        for key in values if keys[0] == "*" else keys[:1]:
+            yield from _select_values(values.get(key), keys[1:], f"{name}.{key}".lstrip("."))
 
 
 def read_values(path: str | Path, overrides: Sequence[str]) -> dict:
@@ -122,7 +131,7 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
         where = f"{path}: override {override!r}"
         if not re.match(r"[^=]+=", override):
             raise UserError(f"{where}: must be key=value, as train.lr=1e-5")
-        yaml_text.check_limits(override, f"{path}: override")
+        yaml_text.check_limits(override.partition("=")[2], where)
         try:
             values = OmegaConf.from_dotlist([override])
             OmegaConf.to_container(values, throw_on_missing=True)

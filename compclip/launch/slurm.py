@@ -337,7 +337,8 @@ def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
 def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
     folder, module = find_job_folder(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
-    record = {"kind": "slurm", "module": module, **asdict(identity), "log": str(log)}
+    moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
+    record = {"kind": "slurm", "module": module, **asdict(identity), "log": moved_with}
     record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     jobs.find_unsent_record(folder, root).unlink(missing_ok=True)

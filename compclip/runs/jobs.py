@@ -138,7 +138,7 @@ class SlurmJob:
 
     def reason(self) -> str:
         """SLURM's account of its end, and the last line that it logged."""
-        log = Path(self.record.get("log") or "none")
+        log = self.folder.path / (self.record.get("log") or "none")
         logs = sorted(log.parent.glob(log.name.replace("_0_log", "_*_log")))
         logged = "\n".join(progress.read_tail(path, TAIL_BYTES).decode(errors="replace") for path in logs)
         return f"{cluster.explain_end(self.identity, logged)}: {last_line(self.folder)}"
@@ -364,7 +364,7 @@ def read_end(folder: RunFolder, most: int = 10) -> tuple[Path, list[str]]:
     """Return a log and its last lines: of the job sent last or, where that logged nothing, the scheduler's of it."""
     lines = last_lines(folder, most)
     record = {} if lines or not folder.job.is_file() else read_mapping(folder.job)
-    log = Path(str(record.get("log")))
+    log = Path(os.path.normpath(folder.path / str(record.get("log"))))  # relative: a project may be moved
     # Others may have written the record of a shared store: no other file is read for it.
     if log.name != f"{record.get('id')}_0_log.out" or log.is_symlink():
         return folder.log, lines

@@ -95,6 +95,7 @@ class ListedRun:
     published: Published | None = None
     error: str = ""
     benchmarks: tuple[str, ...] = ()  # which are to be scored; none where only its own job knows
+    resumed_by: str = ""  # the command that goes on with it, whatever became of its job
 
 
 def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun], int]:
@@ -126,13 +127,18 @@ def _is_idle(folder: RunFolder) -> bool:
 def _list_trials(root: Path) -> Iterator[ListedRun]:
     """Yield the trials of sweeps that have a run; a study that cannot be read is a row as well."""
     for path in sorted((root / "studies").glob("*/trials.json")):
+        name = path.parent.name
         try:
+            command = "compclip tune" if name.startswith("tune.") else f"compclip sweep --study {name}"
             for trial in read_mapping(path)["trials"]:
                 if trial["run_key"]:
                     folder = run_store.find_folder(trial["run_key"], root)
-                    yield ListedRun(f"{path.parent.name}#{trial['number']}", folder, error=str(trial["reason"]))
+                    resumed_by = command if trial["state"] == "running" else ""
+                    yield ListedRun(
+                        f"{name}#{trial['number']}", folder, error=str(trial["reason"]), resumed_by=resumed_by
+                    )
         except UserError as error:
-            yield ListedRun(path.parent.name, None, error=str(error))
+            yield ListedRun(name, None, error=str(error))
 
 
 def make_row(run: ListedRun) -> StatusRow:
@@ -168,7 +174,10 @@ def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
         state = TRAINED if count < of else PUBLISHED if published else jobs.DONE
         return StatusRow(run.name, state, steps, device_seconds=spent)
     job = jobs.find_job(folder)
-    if job and job.state() != jobs.DONE:  # a job that trains has done its work before it is scored
+    has_failed = job is not None and job.state() != jobs.DONE  # one that trains has done its work before it is scored
+    if has_failed and run.resumed_by:
+        return StatusRow(run.name, STOPPED, steps, error=f"`{run.resumed_by}` goes on with it", device_seconds=spent)
+    if job and has_failed:
         return StatusRow(run.name, jobs.FAILED, steps, job.label(), one_line(job.reason()), spent)
     state = TRAINED if folder.finished else STOPPED if steps else STALE
     return StatusRow(run.name, state, steps, error=run.error, device_seconds=spent)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import optuna
 import sqlalchemy
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -33,6 +35,7 @@ from compclip.runs.run_store import StoredRun
 from compclip.runs.unsent_jobs import UnsentJob
 from compclip.sweep import objectives, study_results
 from compclip.sweep import study_declaration as studies
+from compclip.sweep.other_drivers import DRIVER, OtherDrivers
 from compclip.sweep.sampling_and_pruning import NOTED, make_pruner, make_sampler, should_stop
 from compclip.sweep.study_declaration import Study
 
@@ -48,6 +51,7 @@ IN_A_ROW = 10  # the same later on, when a disk filled up
 LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
 LATER = "remove the cause, then start again with --retry-failed"
 RunSender: TypeAlias = MachineSender | Slurm
+Result = TypeVar("Result")
 
 
 def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
@@ -62,6 +66,8 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
         raise UserError(
             f"storage {urls.mask_url(url)}: its driver is not installed; PostgreSQL's is psycopg"
         ) from error
+    except RuntimeError as error:
+        raise UserError(_explain_schema(url, error)) from error
     directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
     opened = optuna.create_study(
         storage=storage,
@@ -85,6 +91,15 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
                 "compare: undo that, or give the study another name"
             )
     return opened
+
+
+def _explain_schema(url: str, error: RuntimeError) -> str:
+    """Return what to do about tables of another release, of which Optuna says whether it can upgrade them."""
+    if "storage upgrade" in str(error):
+        command = f"copy it, then run `optuna storage upgrade --storage {shlex.quote(urls.mask_url(url))}`"
+    else:
+        command = "run `pip install -U optuna`"
+    return f"storage {urls.mask_url(url)}: is of another release of Optuna; {command}"
 
 
 def _engine_options(url: str) -> dict[str, Any]:
@@ -158,21 +173,28 @@ class StudyDriver:
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that the objectives are of
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
+    shown_drivers: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.others = OtherDrivers(self.opened, self.root)
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
         for values in self.study.paper:
             self.opened.enqueue_trial(dict(values), skip_if_exists=True)
         self._score_pretrained()
-        interrupted = [optuna.Trial(self.opened, t._trial_id) for t in self._in_state(TrialState.RUNNING)]
-        running = [started for trial in interrupted if (started := self._start_trial(trial))]
-        while running or not self._is_over(target):
+        running: list[RunningTrial] = []
+        while True:
+            drivers = self._find_drivers(running)
+            for trial_id in [trial_id for trial_id, driver in drivers.items() if not driver]:
+                running += self._start_trial(optuna.Trial(self.opened, trial_id))
             while len(running) < self.workers and not self._is_over(target):
-                if started := self._start_trial(self.opened.ask()):
-                    running.append(started)
+                running += self._start_trial(self.opened.ask())
             unsent_jobs.send_due(trial.job for trial in running)
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
-            if running and len(unfinished) == len(running):
+            if not running and self._is_over(target) and (self._keeps_failing() or not drivers):
+                break
+            if len(unfinished) == len(running):
                 time.sleep(self.poll_s)
             running = unfinished
         self.write()
@@ -181,6 +203,17 @@ class StudyDriver:
                 f"study {self.study.name}: {format_count(len(self.failures), 'trial')} failed in a row, the last: "
                 f"{self.failures[-1]}; {LATER}"
             )
+
+    def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
+        """Return who works on each running trial that is not in `running`, by its id; "" where its driver is gone."""
+        self.others.exchange_beats()
+        own_numbers = {trial.trial.number for trial in running}
+        trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
+        drivers = {t._trial_id: self.others.find_driver(t) for t in trials}
+        for name in sorted(set(drivers.values()) - self.shown_drivers - {""}):
+            print(f"{name} drives study {self.study.name} as well, and has trials of it", flush=True)
+            self.shown_drivers.add(name)
+        return drivers
 
     def _is_over(self, target: int) -> bool:
         """Return whether no more trial is to be started.
@@ -240,8 +273,13 @@ class StudyDriver:
             raise UserError(f"{folder.path}: no results; start again with --retry-failed")
         return folder.results
 
-    def _start_trial(self, trial: optuna.Trial) -> RunningTrial | None:
+    def _start_trial(self, trial: optuna.Trial) -> list[RunningTrial]:
+        """Begin a trial, or go on with it; empty where it is over already."""
+        return self._unless_told(trial, lambda: self._send_trial(trial), [])
+
+    def _send_trial(self, trial: optuna.Trial) -> list[RunningTrial]:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
+        trial.set_user_attr(DRIVER, self.others.own_name)
         values = draw_values(trial, self.study)
         try:
             methods = read.load_params(self.params).methods
@@ -249,10 +287,10 @@ class StudyDriver:
             stored_run = run_store.locate_run(studies.trial_run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
-            return None
+            return []
         trial.set_user_attr("run_key", stored_run.key)
         if self.scored(loaded, stored_run):
-            return RunningTrial(trial, stored_run, None)
+            return [RunningTrial(trial, stored_run, None)]
         live = self.sender.attach(stored_run)
         if live is None:
             if self.study.pruner != "none":
@@ -260,34 +298,57 @@ class StudyDriver:
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
         self.write()  # `status` has its number while it runs
-        return RunningTrial(trial, stored_run, live or self.sender.submit(stored_run, self.params))
+        return [RunningTrial(trial, stored_run, live or self.sender.submit(stored_run, self.params))]
 
     def _finish_trial(self, running: RunningTrial) -> bool:
-        """Tell the study what became of a trial; whether it is over."""
+        """Return whether a trial is over; its end is told."""
+        return self._unless_told(running.trial, lambda: self._judge_trial(running), True)
+
+    def _judge_trial(self, running: RunningTrial) -> bool:
         state = DONE if running.job is None else running.job.state()
         if self._should_prune(running):
             if state in (PENDING, RUNNING):
                 self._cancel(running)
-            self.opened.tell(running.trial, state=TrialState.PRUNED)
+            self._tell(running.trial, state=TrialState.PRUNED)
         elif state == FAILED and isinstance(running.job, Holder):  # who held the run left before its results
             running.job = self.sender.submit(running.run, self.params)
             return False
         elif state == FAILED and running.job:
             self._fail(running.trial, running.job.reason())
-            return True
         elif state == DONE:
             try:
                 values = objectives.read_scores(self.columns, self._results(running.key), self.split)
-                self.opened.tell(running.trial, values)
             except UserError as error:
                 self._fail(running.trial, str(error))
-                return True
+            else:
+                self._tell(running.trial, values)
         else:
             return False
-        self.failures.clear()
-        self._print_trial(running.trial.number)
-        self.write()
         return True
+
+    def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        trial.set_user_attr("reason", one_line(reason))
+        self._tell(trial, state=TrialState.FAIL)
+        self.failures.append(one_line(reason))
+
+    def _tell(self, trial: optuna.Trial, values: list[float] | None = None, state: TrialState | None = None) -> None:
+        """Tell the study what became of a trial, and show it; one that came through ends a row of failures."""
+        self.opened.tell(trial, values, state=state)
+        if state != TrialState.FAIL:
+            self.failures.clear()
+        self._print_trial(trial.number)
+        self.write()
+
+    def _unless_told(self, trial: optuna.Trial, change: Callable[[], Result], otherwise: Result) -> Result:
+        """Change a trial; one that another driver or a script has told meanwhile stays as that one told it."""
+        try:
+            return change()
+        except (UpdateFinishedTrialError, ValueError):  # Optuna's storage raises the one, `tell` the other
+            if not self.opened.get_trials(deepcopy=False)[trial.number].state.is_finished():
+                raise
+            self._print_trial(trial.number, " (told by somebody else)")
+            self.write()
+            return otherwise
 
     def _cancel(self, running: RunningTrial) -> None:
         """Stop a pruned trial's job, unless another command sent it: a grid may want the run to its end.
@@ -328,19 +389,11 @@ class StudyDriver:
         earlier_values = [noted[str(step)] for t in ended if str(step) in (noted := t.user_attrs.get(NOTED, {}))]
         return should_stop(self.study, values, earlier_values)
 
-    def _fail(self, trial: optuna.Trial, reason: str) -> None:
-        reason = one_line(reason)
-        trial.set_user_attr("reason", reason)
-        self.opened.tell(trial, state=TrialState.FAIL)
-        self.failures.append(reason)
-        self._print_trial(trial.number)
-        self.write()
-
-    def _print_trial(self, number: int) -> None:
+    def _print_trial(self, number: int, note: str = "") -> None:
         t = self.opened.get_trials(deepcopy=False)[number]
         params = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
         outcome = self._format_values(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
-        print(f"trial {number} {STATES[t.state]}: {params}{': ' * bool(outcome)}{outcome}", flush=True)
+        print(f"trial {number} {STATES[t.state]}{note}: {params}{': ' * bool(outcome)}{outcome}", flush=True)
 
     def _format_values(self, values: list[float]) -> str:
         objectives_json = [{"metric": column.name, "score": column.score} for column in self.columns]

@@ -33,11 +33,12 @@ def main(argv: list[str]) -> int:
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port, args.allowed_hosts)
-    write_notes(uri, args.root, args.host)
-    print(describe_address(uri, args.host, args.port), flush=True)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
+    tracking_store.check_schema(uri)
+    write_notes(uri, args.root, args.host)
+    print(describe_address(uri, args.host, args.port), flush=True)
     return os.execve(sys.executable, server_command(uri, args.host, args.port, args.allowed_hosts), environment)
 
 

@@ -31,11 +31,7 @@ from compclip.track.live_runs import LiveRun
 from compclip.track.tracked_files import RunSummary, StudyFile, StudyTrial, best_trials
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
-KEY, CONTENT, FILES, COMPLETE, PROJECT = (
-    f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete", "project")
-)
-MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
-VERSION_TAGS = frozenset(("method", "backbone", "data", "seed"))  # of a version of one
+KEY, CONTENT, FILES, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete"))
 LIMIT = 500  # characters of a parameter
 LAYOUT = 5  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")

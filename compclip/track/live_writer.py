@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.report.escape import to_markdown
 from compclip.track import descriptions, mlflow_runs
-from compclip.track.entries import KEY, PROJECT, cell_tags, curve_points, flatten_config
+from compclip.track.entries import KEY, cell_tags, curve_points, flatten_config
 from compclip.track.live_runs import PREFIX, UNDER_WAY, LiveRun, Position
+from compclip.track.tracking_store import PROJECT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -40,8 +40,9 @@ from compclip.base.files import write_atomic
 from compclip.base.number_text import format_share
 from compclip.model import run_weights
 from compclip.track import descriptions, item_tables, tracking_store
-from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MetricPoint, MlflowEntry
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, MetricPoint, MlflowEntry
 from compclip.track.item_tables import ItemTable
+from compclip.track.tracking_store import PROJECT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -326,15 +327,20 @@ def _project_versions(client: MlflowClient, run: Any) -> list[Any]:
     return [v for v in versions if (v.tags[PROJECT] == project if PROJECT in v.tags else v.tags.keys() >= VERSION_TAGS)]
 
 
+def is_below(uri: str, folder: Path) -> bool:
+    """Return whether a `file://` address really lies below a folder."""
+    return uri.startswith("file:") and folder.resolve() in tracking_store.path_of_uri(uri).resolve().parents
+
+
 def remove_files(uri: str, artifacts: Path | None, folder_id: str) -> None:
     """Delete the folder of a run or model, which has its id for a name, where it really lies below our own artifacts.
 
     Folders that are empty then go as well.
     """
-    if artifacts is None or not uri.startswith("file:"):
+    if artifacts is None or not is_below(uri, artifacts):
         return
     folder, artifact_root = tracking_store.path_of_uri(uri).parent.resolve(), artifacts.resolve()
-    if folder.name == folder_id and artifact_root in folder.parents:
+    if folder.name == folder_id:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             for above in folder.parents[: folder.parents.index(artifact_root)]:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.track import descriptions, live_writer, mlflow_runs
-from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, PROJECT, MlflowEntry, TrackedProject, find_winners
+from compclip.base.errors import UserError
+from compclip.track import descriptions, live_writer, mlflow_runs, tracking_store
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, MlflowEntry, TrackedProject, find_winners
 from compclip.track.mlflow_runs import LoggedRun, ModelTemplate
+from compclip.track.tracking_store import PROJECT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -28,7 +30,7 @@ class StoreWriter:
         # the filter takes `_` for any character, and finds others' experiments as well
         experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
         experiments = [e for e in experiments if e.name.startswith(f"{project}: ")]
-        self._ids = {e.name: e.experiment_id for e in experiments}
+        self._experiments = {e.name: e for e in experiments}
         self.tracked_runs = self._find_tracked()
         self._project_experiments = {e.experiment_id for e in experiments if e.tags.get(PROJECT) == project}
         # an experiment of our name that holds our runs and was made before there were tags gets one
@@ -89,7 +91,7 @@ class StoreWriter:
             project.methods, [run for run, _ in project.grid], best if logged_entries else {}, name
         )
         scores = list(dict.fromkeys(name for _, scores in project.grid for name in scores))  # the summary's first
-        experiment = self._client.get_experiment(self._ids[project.options.experiment])
+        experiment = self._experiments[project.options.experiment]
         for key, value in {descriptions.TAG: note, **descriptions.view_tags(scores)}.items():
             if experiment.tags.get(key) != value:
                 self._client.set_experiment_tag(experiment.experiment_id, key, value)
@@ -102,7 +104,7 @@ class StoreWriter:
 
     def experiment(self, name: str) -> str:
         """Return the id of an experiment of ours; empty where there is none."""
-        return self._ids.get(name, "")
+        return self._experiments[name].experiment_id if name in self._experiments else ""
 
     def _write(self, entry: MlflowEntry) -> LoggedRun:
         parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
@@ -116,12 +118,23 @@ class StoreWriter:
         A run outside of the grid stays as its own grid had it logged, with that one's columns and versions.
         """
         tags = run.data.tags
-        if tags.get(COMPLETE) != "true":
+        if tags.get(COMPLETE) != "true" or not self._has_files(run, entry):
             return False
         if not entry.at_home and tags.get(FILES) == entry.files_stamp:
             return True
         unchanged = tags.get(CONTENT) == entry.content
-        return unchanged and (not entry.at_home or run.info.experiment_id == self._ids.get(entry.experiment))
+        return unchanged and (not entry.at_home or run.info.experiment_id == self.experiment(entry.experiment))
+
+    def _has_files(self, run: Any, entry: MlflowEntry) -> bool:
+        """Return whether our own folder has the files of a run and of its model; a server's are its own matter."""
+        if self._artifacts is None:
+            return True
+        folder, model = tracking_store.path_of_uri(run.info.artifact_uri), mlflow_runs.logged_ids(run).model
+        paths = [folder / name for name in entry.files]
+        if model:
+            location = self._client.get_logged_model(model).artifact_location
+            paths.append(tracking_store.path_of_uri(location) / mlflow_runs.MLMODEL)
+        return all(path.is_file() for path in paths)
 
     def _refresh(self, run: Any, entry: MlflowEntry) -> None:
         """Update what can be changed in a logged run: its description, and the run above it."""
@@ -138,7 +151,7 @@ class StoreWriter:
     def _find_tracked(self) -> dict[str, list[Any]]:
         """Find our runs in the store by key; more than one of a key only where writers did not share a lock."""
         runs: dict[str, list[Any]] = {}
-        experiment_ids = list(self._ids.values())
+        experiment_ids = [e.experiment_id for e in self._experiments.values()]
         for run in _read_pages(self._client.search_runs, experiment_ids=experiment_ids) if experiment_ids else ():
             tags = run.data.tags
             is_marked = KEY in tags or "content" in tags  # by us: not so what somebody logged by hand
@@ -147,10 +160,11 @@ class StoreWriter:
         return runs
 
     def _ensure_experiment(self, name: str) -> str:
-        """Return the id of an experiment, made or brought back where need be."""
-        if name in self._ids:
-            return self._ids[name]
-        experiment = self._client.get_experiment_by_name(name)
+        """Return the id of an experiment, made or brought back where need be.
+
+        Raises UserError for one whose files lie elsewhere than in our own folder.
+        """
+        experiment = self._experiments.get(name) or self._client.get_experiment_by_name(name)
         if experiment is None:
             folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
             tags = {"mlflow.experimentKind": "custom_model_development", PROJECT: self._project}
@@ -158,10 +172,16 @@ class StoreWriter:
             experiment = self._client.get_experiment(self._client.create_experiment(name, artifact_uri, tags))
         elif experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
+            experiment = self._client.get_experiment(experiment.experiment_id)
         if experiment.tags.get(PROJECT) == self._project:
             self._project_experiments.add(experiment.experiment_id)
-        self._ids[name] = experiment.experiment_id
-        return self._ids[name]
+        if self._artifacts and not mlflow_runs.is_below(experiment.artifact_location, self._artifacts.parent):
+            raise UserError(
+                f"experiment {name!r}: its files lie in {experiment.artifact_location}, outside of "
+                f"{self._artifacts.parent}; give another --project, or track where that is"
+            )
+        self._experiments[name] = experiment
+        return str(experiment.experiment_id)
 
 
 def _read_pages(search: Callable[..., Any], **arguments: Any) -> list[Any]:

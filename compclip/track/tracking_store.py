@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import socket
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -33,6 +35,15 @@ SETTINGS = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs of errors are tracebacks, with addresses in them
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
+PROJECT = "mlflow.compclip.project"  # the tag that tells our runs and experiments from what others log
+LOCATION = re.compile(r"(file://.*)/artifacts/\d{4}/[^/]*")  # of an experiment: the store's folder
+ADDRESSES = (  # of MLflow's tables
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 LATER = "nothing is lost: start it and run `compclip track` again"
 
 
@@ -107,9 +118,43 @@ def open_client(uri: str) -> Iterator[MlflowClient]:
     with lock_store(path_beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
         require_server(uri)
         with _convert_errors(uri):
-            if file is not None:
-                _create_database(file)
-            yield _connect(uri)
+            if file is None:
+                yield _connect(uri)
+                return
+            _create_database(file)
+            client = _connect(uri)
+            move_addresses(file)
+            yield client
+
+
+def move_addresses(file: Path) -> None:
+    """Point a SQLite store that was moved or copied at the files beside it: MLflow keeps absolute addresses.
+
+    What lay in `artifacts` beside it before does so now. Addresses of experiments that are no project's stay.
+    """
+    folder = file.parent.absolute()
+    query = "SELECT artifact_location FROM experiments JOIN experiment_tags USING (experiment_id) WHERE key = ?"
+    with closing(sqlite3.connect(file)) as database, database:
+        locations = [location for (location,) in database.execute(query, [PROJECT])]
+        matches = [match for location in locations if (match := LOCATION.fullmatch(location))]
+        for old in {match[1] for match in matches if not _is_folder(path_of_uri(match[1]), folder)}:
+            for table, column in ADDRESSES:
+                database.execute(
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
+                    [f"{folder.as_uri()}/artifacts/", len(old) + 12, len(old) + 11, f"{old}/artifacts/"],
+                )
+
+
+def _is_folder(path: Path, folder: Path) -> bool:
+    return path.is_dir() and path.samefile(folder)
+
+
+def check_schema(uri: str) -> None:
+    """Raise UserError for a database that MLflow of this release cannot read; it is not changed."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    with _convert_errors(uri):
+        _connect(uri)
 
 
 def _create_database(file: Path) -> None:
@@ -159,7 +204,7 @@ def _convert_errors(uri: str) -> Iterator[None]:
 
     try:
         yield
-    except (MlflowException, RequestException, SQLAlchemyError, ModuleNotFoundError, OSError) as error:
+    except (MlflowException, RequestException, SQLAlchemyError, sqlite3.Error, ModuleNotFoundError, OSError) as error:
         raise UserError(_explain_error(uri, error)) from error
 
 
@@ -171,6 +216,12 @@ def _explain_error(uri: str, error: Exception) -> str:
         )
     require_server(uri)
     text = mask_message(one_line(str(getattr(error, "message", error))), uri)[:300]
+    if "database schema" in text:
+        command = f"mlflow db upgrade {shlex.quote(mask_url(uri))}"
+        return (
+            f"{mask_url(uri)}: is of another release of MLflow; copy it, then run `{command}`, or "
+            "`pip install -U mlflow` where that release is the newer one"
+        )
     if isinstance(error, OSError) and error.errno:
         return f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
     return f"{mask_url(uri)}: {text}; check it, or move it away and run `compclip track` again"

@@ -162,3 +162,16 @@ def test_interpolations_that_lead_to_themselves(text):
     with pytest.raises(UserError, match="f.yaml: ") as error:
         plain(text)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["0100", "010", "-07", "1:30", "1:30:00", "12:30.5", "0_7"])
+def test_a_number_of_another_base_is_refused(number):
+    """YAML 1.1 reads octal numbers and such to the base of 60, as a value, a key, and in a list."""
+    for text in (f"a: {number}", f"{number}: a", f"a:\n- 1\n- {number}", f"a: {{b: [{number}]}}"):
+        with pytest.raises(UserError, match=f"f: line [13]: {number}: YAML takes it for .*; write the number plainly"):
+            yaml_text.parse_yaml(text, "f", WANTED)
+
+
+def test_a_text_and_a_plain_number_are_no_others():
+    config = yaml_text.parse_yaml("a: ['010', \"1:30\", 0, 10, 1.05, 0.1, 1e-05, a:30, 0x1f]", "f", WANTED)
+    assert list(config.a) == ["010", "1:30", 0, 10, 1.05, 0.1, 1e-05, "a:30", 31]

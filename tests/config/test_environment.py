@@ -93,14 +93,15 @@ def test_what_is_allowed_by_name(secret, monkeypatch):
     """The line of the refusal, typed, is enough; what was allowed before stays."""
     monkeypatch.setenv("DATA_ROOT", "/somewhere")
     monkeypatch.setenv("OTHER", "there")
-    override = "benchmarks.x={benchmark: sugarcrepe, path: '${oc.env:DATA_ROOT}/${oc.env:OTHER}', images: i}"
+    path = "${oc.env:DATA_ROOT}/${oc.env:OTHER}"
+    override = f"data.x={{source: flickr8k, path: '{path}', images: i, captioner: none}}"
     with pytest.raises(UserError, match="export COMPCLIP_ALLOW_ENV=DATA_ROOT,OTHER$"):
         read.load_params("params.yaml", [override])
     monkeypatch.setenv(environment_variables.ALLOW, "DATA_ROOT")
     with pytest.raises(UserError, match=r"export COMPCLIP_ALLOW_ENV=\$COMPCLIP_ALLOW_ENV,OTHER$"):
         read.load_params("params.yaml", [override])
     monkeypatch.setenv(environment_variables.ALLOW, "DATA_ROOT,OTHER")
-    assert read.load_params("params.yaml", [override]).benchmarks["x"].path == "/somewhere/there"
+    assert read.load_params("params.yaml", [override]).data["x"].path == "/somewhere/there"
 
 
 def key(url: str) -> str:

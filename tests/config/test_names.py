@@ -102,7 +102,24 @@ def test_what_dvc_hands_to_a_shell_stands_in_the_file(params, text, monkeypatch)
     """DVC reads the same file and resolves nothing: a shell would get the text as it stands."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "NO_SUCH")
     params.write_text(re.sub(r"methods: \[.*?\]", lambda _: f"methods: {text}", params.read_text(), count=1))
-    with pytest.raises(UserError, match=r"grid.methods=.*: DVC resolves no interpolations; write the names out"):
+    with pytest.raises(UserError, match=r"grid.methods=.*: DVC resolves no interpolations; write it out"):
+        read.load_params(params)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{benchmark: sugarcrepe, path: '${oc.env:ROOT}/x', images: i}",
+        "{benchmark: sugarcrepe, path: p, images: '${data.scenes.images}'}",
+        "'${benchmarks.sugarcrepe}'",
+    ],
+)
+def test_what_dvc_takes_for_a_path_stands_in_the_file(params, text, monkeypatch):
+    """DVC would look for a file of the name `${oc.env:ROOT}/x`."""
+    monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "ROOT")
+    monkeypatch.setenv("ROOT", "/somewhere")
+    add(params, "benchmarks", f"y: {text}")
+    with pytest.raises(UserError, match=r"benchmarks.y.*=.*: DVC resolves no interpolations; write it out"):
         read.load_params(params)
 
 
@@ -211,3 +228,9 @@ def test_a_folder_to_write_is_no_file(params, main):
     argv = ["plan"] if main is config_command.main else ["--checkpoint", "x"]
     with pytest.raises(UserError, match="params.yaml: is no folder; give one, or a name that is free"):
         main([*argv, "--out", "params.yaml"])
+
+
+def test_a_number_of_another_base_in_an_override_is_refused(params):
+    """8 steps are not what `010` says."""
+    with pytest.raises(UserError, match=r"override 'train.warmup_steps=010': line 1: 010: YAML takes it for 8"):
+        read.load_params(params, ["train.warmup_steps=010"])

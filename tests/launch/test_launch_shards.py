@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,8 @@ def test_trials_of_sweeps_and_older_folders(here):
     listed_runs, older = status.list_runs("params.yaml")
     assert (len(listed_runs), older) == (3, 1)
     trial = {"number": 4, "run_key": stored_run.key, "reason": "it failed", "state": "failed"}
-    write_json("studies/gamma/trials.json", {"trials": [trial, {"number": 5, "run_key": None, "reason": ""}]})
+    waiting_trial = {"number": 5, "run_key": None, "reason": "", "state": "waiting"}
+    write_json("studies/gamma/trials.json", {"trials": [trial, waiting_trial]})
     listed_runs, older = status.list_runs("params.yaml")
     assert (len(listed_runs), older) == (4, 0)
     row = status.make_row(listed_runs[-1])
@@ -93,6 +95,19 @@ def test_trials_of_sweeps_and_older_folders(here):
         "",
         "it failed",
     )
+
+
+def test_a_trial_whose_driver_was_killed_has_not_failed(here):
+    """Its job is gone with the driver, and the same command goes on with it; a trial that was told has failed."""
+    folder = jobs.write_inputs(at(cell("finetune"), "train.lr=2e-3"), "params.yaml")
+    gone = {"kind": "local", "module": jobs.SCORES, "host": socket.gethostname(), "pid": 2**22 + 1, "started": "1@x"}
+    write_json(folder.job, gone)
+    for trial_state, state in (("running", "stopped"), ("failed", "failed")):
+        trial = {"number": 4, "run_key": folder.key, "reason": "", "state": trial_state}
+        write_json("studies/gamma/trials.json", {"trials": [trial]})
+        row = status.make_row(status.list_runs("params.yaml")[0][-1])
+        assert (row.name, row.state) == ("gamma#4", state)
+        assert ("compclip sweep --study gamma" in row.error) == (state == "stopped")
 
 
 def test_a_live_run_of_neither_grid_nor_study_is_shown(here):

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+import optuna
 import pytest
 
 from compclip.base.errors import UserError
@@ -69,6 +70,25 @@ def test_a_locked_storage_is_one_line(tmp_path, monkeypatch):
         message
         == "study s: storage: another program has locked it; end that one, or wait for it, then start this again"
     )
+
+
+@pytest.mark.parametrize(
+    ("revision", "command"),
+    [("v3.0.0.a", "optuna storage upgrade --storage sqlite:///{folder}/s.db"), ("v99.a", "pip install -U optuna")],
+)
+def test_a_storage_of_another_release_is_one_line(tmp_path, monkeypatch, revision, command):
+    """With the command that upgrades it, or us."""
+    optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/s.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    message = refusal(f"sqlite:///{tmp_path}/s.db", tmp_path, monkeypatch)
+    assert f"`{command.format(folder=tmp_path)}`" in message
+
+
+def test_the_command_that_upgrades_shows_no_password():
+    error = RuntimeError("Please execute `$ optuna storage upgrade --storage $STORAGE_URL`")
+    message = str(UserError(study_driver._explain_schema("postgresql://me:hunter2@db/x", error)))
+    assert "--storage 'postgresql://***@db/x'" in message and "hunter2" not in message
 
 
 def test_another_program_s_database_is_left_as_it_is(tmp_path):

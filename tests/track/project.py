@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compclip.track import sync, tracking_store
+from compclip.track import mlflow_runs, sync, tracking_store
 from compclip.track.store_writer import StoreWriter
 
 HOME = "compclip: vit on scenes"
@@ -27,6 +27,13 @@ report: {{columns: [{", ".join(columns)}]}}
 def source(tmp_path, **how):
     grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
     return sync.load_project(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
+
+
+def leave_header(client, entry, model, template, link):
+    """Stand in for `fill_model`: of a model's files the one that says that they are there."""
+    header = tracking_store.path_of_uri(model.artifact_location) / mlflow_runs.MLMODEL
+    header.parent.mkdir(parents=True)
+    header.touch()
 
 
 def update(tmp_path, uri, **how):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.track import dashboard, sync, tracked_files
+from compclip.track import dashboard, sync, tracked_files, tracking_store
 from compclip.track.tracked_files import SummaryCache
 from tests import fake_runs
 
@@ -75,6 +77,7 @@ def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, 
     """The server gets the address where others cannot read it."""
     uri, execve_calls = "postgresql://me:hunter2@127.0.0.1/db", []
     monkeypatch.setattr(dashboard.os, "execve", lambda *args: execve_calls.append(args) or 0)
+    monkeypatch.setattr(tracking_store, "check_schema", lambda uri: None)  # no server is there
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
@@ -86,6 +89,17 @@ def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, 
     output = capsys.readouterr()
     assert "hunter2" not in " ".join(words) + output.out + output.err
     assert "http://me:***@tracker:5000/#/experiments" in output.out
+
+
+def test_a_store_of_another_release_is_one_line(uri, monkeypatch):
+    """With the command that upgrades it; the server itself would end with a traceback."""
+    monkeypatch.setattr(dashboard.os, "execve", lambda *args: pytest.fail("the server was started"))
+    with contextlib.closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '75868b020152'")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with pytest.raises(UserError, match=f"another release of MLflow; .*`mlflow db upgrade {uri}`"):
+        dashboard.main(["--uri", uri, "--port", port])
 
 
 def test_a_damaged_note_beside_the_store_is_named(tmp_path):

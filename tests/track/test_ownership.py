@@ -12,10 +12,11 @@ from mlflow.entities import ViewType
 from compclip.base.errors import UserError
 from compclip.track import __main__ as track_command
 from compclip.track import mlflow_runs, sync, tracking_store
-from compclip.track.entries import KEY, PROJECT
+from compclip.track.entries import KEY
 from compclip.track.store_writer import StoreWriter
+from compclip.track.tracking_store import PROJECT
 from tests import fake_runs
-from tests.track.project import params, source, update
+from tests.track.project import leave_header, params, source, update
 
 PROJECTS = ("team_1", "teamA1", "TEAM_1", "team_1b", "team")
 
@@ -41,7 +42,7 @@ def exclude_project(contents, project):
 @pytest.fixture
 def registered(runs, monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_runs, "fill_model", lambda *_: None)
+    monkeypatch.setattr(mlflow_runs, "fill_model", leave_header)
     for path in runs.glob("runs/*/*/checkpoint"):
         (path / "open_clip_model.safetensors").write_bytes(b"")
 

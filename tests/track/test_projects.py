@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from compclip.base.errors import UserError
 from compclip.track import mlflow_runs, sync, tracking_store
 from tests import fake_runs
-from tests.track.project import params, source, update
+from tests.track.project import leave_header, params, source, update
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def without_name(monkeypatch):
 @pytest.fixture
 def registered(monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_runs, "fill_model", lambda *_: None)
+    monkeypatch.setattr(mlflow_runs, "fill_model", leave_header)
 
 
 def checkout(root):

@@ -168,15 +168,15 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
+    files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
+    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
     # a new process reads the new file; in this one MLflow still holds the old one open
-    copy = tmp_path / "copy.db"
+    copy = tmp_path / "mlflow" / "copy.db"
     copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())
     runs_by_name = tracked(f"sqlite:///{copy}")[1]
     assert sorted(runs_by_name) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
     assert not Path(old.artifact_uri.removeprefix("file://")).exists()
     assert Path(runs_by_name["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
-    files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
-    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
 
 
 def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
