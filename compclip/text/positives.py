@@ -6,7 +6,6 @@ new word ("a white mug" gives "an ivory mug"; the benchmark prints "a upright pe
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -112,26 +111,6 @@ def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | Non
     pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
     text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else annotation.text
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
-
-
-def reorderings(annotation: Annotation) -> frozenset[str]:
-    """Collect, in lower case, the texts in which two members of a list with "and" are exchanged: they mean the same."""
-    pairs: list[tuple[Span, Span]] = []
-    if not (conjunctions := _find_conjunctions(annotation)):
-        return frozenset()
-    pairs += filter(None, [_find_conjuncts(annotation, conjunction) for conjunction in conjunctions])
-    lists = {
-        tuple(_member_heads(annotation, conjunction)) for conjunction in conjunctions
-    }  # one may have several "and"
-    for heads in lists:
-        phrases = [_member_phrase(annotation, head) for head in heads]
-        for x, y in itertools.combinations(phrases, 2):
-            pairs.append((x, y))
-            if annotation.pos[x[0]] == "DET" and x[1] - x[0] > 1:  # "a sink, toilet and shower": one article for all
-                pairs.append(((x[0] + 1, x[1]), y))
-    texts = {word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0]}
-    exchanges = conjunct_kinds.find_exchanges(annotation, conjunctions)
-    return frozenset(texts | {word_edits.exchange_spans(annotation, *exchange).casefold() for exchange in exchanges})
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -263,28 +242,6 @@ def _conjunct_spans(a: Annotation, first: int, conjunction: int, second: int, ki
         begin += 1  # "a white shirt and black tie": the article stays and serves both
     loose = kind == "N" and a.pos[second_begin] == "DET" and a.pos[begin] != "DET" and a.word(begin - 1).lower() == "of"
     return None if begin and loose else ((begin, end), (second_begin, stop))
-
-
-def _member_heads(a: Annotation, conjunction: int) -> list[int]:
-    """List the heads of all members that an "and" joins, in order."""
-    first = a.heads[conjunction]
-    if a.dep[conjunction] != "cc":
-        return []
-    while a.dep[first] == "conj" and a.heads[first] < first:
-        first = a.heads[first]
-    heads = [first]
-    for token in range(first + 1, len(a)):
-        if a.dep[token] == "conj" and a.heads[token] in heads:
-            heads.append(token)
-    return heads
-
-
-def _member_phrase(a: Annotation, head: int) -> Span:
-    """Return the tokens of one member: its head with modifiers, up to the next comma, conjunction or member."""
-    end = head + 1
-    while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _depends_on(a, end, head):
-        end += 1
-    return _first_modifier(a, head), end
 
 
 def _first_modifier(a: Annotation, token: int) -> int:

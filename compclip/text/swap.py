@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 
 import numpy as np
 
-from compclip.text import agreement, exchangeable_atoms, positives, scene_graph, sentences, true_edits, word_edits
+from compclip.text import agreement, exchangeable_atoms, scene_graph, sentences, true_edits, word_edits
 from compclip.text.annotation import Annotation, Span
 
 # CLIC B.2, and the tag that the tagger gives to white space
@@ -25,31 +26,46 @@ VERB_PHRASE = re.compile("V?R*A*V+")
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
 
-    Chunks of more than two tokens only. Each kind with two different spans has the same chance. Two things that "and"
-    joins are not exchanged: "white and black" is as true as "black and white".
+    Chunks of more than two tokens only. Each kind with two different spans has the same chance. A list in another order
+    is no negative: "white and black" is as true as "black and white". Articles follow the new words.
     """
-    return _exchange_one(annotation, rng, positives.reorderings(annotation))
+    text = _exchange_one(annotation, rng, _exchangeable_spans(annotation), _is_negative)
+    return agreement.fix_articles(text, annotation.text) if text else None
 
 
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange as `negclip`, what "and" joins included, as NegCLIP's and FSC-CLIP's programs do."""
-    return _exchange_one(annotation, rng, frozenset())
+    """Exchange as `negclip`, lists included and articles as they are, as NegCLIP's and FSC-CLIP's programs do."""
+    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _differs)
 
 
-def _exchange_one(annotation: Annotation, rng: np.random.Generator, excluded: frozenset[str]) -> str | None:
-    """Exchange two spans of one kind; `excluded` are results in lower case that are no negatives."""
-    kinds = [k for k in _exchangeable_spans(annotation) if len(k) > 1]
+def _differs(annotation: Annotation, text: str) -> bool:
+    return not word_edits.equal_ignoring_case(text, annotation.text)
+
+
+def _is_negative(annotation: Annotation, text: str) -> bool:
+    """Return whether a text differs from the caption, and not by the order of a list alone."""
+    return _differs(annotation, text) and not true_edits.reorders_list(annotation.text, text)
+
+
+def _exchange_one(
+    annotation: Annotation,
+    rng: np.random.Generator,
+    kinds: list[list[Span]],
+    accepts: Callable[[Annotation, str], bool],
+) -> str | None:
+    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair is not accepted, another one."""
+    kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
         spans = kinds.pop(rng.integers(len(kinds)))
         pair = _draw_two(annotation, spans, rng)
         text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-        if text.casefold() in excluded:
-            unchanged = {*excluded, annotation.text.casefold()}
-            texts = [word_edits.exchange_spans(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
-            texts = [text for text in texts if text.casefold() not in unchanged]
-            text = texts[rng.integers(len(texts))] if texts else annotation.text
-        if not word_edits.equal_ignoring_case(text, annotation.text):
+        if accepts(annotation, text):
             return text
+        pairs = list(itertools.combinations(spans, 2)) if pair else []
+        for i in rng.permutation(len(pairs)):
+            text = word_edits.exchange_spans(annotation, *pairs[i])
+            if accepts(annotation, text):
+                return text
     return None
 
 
@@ -84,28 +100,30 @@ def clic(
 
 
 def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2)."""
+    """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2).
+
+    A list in another order is no negative.
+    """
     spans = [annotation.tokens(s) for s in annotation.sentences]
     for index in rng.permutation(len(spans)):
         words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
         groups = _group_by_category(annotation, words).values()
-        kinds = [[(t, t + 1) for t in group] for group in groups if len(group) > 1]
-        any_words = [[(t, t + 1) for t in words]]
-        while kinds or any_words:
-            source = kinds or any_words
-            pair = _draw_two(annotation, source.pop(rng.integers(len(source))), rng)
-            text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-            if not word_edits.equal_ignoring_case(text, annotation.text):
-                return text
+        kinds = [group for group in groups if len({annotation.word(t).casefold() for t in group}) > 1]
+        exchangeable = [[(t, t + 1) for t in group] for group in kinds or [words]]
+        text = _exchange_one(annotation, rng, exchangeable, _is_negative)
+        if text:
+            return text
     return None
 
 
 def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns)."""
+    """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns).
+
+    A list in another order is no negative; articles follow the new words.
+    """
     spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
-    pair = _draw_two(annotation, spans, rng)
-    text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
+    text = _exchange_one(annotation, rng, [spans], _is_negative)
+    return agreement.fix_articles(text, annotation.text) if text else None
 
 
 def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -128,12 +146,9 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     Each kind has the same chance, and in it each pair. Nouns take the number of their place or verbs follow them;
     `exchangeable_atoms` says what is left out.
     """
-    true_texts: frozenset[str] | None = None
     for exchange in exchangeable_atoms.draw_exchanges(annotation, rng):
         text = word_edits.write_words(annotation, exchange)
-        true_texts = positives.reorderings(annotation) if true_texts is None else true_texts
-        is_true = text.casefold() in true_texts or true_edits.reorders_list(annotation.text, text)
-        if not is_true and not word_edits.repeats_word(text, annotation.text):
+        if _is_negative(annotation, text) and not word_edits.repeats_word(text, annotation.text):
             return agreement.fix_articles(text, annotation.text)
     return None
 

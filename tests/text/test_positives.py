@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from compclip.text import positives, word_edits
-from compclip.text.annotation import Annotation
+from compclip.text import positives
 from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 
@@ -125,28 +122,3 @@ def test_the_table_has_what_the_paper_prints():
 )
 def test_swap(annotated, text, expected):
     assert outcomes(positives.swap, annotated[text], tries=10) == {expected}
-
-
-def test_a_long_list_is_reordered_once(monkeypatch):
-    """A list of twelve has 66 exchanges of two members, and as many without articles, however often it says "and"."""
-    words = "a dog and a cat and a cow and a cup and a hat and a car and a bus and a pen and a bed and a key and a box and a kite"
-    tokens, texts = words.split(), []
-    ends = list(itertools.accumulate(len(token) + 1 for token in tokens))
-    starts = (0, *ends[:-1])
-    nouns = range(1, len(tokens), 3)
-    a = Annotation(
-        words, starts, tuple(s + len(t) for s, t in zip(starts, tokens, strict=True)),
-        ("DET", "NOUN", "CCONJ") * 11 + ("DET", "NOUN"), ("DT", "NN", "CC") * 11 + ("DT", "NN"), tuple(tokens),
-        ("det", "ROOT", "cc") + ("det", "conj", "cc") * 10 + ("det", "conj"),
-        tuple(t + 1 if t % 3 == 0 else t - 1 if t % 3 == 2 else max(1, t - 3) for t in range(len(tokens))),
-        ((0, len(words)),), tuple((noun - 1, noun + 1) for noun in nouns),
-    )  # fmt: skip
-    exchange = word_edits.exchange_spans
-    monkeypatch.setattr(word_edits, "exchange_spans", lambda *spans: texts.append(exchange(*spans)) or texts[-1])
-    reordered = positives.reorderings(a)
-    for x, y in itertools.combinations(nouns, 2):
-        assert (
-            exchange(a, (x, x + 1), (y, y + 1)) in reordered
-            and exchange(a, (x - 1, x + 1), (y - 1, y + 1)) in reordered
-        )
-    assert len(texts) < 2 * 66 + 5 * 11
