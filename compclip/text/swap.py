@@ -16,6 +16,7 @@ from compclip.text.annotation import Annotation, Span
 
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
+ExchangeRule = Callable[[Annotation, Span, Span], str | None]
 TRIES = 10
 READ_CLIP_DRAWS = 5
 HELD = "\0"  # stands for a noun while another takes its place
@@ -27,44 +28,49 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
 
     Chunks of more than two tokens only. Each kind with two different spans has the same chance. A list in another order
-    is no negative: "white and black" is as true as "black and white". Articles follow the new words.
+    and two adjectives of one noun are no negatives: "white and black" is as true as "black and white". Articles follow
+    the new words.
     """
-    text = _exchange_one(annotation, rng, _exchangeable_spans(annotation), _is_negative)
+    text = _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_for_negative)
     return agreement.fix_articles(text, annotation.text) if text else None
 
 
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange as `negclip`, lists included and articles as they are, as NegCLIP's and FSC-CLIP's programs do."""
-    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _differs)
+    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_any)
 
 
-def _differs(annotation: Annotation, text: str) -> bool:
-    return not word_edits.equal_ignoring_case(text, annotation.text)
+def _exchange_any(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return the text with two spans exchanged, None where that is the caption."""
+    text = word_edits.exchange_spans(annotation, x, y)
+    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
-def _is_negative(annotation: Annotation, text: str) -> bool:
-    """Return whether a text differs from the caption, and not by the order of a list alone."""
-    return _differs(annotation, text) and not true_edits.reorders_list(annotation.text, text)
+def _exchange_for_negative(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return the text with two spans exchanged; None where it is as true as the caption.
+
+    That is a list in another order, or the adjectives of one noun: "a black small dog".
+    """
+    are_adjectives = x[1] == y[0] and annotation.pos[x[0]] == annotation.pos[y[0]] == "ADJ"
+    text = None if are_adjectives else _exchange_any(annotation, x, y)
+    return None if text is None or true_edits.reorders_list(annotation.text, text) else text
 
 
 def _exchange_one(
-    annotation: Annotation,
-    rng: np.random.Generator,
-    kinds: list[list[Span]],
-    accepts: Callable[[Annotation, str], bool],
+    annotation: Annotation, rng: np.random.Generator, kinds: list[list[Span]], exchange: ExchangeRule
 ) -> str | None:
-    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair is not accepted, another one."""
+    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one."""
     kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
         spans = kinds.pop(rng.integers(len(kinds)))
         pair = _draw_two(annotation, spans, rng)
-        text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-        if accepts(annotation, text):
+        text = exchange(annotation, *pair) if pair else None
+        if text is not None:
             return text
         pairs = list(itertools.combinations(spans, 2)) if pair else []
         for i in rng.permutation(len(pairs)):
-            text = word_edits.exchange_spans(annotation, *pairs[i])
-            if accepts(annotation, text):
+            text = exchange(annotation, *pairs[i])
+            if text is not None:
                 return text
     return None
 
@@ -102,7 +108,7 @@ def clic(
 def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2).
 
-    A list in another order is no negative.
+    A list in another order, or two adjectives of one noun, are no negatives.
     """
     spans = [annotation.tokens(s) for s in annotation.sentences]
     for index in rng.permutation(len(spans)):
@@ -110,7 +116,7 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
         groups = _group_by_category(annotation, words).values()
         kinds = [group for group in groups if len({annotation.word(t).casefold() for t in group}) > 1]
         exchangeable = [[(t, t + 1) for t in group] for group in kinds or [words]]
-        text = _exchange_one(annotation, rng, exchangeable, _is_negative)
+        text = _exchange_one(annotation, rng, exchangeable, _exchange_for_negative)
         if text:
             return text
     return None
@@ -122,7 +128,7 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     A list in another order is no negative; articles follow the new words.
     """
     spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
-    text = _exchange_one(annotation, rng, [spans], _is_negative)
+    text = _exchange_one(annotation, rng, [spans], _exchange_for_negative)
     return agreement.fix_articles(text, annotation.text) if text else None
 
 
@@ -148,7 +154,8 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """
     for exchange in exchangeable_atoms.draw_exchanges(annotation, rng):
         text = word_edits.write_words(annotation, exchange)
-        if _is_negative(annotation, text) and not word_edits.repeats_word(text, annotation.text):
+        is_true = true_edits.reorders_list(annotation.text, text)
+        if not is_true and not word_edits.repeats_word(text, annotation.text):
             return agreement.fix_articles(text, annotation.text)
     return None
 

@@ -78,6 +78,7 @@ LISTS = {  # captions, and what no rule may make of them
     "Brown and white dog": "White and brown dog",
     "A black dog and a brown dog run .": "A brown dog and a black dog run .",
     "Two girls and two boys play .": "Two boys and two girls play .",
+    "A small black dog sleeps on a big bed.": "A black small dog sleeps on a big bed.",  # a list without a comma
 }
 
 
