@@ -100,7 +100,7 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
     exchanges = [(*fitting, "") for pair in pairs if (fitting := conjunct_order.fit(a, *pair))]
     exchanges += conjunct_kinds.find_exchanges(a, conjunctions)
-    exchanges = [exchange for exchange in exchanges if not conjunct_order.may_be_misread(a, *exchange[:2])]
+    exchanges = [exchange for exchange in exchanges if not conjunct_order.is_list_longer(a, exchange[1])]
     texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
     different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
     return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None

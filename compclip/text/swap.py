@@ -17,6 +17,7 @@ from compclip.text.annotation import Annotation, Span
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
 ExchangeRule = Callable[[Annotation, Span, Span], str | None]
+ARTICLES = ("a", "an", "A", "An")
 TRIES = 10
 READ_CLIP_DRAWS = 5
 HELD = "\0"  # stands for a noun while another takes its place
@@ -31,8 +32,7 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     and two adjectives of one noun are no negatives: "white and black" is as true as "black and white". Articles follow
     the new words.
     """
-    text = _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_for_negative)
-    return agreement.fix_articles(text, annotation.text) if text else None
+    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_with_articles)
 
 
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -53,7 +53,23 @@ def _exchange_for_negative(annotation: Annotation, x: Span, y: Span) -> str | No
     """
     are_adjectives = x[1] == y[0] and annotation.pos[x[0]] == annotation.pos[y[0]] == "ADJ"
     text = None if are_adjectives else _exchange_any(annotation, x, y)
-    return None if text is None or true_edits.reorders_list(annotation.text, text) else text
+    between = annotation.text[annotation.ends[x[1] - 1] : annotation.starts[y[0]]].lower()
+    if text is None or not ("and" in between or "," in between or "or" in between or "&" in between):
+        return text
+    return None if true_edits.reorders_list(annotation.text, text) else text
+
+
+def _exchange_with_articles(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return a negative as above; "a" or "an" before an exchanged word is that of the new one."""
+    text = _exchange_for_negative(annotation, x, y)
+    fits = text is None or (_article_fits(annotation, x[0], y[0]) and _article_fits(annotation, y[0], x[0]))
+    return text if text is None or fits else agreement.fix_articles(text, annotation.text)
+
+
+def _article_fits(annotation: Annotation, place: int, new: int) -> bool:
+    """Return whether the word before a place is no "a" or "an", or that of the token that comes there."""
+    article = annotation.word(place - 1) if place else ""
+    return article not in ARTICLES or agreement.article_for(annotation.word(new)) == article.lower()
 
 
 def _exchange_one(
@@ -62,12 +78,14 @@ def _exchange_one(
     """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one."""
     kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
-        spans = kinds.pop(rng.integers(len(kinds)))
+        spans = kinds.pop(rng.integers(len(kinds)) if len(kinds) > 1 else 0)
         pair = _draw_two(annotation, spans, rng)
         text = exchange(annotation, *pair) if pair else None
         if text is not None:
             return text
-        pairs = list(itertools.combinations(spans, 2)) if pair else []
+        if pair is None:
+            continue
+        pairs = list(itertools.combinations(spans, 2))
         for i in rng.permutation(len(pairs)):
             text = exchange(annotation, *pairs[i])
             if text is not None:
@@ -114,12 +132,17 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     for index in rng.permutation(len(spans)):
         words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
         groups = _group_by_category(annotation, words).values()
-        kinds = [group for group in groups if len({annotation.word(t).casefold() for t in group}) > 1]
-        exchangeable = [[(t, t + 1) for t in group] for group in kinds or [words]]
-        text = _exchange_one(annotation, rng, exchangeable, _exchange_for_negative)
+        kinds = [[(t, t + 1) for t in group] for group in groups]
+        text = _exchange_one(annotation, rng, kinds, _exchange_for_negative)
+        if text is None and not any(_have_two(annotation, group) for group in groups):
+            text = _exchange_one(annotation, rng, [[(t, t + 1) for t in words]], _exchange_for_negative)
         if text:
             return text
     return None
+
+
+def _have_two(a: Annotation, tokens: list[int]) -> bool:
+    return len({a.word(t).casefold() for t in tokens}) > 1
 
 
 def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -128,8 +151,7 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     A list in another order is no negative; articles follow the new words.
     """
     spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
-    text = _exchange_one(annotation, rng, [spans], _exchange_for_negative)
-    return agreement.fix_articles(text, annotation.text) if text else None
+    return _exchange_one(annotation, rng, [spans], _exchange_with_articles)
 
 
 def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | None:

@@ -39,11 +39,13 @@ def reorders_list(caption: str, text: str) -> bool:
     """
     words, others = _split_words(caption), _split_words(text)
     differing = [i for i, (word, other) in enumerate(zip(words, others, strict=False)) if word != other]
-    if not differing or sorted(words) != sorted(others):
+    if not differing:
         return False
     low, high = differing[0], differing[-1] + 1
     separators = [i for i, word in enumerate(words) if word in SEPARATORS]
     between = [i for i in separators if low < i < high - 1]
+    if not between or sorted(words) != sorted(others):
+        return False
     first = max((i + 1 for i in separators if i < low), default=0)
     last = min((i for i in separators if i >= high), default=len(words))
     starts = [i for i in range(first, low + 1) if any(words[k + 1 : k + 1 + low - i] == words[i:low] for k in between)]

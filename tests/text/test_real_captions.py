@@ -29,7 +29,10 @@ def captions(shared_data):
     return annotate([texts[i] for i in chosen])
 
 
-@pytest.mark.parametrize(("rule", "floor"), [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0)])
+RULES = [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0), (positives.swap, 0.145)]
+
+
+@pytest.mark.parametrize(("rule", "floor"), RULES)
 def test_coverage(captions, rule, floor):
     output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(captions)]
     assert np.mean([text is not None for text in output]) >= floor
