@@ -31,11 +31,14 @@ RELATING = word_set("near beside with by between to of")  # "next to"
 HAVING = word_set(
     "has have had holding holds eating contains containing featuring features including using wearing wears"
 )
-VEHICLES = word_set("train bus boat plane taxi car truck van jet motorcycle ship kite tram")
-LIVING = (mended_parse.ANIMATE - VEHICLES) | word_set(
-    "hiker visitor worker father mother parent skier boarder snowboarder adult pedestrian passenger tourist fan friend "
-    "bride groom cook chef robot sheep ram pigeon animal kayaker soldier farmer student teacher police men women"
+PERSONS = word_set(
+    "man woman boy girl child kid baby toddler person people lady guy adult teenager player skier surfer rider cyclist "
+    "biker climber skateboarder snowboarder athlete worker couple runner walker hiker visitor father mother parent "
+    "boarder pedestrian passenger tourist fan friend bride groom cook chef kayaker soldier farmer student teacher "
+    "police men women gentleman male female family"
 )
+ANIMALS = word_set("dog puppy cat kitten horse bird cow sheep bear elephant giraffe zebra goat ram pigeon animal robot")
+LIVING = PERSONS | ANIMALS
 ALIKE = ({"man", "woman"}, {"boy", "girl"}, {"lady", "gentleman"})  # "a young man and woman" are both young
 AGES = word_set("young old elderly little small middle-aged asian smiling happy")
 TOLD_APART = word_set("other others another same each rest both more left right")
@@ -49,7 +52,7 @@ LASTING = word_set(
 )
 ONLY_NOUNS = caption_words.WORDS["n"] - caption_words.WORDS["v"]
 VERBS = caption_words.WORDS["v"] | LASTING
-SUBJECTS = LIVING | VEHICLES
+SUBJECTS = LIVING | mended_parse.ANIMATE
 OF_ONE = word_set("wear hold carry dress cover fill surround top make show contain tie use pull push say have lead")
 
 

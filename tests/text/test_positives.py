@@ -59,6 +59,17 @@ def test_replace(annotated, text, expected):
         ("A woman in a boat with a paddle in hand.", "within hand"),
         ("A man helps a runner by holding an umbrella over her.", "near"),  # how, not where
         ("A mother feeds her boy by hand.", "near"),
+        ("A van drives by a parked bus.", "near"),
+        ("A skier in the air above snow.", "on top of"),
+        ("A plane flies above a city.", "on top of"),
+        ("A white guy rides a bike.", "ivory"),
+        ("Two black women wait.", "ebony"),
+        ("A glass of white wine and a brown bear.", "ivory"),
+        ("A glass of white wine and a brown bear.", "chestnut"),
+        ("A laptop is sitting on a desk.", "seated"),
+        ("A bowl with a large amount of rice.", "big"),
+        ("An old fashioned stove.", "aged"),
+        ("A woman jumps in the fall.", "within"),
     ],
 )
 def test_words_of_place_stay_where_they_say_none(text, never):
