@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from perf import as_released
 from perf.as_released import GRIDS, PAGES, ReleasedValue
 
-RELEASED = sorted(GRIDS.glob("*_released.yaml"))
+RELEASED = sorted(GRIDS.glob("*_re[ld]*ed.yaml"))  # as released, and reduced
 OURS = {"threads", "workers", "log_every_steps", "checkpoint_every_steps"}
 
 
@@ -67,8 +67,19 @@ OPTIMISER = {  # beta1, beta2, eps
 
 @pytest.mark.parametrize("method", OPTIMISER)
 def test_the_optimiser_is_that_of_the_program(method):
-    train = OmegaConf.load(GRIDS / f"{method}_released.yaml").train
+    (grid,) = GRIDS.glob(f"{method}_re[ld]*ed.yaml")
+    train = OmegaConf.load(grid).train
     assert (train.beta1, train.beta2, train.eps) == OPTIMISER[method]
+
+
+@pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
+def test_a_part_of_the_samples_is_no_grid_as_released(grid):
+    """A smaller batch at their rate and steps; an epoch of pictures is as many samples as they count of captions."""
+    values = {value.key: value for value in as_released.read_values(grid) if value.section == "train"}
+    batch = values["batch_size"]
+    theirs = number(batch.theirs)
+    is_smaller = theirs is not None and number(batch.value) < theirs
+    assert is_smaller == grid.stem.endswith("_reduced")
 
 
 def is_other_number(value: ReleasedValue) -> bool:
