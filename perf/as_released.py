@@ -1,5 +1,7 @@
 """Write docs/as_released*.md from the comments of the grids `<method>_released.yaml`: `python -m perf.as_released`.
 
+`<method>_reduced.yaml` is a grid that trains on a part of what the authors trained on.
+
 A comment of a value is `theirs | file:line`, or `theirs | file:line | why ours differs`.
 """
 
@@ -19,7 +21,7 @@ NEWER = ("ahnpl", "clip_in", "cs_clip", "fg_clip", "fineclip", "labclip", "mosai
 FROM_SCRATCH = ("codebook_clip", "flair", "il_clip", "llip", "superclip")
 LINE = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<value>.*?)(?:  # (?P<comment>.*))?")
 GROUPS = {
-    "length": ("seeds", "epochs", "max_steps", "batch_size"),
+    "length": ("seeds", "epochs", "max_steps", "batch_size", "micro_batch"),
     "rate": ("lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "schedule"),
     "optimiser": ("optimiser", "beta1", "beta2", "eps", "weight_decay", "decayed", "grad_clip_norm"),
     "trained": ("trainable", "lora", "train_logit_scale", "max_logit_scale", "average_alpha"),
@@ -50,8 +52,8 @@ equations nor their programs could be read.
 FROM_SCRATCH_HEAD = """# As their authors trained from scratch, value by value
 
 The grids of newer methods whose programs begin with random weights, on millions of pictures, read and written as those
-of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md).
-None was trained here.
+of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md). Llip's,
+`llip_reduced`, is not as released: it trains on a 32nd of the samples. None was trained here.
 """
 
 
@@ -90,7 +92,7 @@ def read_values(grid: Path) -> list[ReleasedValue]:
 
 def list_grids(page: Page) -> list[Path]:
     """Return the grids of a page."""
-    grids = {path.stem.removesuffix("_released"): path for path in sorted(GRIDS.glob("*_released.yaml"))}
+    grids = {path.stem.rpartition("_")[0]: path for path in sorted(GRIDS.glob("*_re[ld]*ed.yaml"))}
     elsewhere = {method for released_page in PAGES for method in released_page.methods}
     return [path for method, path in grids.items() if method in (page.methods or grids.keys() - elsewhere)]
 

@@ -1,166 +1,111 @@
-"""More phrases around an "and" whose order says nothing, beside those of `conjunct_order`.
+"""More parts around an "and" whose order says nothing, beside those of `conjunct_order` and `joined_phrases`.
 
-Nouns with determiners of their own, and one that gets its own ("a man and young girl" gives "a young girl and a man");
-clothes, however they are parsed; two colours of two things ("a black and a white dog"); what persons do or are for a
-while ("sits on a bench and looks at the sea"); two places ("on bicycles and in carts"); two clauses without pronouns.
+Two colours ("a black and a white dog", "one white and one black"); what persons do or are for a while ("sits on a
+bench and looks at the sea"); two places ("on bicycles and in carts"); two clauses without pronouns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from compclip.text import agreement, conjunct_order, fitting_words
+from compclip.text import agreement, caption_words, conjunct_order, fitting_words, joined_phrases
 from compclip.text.annotation import Annotation, Span
+from compclip.text.joined_phrases import Exchange
 from compclip.text.word_edits import word_set
 
-ARTICLES = ("a", "an")
-CLOTHES = word_set(
-    "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform shorts pants jeans jean short pant skirt "
-    "costume vest glasses sunglasses sunglass glass robe gown jersey helmet scarf gloves glove boots boot shoes shoe "
-    "sandals sandal sneakers sneaker apron hoodie sweatshirt goggles goggle necklace backpack bandana beanie trousers"
-)
+POINTING = joined_phrases.TOLD_APART | {"one", "it", "then", "second", "third"}
+BESIDE_COLOURS = word_set("and or of , light dark bright pale")
 STATES = word_set(
     "sit stand lie wear hold look smile wait watch lean gaze stare pose hang carry have be seat kneel sleep rest"
 )
+IN_ORDER = word_set(  # verbs of what has an end: another order is another story
+    "jump leap catch throw get go come prepare start begin fall turn pick bring put knock hit kick land return flip "
+    "open close enter leave reach chase try stop cut climb dive"
+)
+ALONE = word_set("laugh talk wave eat drink read")
 STATES_IN_ED = word_set("dress seat cover surround decorate clothe")  # participles beside "wearing"
 STATIC = word_set("on in at under near beside behind by above")
-ALIKE = ({"man", "woman"}, {"boy", "girl"}, {"lady", "gentleman"})  # "a young man and woman" are both young
-AGES = word_set("young old elderly little small middle-aged asian smiling happy")
-
-
-class Exchange(NamedTuple):
-    """Two token spans that change places, and the word that the second takes along, "" for none."""
-
-    first: Span
-    second: Span
-    word_before: str = ""
 
 
 def find_exchanges(a: Annotation, conjunctions: list[int]) -> Iterator[Exchange]:
     """Find the exchanges around each "and" of a caption."""
     for conjunction in (t for t in conjunctions if 0 < t < len(a) - 1):
+        yield from joined_phrases.find_exchanges(a, conjunction)
         x, y = a.heads[conjunction], _find_second(a, conjunction)
-        found = [_clothes(a, conjunction), _colours(a, conjunction)]
+        exchanges = [_colours(a, conjunction), _shared_state(a, conjunction)]
         if y is not None and x < conjunction:
-            found += [find(a, conjunction, x, y) for find in FINDERS.get(a.pos[x], ())]
-        yield from (exchange for exchange in found if exchange is not None)
-
-
-# --- nouns ----------------------------------------------------------------------------------------------------
-
-
-def _nouns(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
-    if x != conjunction - 1 or not a.pos[x] == a.pos[y] == "NOUN":
-        return None
-    first, second = (_first_modifier(a, x), x + 1), (_first_modifier(a, y), y + 1)
-    if second[0] != conjunction + 1 or not conjunct_order.may_change_places(a, first, second):
-        return None
-    return _with_determiners(a, first, second)
+            exchanges += [find(a, conjunction, x, y) for find in FINDERS.get(a.pos[x], ())]
+        yield from (exchange for exchange in exchanges if exchange is not None)
 
 
 def _find_second(a: Annotation, conjunction: int) -> int | None:
     """Return the head of what "and" joins to its own head."""
-    if a.dep[conjunction] != "cc":
-        return None
-    return next((t for t in range(conjunction + 1, len(a)) if _joins(a, t, a.heads[conjunction])), None)
-
-
-def _joins(a: Annotation, token: int, head: int) -> bool:
-    return a.dep[token] == "conj" and a.heads[token] == head
-
-
-def _first_modifier(a: Annotation, noun: int) -> int:
-    first = noun
-    while first and a.heads[first - 1] in range(first, noun + 1) and a.dep[first - 1] not in ("cc", "punct"):
-        first -= 1
-    return first
-
-
-def _with_determiners(a: Annotation, first: Span, second: Span) -> Exchange | None:
-    """Return the exchange of two noun phrases with their determiners; None where one might serve both."""
-    of_first, of_second = (a.dep[low] in conjunct_order.DETERMINERS for low, _ in (first, second))
-    own_first, own_second = (_stands_bare(a, high - 1) for _, high in (first, second))
-    article = a.word(first[0]).lower()
-    if of_first and of_second:
-        return Exchange(first, second)
-    if of_second:
-        return Exchange(first, second) if own_first else None
-    if not of_first or article not in ARTICLES:
-        return None
-    if own_second:
-        return Exchange(first, second)
-    if first[1] - first[0] == 2 and second[1] - second[0] > 1:
-        return Exchange(first, second, agreement.article_for(a.word(second[0])))
-    return _of_alike(a, first, second)
-
-
-def _stands_bare(a: Annotation, noun: int) -> bool:
-    """Return whether a noun needs no article."""
-    return a.tag[noun] == "NNS" or a.lemma[noun].lower() in agreement.MASS
-
-
-def _of_alike(a: Annotation, first: Span, second: Span) -> Exchange | None:
-    """Return the exchange of "man" and "woman" alone where an age is said of both."""
-    heads = {a.lemma[first[1] - 1].lower(), a.lemma[second[1] - 1].lower()}
-    between = [a.word(t).lower() for t in range(first[0] + 1, first[1] - 1)]
-    if heads not in ALIKE or not between or not AGES.issuperset(between) or second[1] - second[0] > 1:
-        return None
-    return Exchange((first[1] - 1, first[1]), second)
-
-
-def _clothes(a: Annotation, conjunction: int) -> Exchange | None:
-    """Return the exchange of two pieces of clothes before and behind an "and"."""
-    first = next((chunk for chunk in a.chunks if chunk[1] == conjunction), None)
-    second = next((chunk for chunk in a.chunks if chunk[0] == conjunction + 1), None)
-    if first is None or second is None or not first[0]:
-        return None
-    are_clothes = all(a.lemma[high - 1].lower() in CLOTHES for _, high in (first, second))
-    is_worn = a.word(first[0] - 1).lower() in ("in", "with", "wearing", "wears", "wear")
-    behind = a.word(second[1]).lower() if second[1] < len(a) else ""
-    if not are_clothes or not is_worn or behind in ("on", "of", "with", "that", "which", "and", "or"):
-        return None
-    exchange = _with_determiners(a, first, second)
-    are_bare = not any(a.dep[low] in conjunct_order.DETERMINERS for low, _ in (first, second))
-    are_described = all(high - low > 1 for low, high in (first, second))
-    return exchange or (Exchange(first, second) if are_bare and are_described else None)
+    head = a.heads[conjunction]
+    return next((t for t in range(conjunction + 1, len(a)) if a.dep[t] == "conj" and a.heads[t] == head), None)
 
 
 def _colours(a: Annotation, conjunction: int) -> Exchange | None:
-    """Return the exchange of two adjectives with an article each before one noun."""
-    if conjunction < 2 or conjunction + 3 >= len(a):
-        return None
-    before, x, article, y, noun = (conjunction + by for by in (-2, -1, 1, 2, 3))
+    """Return the exchange of two colours, or of two adjectives with an article each before one noun."""
+    words = [a.word(t).lower() if 0 <= t < len(a) else "" for t in range(conjunction - 3, conjunction + 4)]
     colours = fitting_words.alternatives("color")
-    have_articles = all(a.word(t).lower() in (*ARTICLES, "one") for t in (before, article))
-    are_adjectives = all(a.tag[t] == "JJ" or a.word(t).lower() in colours for t in (x, y))
-    return Exchange((x, x + 1), (y, y + 1)) if have_articles and are_adjectives and a.pos[noun] == "NOUN" else None
+    if words[2] in colours and words[4] in colours:
+        is_part = words[1].endswith("ish") or not {words[1], words[5]}.isdisjoint(BESIDE_COLOURS)
+        return None if is_part else Exchange((conjunction - 1, conjunction), (conjunction + 1, conjunction + 2))
+    if words[2] == "," and words[1] in colours and words[4] in colours and a.word(max(conjunction - 4, 0)) in colours:
+        return Exchange((conjunction - 4, conjunction - 3), (conjunction - 2, conjunction - 1))
+    x, y = conjunction - 1, conjunction + 2
+    if y >= len(a) or not all(a.tag[t] == "JJ" or a.word(t).lower() in colours for t in (x, y)):
+        return None
+    are_ones = words[1] == words[4] == "one"
+    have_articles = {words[1], words[4]} <= {"a", "an", "one"}
+    is_of_noun = have_articles and y + 1 < len(a) and a.pos[y + 1] == "NOUN"
+    return Exchange((x, x + 1), (y, y + 1)) if are_ones or is_of_noun else None
 
 
 # --- verbs, places and clauses --------------------------------------------------------------------------------
 
 
 def _verbs(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
-    """Return the exchange of two states of one subject with all that belongs to them."""
-    if a.pos[y] != "VERB" or a.pos[x] not in ("VERB", "AUX"):
+    """Return the exchange of what one subject does at a time, with all that belongs to it."""
+    if a.pos[y] not in ("VERB", "AUX") or a.pos[x] not in ("VERB", "AUX"):
         return None
-    start = next((t for t in range(conjunction + 1, y + 1) if a.heads[t] == y or t == y), y)
+    if a.pos[conjunction - 1] == "ADP" or any(a.tag[t] == "EX" for t in range(conjunction)):
+        return None
+    start, first = _begin(a, y, conjunction), _begin(a, x, 0)
     second = _whole(a, y, start)
-    if start != conjunction + 1 or second is None or not _are_states(a, x, y, start):
+    if start != conjunction + 1 or second is None or not _are_at_a_time(a, x, y, first, start):
         return None
-    return Exchange((x, conjunction), second) if _is_whole(a, x, conjunction) else None
+    owns = any(a.tag[t] == "PRP$" for t in range(*second))
+    if owns and any(a.lemma[t].lower() in joined_phrases.LIVING for t in range(x, conjunction)):  # whose would it be
+        return None
+    return Exchange((first, conjunction), second) if _is_whole(a, x, conjunction) else None
 
 
-def _are_states(a: Annotation, x: int, y: int, start: int) -> bool:
+def _begin(a: Annotation, verb: int, low: int) -> int:
+    """Return the first auxiliary of a verb behind a token, or the verb."""
+    return next((t for t in range(low, verb) if a.heads[t] == verb and a.dep[t] in ("aux", "auxpass")), verb)
+
+
+def _are_at_a_time(a: Annotation, x: int, y: int, first: int, second: int) -> bool:
     """Return whether two verbs of one form say what lasts."""
-    if start == y:
-        tags, of_x, of_y = (a.tag[x], a.tag[y]), a.lemma[x].lower(), a.lemma[y].lower()
-        if tags in (("VBN", "VBG"), ("VBG", "VBN")):
-            return (of_x if tags[0] == "VBN" else of_y) in STATES_IN_ED
-        return tags in (("VBZ", "VBZ"), ("VBP", "VBP")) and of_x in STATES and of_y in STATES
-    return (
-        a.lemma[x] == "be" and a.word(x) == a.word(start) and a.dep[start] in ("aux", "auxpass") and a.tag[y] == "VBG"
-    )
+    tags = a.tag[first], a.tag[second]
+    if tags in (("VBN", "VBG"), ("VBG", "VBN")):
+        return a.lemma[first if tags[0] == "VBN" else second].lower() in STATES_IN_ED
+    is_one_form = tags[0] == tags[1] or tags == ("VBP", "VB")
+    are_verbs = {a.lemma[x], a.lemma[y]} <= caption_words.WORDS["v"] | {"be", "have"}
+    return is_one_form and are_verbs and tags[0] in ("VBZ", "VBP", "VBD") and not {a.lemma[x], a.lemma[y]} & IN_ORDER
+
+
+def _shared_state(a: Annotation, conjunction: int) -> Exchange | None:
+    """Return the exchange of a verb with all that belongs to it and one word at the end: "holds a cup and smiles"."""
+    y, root = conjunction + 1, a.dep.index("ROOT") if "ROOT" in a.dep else 0
+    is_last = y + 1 == len(a) or a.pos[y + 1] == "PUNCT"
+    is_verb = a.lemma[y].lower() in STATES | ALONE and a.tag[y] in ("NNS", "VBZ") and a.tag[root] == "VBZ"
+    if not is_last or not is_verb or not root < conjunction or a.lemma[root].lower() in IN_ORDER:
+        return None
+    between = range(root + 1, conjunction)
+    is_simple = not any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) or a.pos[t] == "PUNCT" for t in between)
+    return Exchange((root, conjunction), (y, y + 1)) if is_simple and a.pos[root] == "VERB" else None
 
 
 def _whole(a: Annotation, head: int, start: int) -> Span | None:
@@ -171,7 +116,8 @@ def _whole(a: Annotation, head: int, start: int) -> Span | None:
     below = [t for t in range(start, end + 1) if t != head]
     if not all(conjunct_order.is_below(a, t, head) for t in below):
         return None
-    if any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) or _points(a, t) for t in below):
+    points = any(_points(a, t) and a.tag[t] != "PRP$" for t in below)
+    if points or any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) for t in below):
         return None
     return start, end + 1
 
@@ -184,8 +130,7 @@ def _is_whole(a: Annotation, head: int, conjunction: int) -> bool:
 
 def _points(a: Annotation, token: int) -> bool:
     """Return whether a word speaks of what another part of the caption names."""
-    word = a.word(token).lower()
-    return a.tag[token] in ("PRP", "PRP$") or word in conjunct_order.TOLD_APART or word in ("one", "it", "then")
+    return a.tag[token] in ("PRP", "PRP$") or a.word(token).lower() in POINTING
 
 
 def _complements(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
@@ -230,7 +175,6 @@ def _lasts(a: Annotation, verb: int) -> bool:
 
 
 FINDERS = {  # by the part of speech of what "and" is joined to
-    "NOUN": (_nouns,),
     "VERB": (_verbs, _clauses),
     "AUX": (_verbs, _complements, _clauses),
     "ADP": (_places,),

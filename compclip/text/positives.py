@@ -6,13 +6,20 @@ new word ("a white mug" gives "an ivory mug"; the benchmark prints "a upright pe
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import agreement, conjunct_kinds, conjunct_order, fitting_words, mended_parse, word_edits
+from compclip.text import (
+    agreement,
+    conjunct_kinds,
+    conjunct_order,
+    fitting_words,
+    joined_phrases,
+    mended_parse,
+    word_edits,
+)
 from compclip.text.annotation import Annotation, Span
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
@@ -67,15 +74,24 @@ _WORN = word_edits.word_set(
     "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
     "apron harness scarf headscarf headband bandana pigtail ponytail denim glasses sunglasses goggles goggle mask wig "
     "boot boots shoe shoes sandal sandals sock socks glove gloves hood leotard wetsuit tuxedo kimono pajama pajamas "
-    "overalls collar leather makeup"
+    "overalls collar leather makeup beret beanie turban necklace bow sari armor"
 )
 # ... nor a colour worn, a fixed phrase, or what encloses nothing
 _NO_PLACE = word_edits.word_set(
     "white black blue brown red green yellow orange pink purple gray grey front between order action line row "
     "background foreground middle center other air midair mid-air mid dark mirror position direction fist race sport "
     "sports tennis golf soccer game match tournament competition traffic hand hands bed window motion flight use half "
-    "rain sun shade night day morning evening suds bounce pose"
+    "rain sun shade night day morning evening suds bounce pose wind midst swing breeze sky "
+    "fall autumn winter summer spring forefront amazement awe surprise delight anticipation concentration celebration"
 )
+_PASSING = fitting_words.MOTIONS | {"pass"}
+_RESTING = ("perch", "rest", "place", "pile", "stack", "set", "balance")  # what is above is then on top
+# what has another colour than a thing: people, and kinds ("a brown bear", "red wine", "red hair")
+_NO_COLOURED = joined_phrases.PERSONS | word_edits.word_set(
+    "hair beard bear bean beans pepper wine tea rice onion light board jay meat picture photo photograph image shot"
+)
+_NO_SIZED = word_edits.word_set("amount number portion quantity part variety majority shot bit extent")
+_OLD_KINDS = ("fashioned", "fashion", "school", "style", "time", "world")
 
 
 def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -101,7 +117,7 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
     exchanges = [(*fitting, "") for pair in pairs if (fitting := conjunct_order.fit(a, *pair))]
     exchanges += conjunct_kinds.find_exchanges(a, conjunctions)
-    exchanges = [exchange for exchange in exchanges if not conjunct_order.may_be_misread(a, *exchange[:2])]
+    exchanges = [exchange for exchange in exchanges if not conjunct_order.is_list_longer(a, exchange[1])]
     texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
     different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
     return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
@@ -112,26 +128,6 @@ def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | Non
     pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
     text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else annotation.text
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
-
-
-def reorderings(annotation: Annotation) -> frozenset[str]:
-    """Collect, in lower case, the texts in which two members of a list with "and" are exchanged: they mean the same."""
-    pairs: list[tuple[Span, Span]] = []
-    if not (conjunctions := _find_conjunctions(annotation)):
-        return frozenset()
-    pairs += filter(None, [_find_conjuncts(annotation, conjunction) for conjunction in conjunctions])
-    lists = {
-        tuple(_member_heads(annotation, conjunction)) for conjunction in conjunctions
-    }  # one may have several "and"
-    for heads in lists:
-        phrases = [_member_phrase(annotation, head) for head in heads]
-        for x, y in itertools.combinations(phrases, 2):
-            pairs.append((x, y))
-            if annotation.pos[x[0]] == "DET" and x[1] - x[0] > 1:  # "a sink, toilet and shower": one article for all
-                pairs.append(((x[0] + 1, x[1]), y))
-    texts = {word_edits.exchange_spans(annotation, x, y).casefold() for x, y in pairs if x[1] <= y[0]}
-    exchanges = conjunct_kinds.find_exchanges(annotation, conjunctions)
-    return frozenset(texts | {word_edits.exchange_spans(annotation, *exchange).casefold() for exchange in exchanges})
 
 
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -171,8 +167,11 @@ def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     objects = _children(a, last, "pobj")
     if not objects or (words == ("in",) and not _encloses(a, token, objects[0])):
         return False
-    is_by_hand = words == ("by",) and a.lemma[objects[0]].lower() == "hand"
-    return len(words) > 1 or (a.pos[token] == "ADP" and a.dep[token] != "agent" and not is_by_hand)
+    if words == ("by",):  # "fed by hand", "drives by a bus"
+        verb = a.lemma[a.heads[token]].lower()
+        return a.dep[token] == "prep" and a.lemma[objects[0]].lower() != "hand" and verb not in _PASSING
+    is_higher = words == ("above",) and a.lemma[a.heads[token]].lower() not in _RESTING
+    return len(words) > 1 or (a.pos[token] == "ADP" and not is_higher)
 
 
 def _encloses(a: Annotation, preposition: int, thing: int) -> bool:
@@ -186,7 +185,15 @@ def _encloses(a: Annotation, preposition: int, thing: int) -> bool:
 def _is_attribute(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     measured = token > 0 and a.dep[token - 1] in ("npadvmod", "nummod", "punct") and a.heads[token - 1] == token
     colour_noun = words[0] == "silver" and a.dep[token] in ("amod", "compound")
-    return (a.pos[token] == "ADJ" or colour_noun) and not measured
+    return (a.pos[token] == "ADJ" or colour_noun) and not measured and not _is_of_kind(a, token, words[0])
+
+
+def _is_of_kind(a: Annotation, token: int, word: str) -> bool:
+    """Return whether an attribute is part of a name, or said of what another word would not be said of."""
+    things = {a.lemma[a.heads[token]].lower(), a.word(a.heads[token]).lower(), _next_word(a, token)}
+    if word in fitting_words.alternatives("color"):
+        return not things.isdisjoint(_NO_COLOURED)
+    return not things.isdisjoint(_NO_SIZED) or (word == "old" and _next_word(a, token).startswith(_OLD_KINDS))
 
 
 def _is_action(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
@@ -194,12 +201,24 @@ def _is_action(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     needs_object = words in (("wearing",), ("wears",), ("holding",), ("riding",))
     if a.pos[token] != "VERB" or _children(a, token, "prt") or (words == ("wears",) and a.dep[token] != "ROOT"):
         return False
+    if words == ("sitting",) and not _sits(a, token):
+        return False
     return bool(_children(a, token, "dobj")) or not needs_object
 
 
+def _sits(a: Annotation, verb: int) -> bool:
+    """Return whether somebody sits: a computer is not "seated on a desk"."""
+    subjects = [t for t in range(verb) if a.heads[t] == verb and a.dep[t] == "nsubj"]
+    subject = subjects[-1] if subjects and a.tag[subjects[-1]] not in ("WDT", "WP") else a.heads[verb]
+    is_food = subject > 0 and a.word(subject - 1).lower() == "hot"
+    is_living = a.lemma[subject].lower() in joined_phrases.LIVING and not is_food
+    return is_living or a.pos[subject] in ("PRON", "PROPN", "VERB")
+
+
 def _is_modifier(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
+    is_described = token > 0 and a.heads[token - 1] == token and a.pos[token - 1] in ("ADJ", "ADV")  # "odd looking"
     return (
-        a.dep[token] == "amod"
+        (a.dep[token] == "amod" and not is_described)
         or (words == ("looking",) and _next_word(a, token) == "at")
         or (words == ("eating",) and a.pos[token] == "VERB")
     )
@@ -263,28 +282,6 @@ def _conjunct_spans(a: Annotation, first: int, conjunction: int, second: int, ki
         begin += 1  # "a white shirt and black tie": the article stays and serves both
     loose = kind == "N" and a.pos[second_begin] == "DET" and a.pos[begin] != "DET" and a.word(begin - 1).lower() == "of"
     return None if begin and loose else ((begin, end), (second_begin, stop))
-
-
-def _member_heads(a: Annotation, conjunction: int) -> list[int]:
-    """List the heads of all members that an "and" joins, in order."""
-    first = a.heads[conjunction]
-    if a.dep[conjunction] != "cc":
-        return []
-    while a.dep[first] == "conj" and a.heads[first] < first:
-        first = a.heads[first]
-    heads = [first]
-    for token in range(first + 1, len(a)):
-        if a.dep[token] == "conj" and a.heads[token] in heads:
-            heads.append(token)
-    return heads
-
-
-def _member_phrase(a: Annotation, head: int) -> Span:
-    """Return the tokens of one member: its head with modifiers, up to the next comma, conjunction or member."""
-    end = head + 1
-    while end < len(a) and a.dep[end] not in ("cc", "conj", "punct") and _depends_on(a, end, head):
-        end += 1
-    return _first_modifier(a, head), end
 
 
 def _first_modifier(a: Annotation, token: int) -> int:

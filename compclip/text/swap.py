@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 
 import numpy as np
 
-from compclip.text import agreement, exchangeable_atoms, positives, scene_graph, sentences, true_edits, word_edits
+from compclip.text import agreement, exchangeable_atoms, scene_graph, sentences, true_edits, word_edits
 from compclip.text.annotation import Annotation, Span
 
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
+ExchangeRule = Callable[[Annotation, Span, Span], str | None]
+ARTICLES = ("a", "an", "A", "An")
 TRIES = 10
 READ_CLIP_DRAWS = 5
 HELD = "\0"  # stands for a noun while another takes its place
@@ -25,31 +28,68 @@ VERB_PHRASE = re.compile("V?R*A*V+")
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
 
-    Chunks of more than two tokens only. Each kind with two different spans has the same chance. Two things that "and"
-    joins are not exchanged: "white and black" is as true as "black and white".
+    Chunks of more than two tokens only. Each kind with two different spans has the same chance. A list in another order
+    and two adjectives of one noun are no negatives: "white and black" is as true as "black and white". Articles follow
+    the new words.
     """
-    return _exchange_one(annotation, rng, positives.reorderings(annotation))
+    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_with_articles)
 
 
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange as `negclip`, what "and" joins included, as NegCLIP's and FSC-CLIP's programs do."""
-    return _exchange_one(annotation, rng, frozenset())
+    """Exchange as `negclip`, lists included and articles as they are, as NegCLIP's and FSC-CLIP's programs do."""
+    return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_any)
 
 
-def _exchange_one(annotation: Annotation, rng: np.random.Generator, excluded: frozenset[str]) -> str | None:
-    """Exchange two spans of one kind; `excluded` are results in lower case that are no negatives."""
-    kinds = [k for k in _exchangeable_spans(annotation) if len(k) > 1]
+def _exchange_any(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return the text with two spans exchanged, None where that is the caption."""
+    text = word_edits.exchange_spans(annotation, x, y)
+    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
+
+
+def _exchange_for_negative(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return the text with two spans exchanged; None where it is as true as the caption.
+
+    That is a list in another order, or the adjectives of one noun: "a black small dog".
+    """
+    are_adjectives = x[1] == y[0] and annotation.pos[x[0]] == annotation.pos[y[0]] == "ADJ"
+    text = None if are_adjectives else _exchange_any(annotation, x, y)
+    between = annotation.text[annotation.ends[x[1] - 1] : annotation.starts[y[0]]].lower()
+    if text is None or not ("and" in between or "," in between or "or" in between or "&" in between):
+        return text
+    return None if true_edits.reorders_list(annotation.text, text) else text
+
+
+def _exchange_with_articles(annotation: Annotation, x: Span, y: Span) -> str | None:
+    """Return a negative as above; "a" or "an" before an exchanged word is that of the new one."""
+    text = _exchange_for_negative(annotation, x, y)
+    fits = text is None or (_article_fits(annotation, x[0], y[0]) and _article_fits(annotation, y[0], x[0]))
+    return text if text is None or fits else agreement.fix_articles(text, annotation.text)
+
+
+def _article_fits(annotation: Annotation, place: int, new: int) -> bool:
+    """Return whether the word before a place is no "a" or "an", or that of the token that comes there."""
+    article = annotation.word(place - 1) if place else ""
+    return article not in ARTICLES or agreement.article_for(annotation.word(new)) == article.lower()
+
+
+def _exchange_one(
+    annotation: Annotation, rng: np.random.Generator, kinds: list[list[Span]], exchange: ExchangeRule
+) -> str | None:
+    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one."""
+    kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
-        spans = kinds.pop(rng.integers(len(kinds)))
+        spans = kinds.pop(rng.integers(len(kinds)) if len(kinds) > 1 else 0)
         pair = _draw_two(annotation, spans, rng)
-        text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-        if text.casefold() in excluded:
-            unchanged = {*excluded, annotation.text.casefold()}
-            texts = [word_edits.exchange_spans(annotation, x, y) for x, y in itertools.combinations(spans, 2)]
-            texts = [text for text in texts if text.casefold() not in unchanged]
-            text = texts[rng.integers(len(texts))] if texts else annotation.text
-        if not word_edits.equal_ignoring_case(text, annotation.text):
+        text = exchange(annotation, *pair) if pair else None
+        if text is not None:
             return text
+        if pair is None:
+            continue
+        pairs = list(itertools.combinations(spans, 2))
+        for i in rng.permutation(len(pairs)):
+            text = exchange(annotation, *pairs[i])
+            if text is not None:
+                return text
     return None
 
 
@@ -84,28 +124,34 @@ def clic(
 
 
 def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2)."""
+    """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2).
+
+    A list in another order, or two adjectives of one noun, are no negatives.
+    """
     spans = [annotation.tokens(s) for s in annotation.sentences]
     for index in rng.permutation(len(spans)):
         words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
         groups = _group_by_category(annotation, words).values()
-        kinds = [[(t, t + 1) for t in group] for group in groups if len(group) > 1]
-        any_words = [[(t, t + 1) for t in words]]
-        while kinds or any_words:
-            source = kinds or any_words
-            pair = _draw_two(annotation, source.pop(rng.integers(len(source))), rng)
-            text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-            if not word_edits.equal_ignoring_case(text, annotation.text):
-                return text
+        kinds = [[(t, t + 1) for t in group] for group in groups]
+        text = _exchange_one(annotation, rng, kinds, _exchange_for_negative)
+        if text is None and not any(_have_two(annotation, group) for group in groups):
+            text = _exchange_one(annotation, rng, [[(t, t + 1) for t in words]], _exchange_for_negative)
+        if text:
+            return text
     return None
 
 
+def _have_two(a: Annotation, tokens: list[int]) -> bool:
+    return len({a.word(t).casefold() for t in tokens}) > 1
+
+
 def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns)."""
+    """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns).
+
+    A list in another order is no negative; articles follow the new words.
+    """
     spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
-    pair = _draw_two(annotation, spans, rng)
-    text = word_edits.exchange_spans(annotation, *pair) if pair else annotation.text
-    return None if word_edits.equal_ignoring_case(text, annotation.text) else text
+    return _exchange_one(annotation, rng, [spans], _exchange_with_articles)
 
 
 def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
@@ -128,11 +174,9 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     Each kind has the same chance, and in it each pair. Nouns take the number of their place or verbs follow them;
     `exchangeable_atoms` says what is left out.
     """
-    true_texts: frozenset[str] | None = None
     for exchange in exchangeable_atoms.draw_exchanges(annotation, rng):
         text = word_edits.write_words(annotation, exchange)
-        true_texts = positives.reorderings(annotation) if true_texts is None else true_texts
-        is_true = text.casefold() in true_texts or true_edits.reorders_list(annotation.text, text)
+        is_true = true_edits.reorders_list(annotation.text, text)
         if not is_true and not word_edits.repeats_word(text, annotation.text):
             return agreement.fix_articles(text, annotation.text)
     return None

@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from compclip.text.blind_language import split_words
 
-JOINING = ("and", "or")
-SEPARATORS = (*JOINING, ",")
+SEPARATORS = ("and", "or", "&", ",")
 ARTICLES = ("a", "an", "the")
-_WORDS = re.compile(r"[\w'-]+|,")
+_WORDS = re.compile(r"[\w'-]+|[,&]")
 
 
 def is_still_true(caption: str, text: str, other_captions: Sequence[str]) -> bool:
     """Return whether a text says what some caption of the picture says, by rules.
 
-    Equal words in equal order, case and punctuation aside; or two parts joined by `and` or `or`, exchanged. Synonyms,
-    and what the picture shows, are not judged.
+    Equal words in equal order, case and punctuation aside; or the members of a list in another order. Synonyms, and
+    what the picture shows, are not judged.
     """
     words = split_words(text)
     if any(words == split_words(other) for other in (caption, *other_captions)):
         return True
-    return any(exchanges_joined(split_words(other), words) for other in (caption, *other_captions))
-
-
-def exchanges_joined(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether `others` are the words with the parts on both sides of one `and` or `or` exchanged."""
-    if Counter(words) != Counter(others):
-        return False
-    for middle in (i for i, word in enumerate(words) if word in JOINING):
-        for low in range(middle):
-            for high in range(middle + 2, len(words) + 1):
-                left, right = words[low:middle], words[middle + 1 : high]
-                if [*words[:low], *right, words[middle], *left, *words[high:]] == list(others):
-                    return True
-    return False
+    return any(reorders_list(other, text) for other in (caption, *other_captions))
 
 
 def uses_other_captions(caption: str, text: str, other_captions: Sequence[str]) -> bool:
@@ -47,24 +32,37 @@ def uses_other_captions(caption: str, text: str, other_captions: Sequence[str]) 
 
 
 def reorders_list(caption: str, text: str) -> bool:
-    """Return whether a text names the members of a list of the caption in another order; articles do not count."""
-    words, others = ([w for w in _WORDS.findall(t.lower()) if w not in ARTICLES] for t in (caption, text))
-    if len(words) != len(others) or not any(separator in words for separator in SEPARATORS):
-        return False
-    differing = [i for i, (word, other) in enumerate(zip(words, others, strict=True)) if word != other]
+    """Return whether a text names the members of a list of the caption in another order; articles do not count.
+
+    Members stand between commas, `and`, `or` and `&`. Where the first begins and the last ends is not known: words
+    around what differs belong to the list where another member begins or ends so ("a black dog and a white dog").
+    """
+    words, others = _split_words(caption), _split_words(text)
+    differing = [i for i, (word, other) in enumerate(zip(words, others, strict=False)) if word != other]
     if not differing:
         return False
     low, high = differing[0], differing[-1] + 1
-    members, other_members = _split_list(words[low:high]), _split_list(others[low:high])
-    return len(members) > 1 and sorted(members) == sorted(other_members)
+    separators = [i for i, word in enumerate(words) if word in SEPARATORS]
+    between = [i for i in separators if low < i < high - 1]
+    if not between or sorted(words) != sorted(others):
+        return False
+    first = max((i + 1 for i in separators if i < low), default=0)
+    last = min((i for i in separators if i >= high), default=len(words))
+    starts = [i for i in range(first, low + 1) if any(words[k + 1 : k + 1 + low - i] == words[i:low] for k in between)]
+    ends = [j for j in range(high, last + 1) if any(words[k - j + high : k] == words[high:j] for k in between)]
+    return any(_split_list(words[i:j]) == _split_list(others[i:j]) for i in starts for j in ends)
+
+
+def _split_words(text: str) -> list[str]:
+    return [word for word in _WORDS.findall(text.lower()) if word not in ARTICLES]
 
 
 def _split_list(words: Sequence[str]) -> list[str]:
-    """Return the members of a list: the words between commas, `and` and `or`."""
+    """Return the members of a list in alphabetical order: the words between separators."""
     members = [""]
     for word in words:
         if word in SEPARATORS:
             members.append("")
         else:
             members[-1] += word + " "
-    return [member for member in members if member]
+    return sorted(filter(None, members))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from omegaconf import OmegaConf
 
 from perf import as_released
 from perf.as_released import GRIDS, PAGES, ReleasedValue
 
-RELEASED = sorted(GRIDS.glob("*_released.yaml"))
+RELEASED = sorted(GRIDS.glob("*_re[ld]*ed.yaml"))  # as released, and reduced
 OURS = {"threads", "workers", "log_every_steps", "checkpoint_every_steps"}
 
 
@@ -51,6 +52,34 @@ def test_every_value_has_theirs_beside_it(grid):
         path, _, line = value.place.rpartition(":")
         assert (path and line.isdigit()) or value.place == "no program", value
         assert value.reason or not is_other_number(value), value
+
+
+# What the programs' own functions of defaults gave for the model and the options of the release's command:
+# `get_default_params` and its like tell "vit" in a name from all others.
+OPTIMISER = {  # beta1, beta2, eps
+    "ahnpl": (0.9, 0.98, 1e-6), "ce_clip": (0.9, 0.98, 1e-6), "clove": (0.9, 0.98, 1e-6), "dac": (0.9, 0.98, 1e-6),
+    "degla": (0.9, 0.98, 1e-6), "fg_clip": (0.9, 0.999, 1e-8), "fineclip": (0.9, 0.999, 1e-8),
+    "flair": (0.9, 0.98, 1e-8), "gnm_clip": (0.9, 0.98, 1e-6), "llip": (0.9, 0.95, 1e-6),
+    "read_clip": (0.9, 0.999, 1e-8), "superclip": (0.9, 0.98, 1e-6), "svlc": (0.9, 0.98, 1e-6),
+    "triplet_clip": (0.9, 0.999, 1e-8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", OPTIMISER)
+def test_the_optimiser_is_that_of_the_program(method):
+    (grid,) = GRIDS.glob(f"{method}_re[ld]*ed.yaml")
+    train = OmegaConf.load(grid).train
+    assert (train.beta1, train.beta2, train.eps) == OPTIMISER[method]
+
+
+@pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
+def test_a_part_of_the_samples_is_no_grid_as_released(grid):
+    """A smaller batch at their rate and steps; an epoch of pictures is as many samples as they count of captions."""
+    values = {value.key: value for value in as_released.read_values(grid) if value.section == "train"}
+    batch = values["batch_size"]
+    theirs = number(batch.theirs)
+    is_smaller = theirs is not None and number(batch.value) < theirs
+    assert is_smaller == grid.stem.endswith("_reduced")
 
 
 def is_other_number(value: ReleasedValue) -> bool:

@@ -69,14 +69,17 @@ SWAPS = AGREEMENT | {
     "compclip.text.swap",
     "compclip.text.blind_language",
     "compclip.text.caption_words",
-    "compclip.text.conjunct_kinds",
-    "compclip.text.conjunct_order",
     "compclip.text.exchangeable_atoms",
     "compclip.text.fitting_words",
     "compclip.text.mended_parse",
-    "compclip.text.positives",
     "compclip.text.scene_graph",
     "compclip.text.true_edits",
+}
+POSITIVES = {
+    "compclip.text.conjunct_kinds",
+    "compclip.text.conjunct_order",
+    "compclip.text.joined_phrases",
+    "compclip.text.positives",
 }
 LISTS = AGREEMENT | {
     "compclip.text.caption_words",
@@ -140,8 +143,9 @@ MORE = {  # beside the method's own file
         "compclip.text.shuffle",
     },
     "gnm_clip": {"compclip.text.stored_texts"},
-    "hard_positives": SWAPS | {"compclip.text.replace"},
+    "hard_positives": SWAPS | POSITIVES | {"compclip.text.replace"},
     "hybrid": SWAPS
+    | POSITIVES
     | LISTS
     | {
         "compclip.text.composite_captions",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from compclip.text import positives, word_edits
-from compclip.text.annotation import Annotation
+from compclip.text import positives
 from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
 
@@ -62,6 +59,17 @@ def test_replace(annotated, text, expected):
         ("A woman in a boat with a paddle in hand.", "within hand"),
         ("A man helps a runner by holding an umbrella over her.", "near"),  # how, not where
         ("A mother feeds her boy by hand.", "near"),
+        ("A van drives by a parked bus.", "near"),
+        ("A skier in the air above snow.", "on top of"),
+        ("A plane flies above a city.", "on top of"),
+        ("A white guy rides a bike.", "ivory"),
+        ("Two black women wait.", "ebony"),
+        ("A glass of white wine and a brown bear.", "ivory"),
+        ("A glass of white wine and a brown bear.", "chestnut"),
+        ("A laptop is sitting on a desk.", "seated"),
+        ("A bowl with a large amount of rice.", "big"),
+        ("An old fashioned stove.", "aged"),
+        ("A woman jumps in the fall.", "within"),
     ],
 )
 def test_words_of_place_stay_where_they_say_none(text, never):
@@ -79,7 +87,6 @@ def test_what_encloses_is_within_reach():
     [
         "A man sits on a stone wall and talks on his phone.",  # "talks" read as a noun
         "A couple sits at a table with an umbrella and talk.",
-        "A kitchen with many old appliances and many pots and pans.",
     ],
 )
 def test_what_the_parser_may_have_misread_is_not_swapped(text):
@@ -111,7 +118,21 @@ def test_the_table_has_what_the_paper_prints():
         ("A man and young boy fish from a wooden pier.", "A young boy and a man fish from a wooden pier."),
         ("An old man and woman sit on a bench.", "An old woman and man sit on a bench."),
         ("A man in a straw hat and sandals walks by.", "A man in sandals and a straw hat walks by."),
-        ("A man in a white shirt and tie speaks.", None),  # whose tie may be white
+        (
+            "A man in a white shirt and tie speaks.",
+            "A man in a tie and a white shirt speaks.",
+        ),  # true if both are white
+        ("A woman near a baby and a dog smiles.", "A woman near a dog and a baby smiles."),
+        ("A desk with a lamp, papers, and other things.", "A desk with papers, a lamp, and other things."),
+        ("Two dogs, one white and one black, play.", "Two dogs, one black and one white, play."),
+        ("A man in a red hat and a man in a blue coat wait.", "A man in a blue coat and a man in a red hat wait."),
+        ("A boy holds up a blue cloth and smiles.", "A boy smiles and holds up a blue cloth."),
+        ("A cake is on a plate and is topped with butter.", "A cake is topped with butter and is on a plate."),
+        ("A dog in the grass and a cat with a ball.", None),
+        ("A man with a cup and a bag around his neck.", None),
+        ("A plate with lemons and a jar of honey.", None),  # a jar of lemons
+        ("Two men are cutting and preparing a pizza.", None),
+        ("A yellowish green and orange dress.", None),
         ("A black and a brown dog run through a meadow.", "A brown and a black dog run through a meadow."),
         ("A woman stands near a door and holds a cup.", "A woman holds a cup and stands near a door."),
         ("The dog runs to a ball and picks it up.", None),  # one after the other
@@ -125,28 +146,3 @@ def test_the_table_has_what_the_paper_prints():
 )
 def test_swap(annotated, text, expected):
     assert outcomes(positives.swap, annotated[text], tries=10) == {expected}
-
-
-def test_a_long_list_is_reordered_once(monkeypatch):
-    """A list of twelve has 66 exchanges of two members, and as many without articles, however often it says "and"."""
-    words = "a dog and a cat and a cow and a cup and a hat and a car and a bus and a pen and a bed and a key and a box and a kite"
-    tokens, texts = words.split(), []
-    ends = list(itertools.accumulate(len(token) + 1 for token in tokens))
-    starts = (0, *ends[:-1])
-    nouns = range(1, len(tokens), 3)
-    a = Annotation(
-        words, starts, tuple(s + len(t) for s, t in zip(starts, tokens, strict=True)),
-        ("DET", "NOUN", "CCONJ") * 11 + ("DET", "NOUN"), ("DT", "NN", "CC") * 11 + ("DT", "NN"), tuple(tokens),
-        ("det", "ROOT", "cc") + ("det", "conj", "cc") * 10 + ("det", "conj"),
-        tuple(t + 1 if t % 3 == 0 else t - 1 if t % 3 == 2 else max(1, t - 3) for t in range(len(tokens))),
-        ((0, len(words)),), tuple((noun - 1, noun + 1) for noun in nouns),
-    )  # fmt: skip
-    exchange = word_edits.exchange_spans
-    monkeypatch.setattr(word_edits, "exchange_spans", lambda *spans: texts.append(exchange(*spans)) or texts[-1])
-    reordered = positives.reorderings(a)
-    for x, y in itertools.combinations(nouns, 2):
-        assert (
-            exchange(a, (x, x + 1), (y, y + 1)) in reordered
-            and exchange(a, (x - 1, x + 1), (y - 1, y + 1)) in reordered
-        )
-    assert len(texts) < 2 * 66 + 5 * 11

@@ -5,8 +5,10 @@ from __future__ import annotations
 import bisect
 import csv
 import dataclasses
+import itertools
 import json
 import os
+import re
 from collections import Counter
 
 import numpy as np
@@ -27,7 +29,10 @@ def captions(shared_data):
     return annotate([texts[i] for i in chosen])
 
 
-@pytest.mark.parametrize(("rule", "floor"), [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0)])
+RULES = [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0), (positives.swap, 0.145)]
+
+
+@pytest.mark.parametrize(("rule", "floor"), RULES)
 def test_coverage(captions, rule, floor):
     output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(captions)]
     assert np.mean([text is not None for text in output]) >= floor
@@ -41,6 +46,40 @@ def test_no_negative_is_a_hard_positive(captions, rule, low, high):
     output = [[r(a, np.random.default_rng((i, d))) for r in rules] for i, a in enumerate(captions) for d in range(3)]
     both = [negative is not None and negative == positive for negative, positive in output]
     assert low <= np.mean(both) <= high
+
+
+def _exchanges_runs(caption: str, text: str) -> bool:
+    """Whether two runs of words of a caption changed places, separators behind the first and before the second.
+
+    Slow and without the caption's parse; articles do not count.
+    """
+    words, others = (re.findall(r"[\w'-]+|[,&]", re.sub(r"\b(?:an?|the)\b", "", t.lower())) for t in (caption, text))
+    if words == others or sorted(words) != sorted(others):
+        return False
+    separators = [i for i, word in enumerate(words) if word in {"and", "or", "&", ","}]
+    for one, last in itertools.combinations_with_replacement(separators, 2):
+        between = words[one : last + 1]
+        for low, high in itertools.product(range(one), range(last + 2, len(words) + 1)):
+            exchanged = [*words[last + 1 : high], *between, *words[low:one]]
+            if words[:low] + exchanged + words[high:] == others:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high"),
+    [(swap.negclip, 0, 0), (swap.single, 0, 0), (swap.nouns, 0, 0), (swap.negclip_released, 0.02, 0.1)],
+)
+def test_no_negative_is_a_list_in_another_order(captions, rule, low, high):
+    output = [(a, rule(a, np.random.default_rng((i, d)))) for i, a in enumerate(captions) for d in range(2)]
+    assert low <= np.mean([text is not None and _exchanges_runs(a.text, text) for a, text in output]) <= high
+
+
+@pytest.mark.parametrize("rule", [swap.negclip, swap.nouns])
+def test_articles_follow_the_words_that_are_exchanged(captions, rule):
+    output = [(a.text.lower(), (rule(a, np.random.default_rng(i)) or "").lower()) for i, a in enumerate(captions)]
+    wrong = re.compile(r"\b(?:a [aeio](?!ne |u)|an [bcdfgjklmnpqrstvwxz])\w*")
+    assert not [text for caption, text in output if set(wrong.findall(text)) - set(wrong.findall(caption))]
 
 
 def test_clic_covers_nearly_all_pairs(captions):
