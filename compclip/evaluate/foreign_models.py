@@ -56,6 +56,7 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
     with using(model):
         targets = replace(embed(model, refs, texts, loaded.how), ties=loaded.how.ties)
         scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
+    score.check_outcomes(scored)
     return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
 
 

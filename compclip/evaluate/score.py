@@ -232,6 +232,7 @@ def _score_together(
     weights = [checkpoint.made_with.get("fingerprint", "") for checkpoint in checkpoints]
     devices = gpus.list_devices(checkpoints[0].device)
     scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures, devices)
+    check_outcomes(scored[0])
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
     documents = []
     for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
@@ -242,6 +243,21 @@ def _score_together(
         if cut_texts[document["benchmark"]]:
             document["counts"][CUT_TEXTS] = cut_texts[document["benchmark"]]
     return documents
+
+
+def check_outcomes(scored: Mapping[str, Outcomes]) -> None:
+    """Raise UserError for a benchmark of which nothing could be scored, with the reasons."""
+    for name, outcomes in scored.items():
+        if outcomes.metrics:
+            continue
+        reasons = [
+            f"{n} {reason}" for reason, n in outcomes.counts.items() if n and reason not in ("records", "scored")
+        ]
+        raise UserError(
+            f"benchmarks.{name}: none of its {outcomes.counts['records']} records could be scored "
+            f"({', '.join(reasons) or 'its files hold none'}); correct path and images, or take it out of "
+            "evaluate.benchmarks"
+        )
 
 
 def count_cut_texts(model: ClipModel, texts: Iterable[str]) -> int:

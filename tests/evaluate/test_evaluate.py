@@ -401,17 +401,16 @@ def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
     )
 
 
-def test_missing_images_are_warned_of_and_give_no_metrics(checkpoint, params, root, capsys):
+def test_missing_images_are_warned_of_and_texts_alone_are_scored(checkpoint, params, root, capsys):
+    """Of SugarCrepe++ the texts are compared with each other; SugarCrepe has nothing left, which is an error."""
     for path in (root / "images").iterdir():
         path.unlink()
-    evaluate_command.main(["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")])
-    error = capsys.readouterr().err.splitlines()
-    assert error == [
-        "warning: sugarcrepe: 0 of 28 records scored (28 missing_image)",
-        "warning: plus: 0 of 20 records scored (20 missing_image)",
-    ]
-    assert files.read_json(root / "out" / "sugarcrepe.json")["metrics"] == {}
+    command = ["--checkpoint", str(checkpoint), "--device", "cpu", "--out", str(root / "out")]
+    evaluate_command.main([*command, "--benchmarks", "plus"])
+    assert capsys.readouterr().err.splitlines() == ["warning: plus: 0 of 20 records scored (20 missing_image)"]
     assert set(files.read_json(root / "out" / "plus.json")["means"]) == {"replace_tot", "swap_tot", "average_tot"}
+    with pytest.raises(UserError, match=r"benchmarks.sugarcrepe: none of its 28 records .*28 missing_image"):
+        evaluate_command.main(command)
 
 
 def test_unknown_names(checkpoint, params):

@@ -38,13 +38,13 @@ def test_what_did_not_fit_has_a_card():
     assert CLAIMS.keys() >= CLIC | {"ce_clip_released", "clove_released"}
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", sorted(CLAIMS))
 def test_the_step_fits_the_card(name):
     claim = CLAIMS[name]
     assert claim.gib * GIB <= card_costs.find_card(claim.card).usable_bytes
 
 
-@pytest.mark.parametrize("name", CLIC)
+@pytest.mark.parametrize("name", sorted(CLIC))
 def test_no_cell_of_clic_encodes_a_whole_batch_of_composites(name):
     """Four positives of 800 composites at once are 85 GiB; a part at a time leaves the loss that of the whole batch."""
     params = read.load_params(str(ROOT / "experiments" / "grids" / f"{name}.yaml"))
@@ -53,7 +53,7 @@ def test_no_cell_of_clic_encodes_a_whole_batch_of_composites(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", sorted(CLAIMS))
 def test_the_step_is_predicted_so(name):
     claim = CLAIMS[name]
     params = read.load_params(str(ROOT / "experiments" / "grids" / f"{name}.yaml"))
