@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from compclip.base.number_text import format_percent
 from compclip.config.cell import PRETRAINED
-from compclip.report.tables import ResultTable
+from compclip.report.tables import MethodRow, ResultTable
 from compclip.runs import device_hours
+from compclip.runs.progress import describe_replaced
 from compclip.runs.result_files import FinishedRun
-from compclip.runs.run_folder import CUT
+from compclip.runs.run_folder import CUT, FAULTS, REPLACED
 
 SECTIONS = ("train", "method")
 TableLines = list[dict[str, Any]]  # of a table of the page
@@ -196,36 +198,39 @@ class GroupShares:
     notes: tuple[str, ...]
 
 
+def average_shares(row: MethodRow) -> dict[str, float]:
+    """Average each view's share over the runs of a row that say any; a fault that one does not say is 0 there."""
+    recorded = [run.environment["view_shares"] for run in row.runs if run.environment.get("view_shares")]
+    averages = {}
+    for view in dict.fromkeys(view for shares in recorded for view in shares):
+        averages[view] = fmean(s.get(view, 0.0) for s in recorded if view in s or view.startswith(FAULTS))
+    return averages
+
+
 def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
     """Average each part's share over the runs of every trained method that say it; groups without any are left out."""
     sections = []
     for group in groups:
         methods, notes = [], []
         for row in group.rows:
-            recorded = [run.environment.get("view_shares") or {} for run in row.runs]
-            views = dict.fromkeys(view for shares in recorded for view in shares)
-            means = {view: fmean(shares[view] for shares in recorded if view in shares) for view in views}
+            means = average_shares(row)
             if means:
                 common = ", ".join(view for view, share in means.items() if share == 1)
-                partial = ", ".join(f"{view} {_format_share(share)}" for view, share in means.items() if share != 1)
+                partial = ", ".join(f"{view} {format_percent(share)}" for view, share in means.items() if share != 1)
                 methods.append(MethodShares(row.method, common or "–", partial or "–"))
             for view, share in means.items():
                 if view.startswith(CUT):
                     kind = view.removeprefix(CUT)
                     notes.append(
-                        f"{row.method}: {_format_share(share)} of the {kind} differ behind the model's context: masked"
+                        f"{row.method}: {format_percent(share)} of the {kind} differ behind the model's context: masked"
                     )
+                elif view == REPLACED:
+                    notes.append(f"{row.method}: {describe_replaced(share)}")
                 elif share < RARE:
-                    notes.append(f"{row.method}: {view} was there for {_format_share(share)} of the samples")
+                    notes.append(f"{row.method}: {view} was there for {format_percent(share)} of the samples")
         if methods:
             sections.append(GroupShares(group.name, tuple(methods), tuple(notes)))
     return sections
-
-
-def _format_share(share: float) -> str:
-    """Format a share, as '97.3 %', with more digits where these would say 0 or 100."""
-    digits = 1 if 0.0005 <= share <= 0.9995 else 4
-    return f"{100 * share:.{digits}f} %"
 
 
 def list_settings(

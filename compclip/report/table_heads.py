@@ -13,16 +13,18 @@ from pathlib import Path
 from compclip.base.files import read_mapping
 from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
-from compclip.report import tables
+from compclip.report import run_details, tables
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs import progress
 from compclip.runs.item_outcomes import PARTIAL, is_partial
 from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import REPLACED
 
 MANY = 8  # benchmarks that are all named
 RANDOM = "random weights"  # stands where the pretrained model's name would
 OVERLAPS = Path("data/overlaps")
 SHARED = "†"  # the mark of a benchmark of which training has seen pictures
+MANY_REPLACED = 0.1  # of a row's training samples: a larger share is said beside its table
 PICTURES = "pictures"  # all of them, besides those by each criterion
 CHOSEN = "¶"  # the mark of a row that shows a chosen checkpoint
 TUNED = "§"  # the mark of a row that was tuned on what the table shows
@@ -105,6 +107,7 @@ def describe_marks(group: ResultTable) -> list[str]:
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
     notes += [f"{CHOSEN} {method} {which}" for method, which in group.checkpoints.items()]
     notes += [f"{STALLED} {row.method}: {which}" for row in group.rows if (which := describe_stalls(row))]
+    notes += _list_replaced(group)
     if partial_marks(group):
         notes.append(
             f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
@@ -119,6 +122,12 @@ def describe_stalls(row: MethodRow) -> str:
     steps = [(run.cell.seed, progress.find_stall(run.curve)) for run in row.runs]
     stalls = [f"seed {seed} from step {step} on" for seed, step in steps if step is not None]
     return f"learned nothing with {', '.join(stalls)}: the gradients were 0" if stalls else ""
+
+
+def _list_replaced(group: ResultTable) -> list[str]:
+    """Say of which rows more than a tenth of the training samples was replaced by others."""
+    shares = {row.method: run_details.average_shares(row).get(REPLACED, 0.0) for row in group.rows}
+    return [f"{name}: {progress.describe_replaced(s)}" for name, s in shares.items() if s > MANY_REPLACED]
 
 
 def describe_records(group: ResultTable) -> str:
@@ -137,9 +146,10 @@ def describe_records(group: ResultTable) -> str:
 
 
 def list_warnings(group: ResultTable) -> list[str]:
-    """List warnings for the terminal: random weights, and benchmarks of which too little was scored."""
+    """List warnings for the terminal: random weights, and benchmarks and data of which too little was read."""
     partial = {name: coverage for name, coverage in benchmark_coverage(group).items() if coverage.is_partial}
     lines = [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
+    lines += [f"{group.name}: {line}" for line in _list_replaced(group)]
     if has_random_weights(group):
         lines.insert(0, f"{group.name}: the backbone has {RANDOM}; there is no pretrained model")
     return lines

@@ -83,7 +83,7 @@ def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
 def _summarize(method: str, place: str, document: Mapping[str, Any]) -> TunedMethod:
     reference = sum(document["reference"])
     gains = [100 * (sum(trial["values"]) - reference) for trial in document["trials"]]
-    best = next(gain for trial, gain in zip(document["trials"], gains, strict=True) if _is_best(trial, document))
+    best = gains[[trial["number"] for trial in document["trials"]].index(document["best"])]
     declared = (gain for trial, gain in zip(document["trials"], gains, strict=True) if trial["paper"])
     flat = [t["params"] for t, gain in zip(document["trials"], gains, strict=True) if gain >= best - FLAT_POINTS]
     settings = document["request"]["settings"]
@@ -103,10 +103,6 @@ def _summarize(method: str, place: str, document: Mapping[str, Any]) -> TunedMet
             for name, value in document["values"].items()
         ),
     )
-
-
-def _is_best(trial: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    return bool(trial["number"] == document["best"])
 
 
 def _range(values: Sequence[Any]) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.runs import gpus, jobs, unsent_jobs, waiting_jobs
-from compclip.runs.progress import Follower, describe_stall
+from compclip.runs.progress import Follower, describe_faults
 from compclip.runs.run_store import StoredRun
 from compclip.runs.unsent_jobs import UnsentJob
 
@@ -185,7 +185,7 @@ class LocalRunDriver:
         self._ended += 1
         count = f"[{self._ended}/{len(self.runs)}]"
         if not failure:
-            print(f"{count} {run.cell.name}: done{describe_stall(run.folder)}", flush=True)
+            print(f"{count} {run.cell.name}: done{describe_faults(run.folder)}", flush=True)
             return
         print(f"{count} failed: {run.cell.name}: {failure}", flush=True)
         self.failed[run.cell.name] = failure

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
+from compclip.base.number_text import format_percent
 from compclip.base.shared_folders import make_folder
 from compclip.runs import gpus
-from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
 
 if TYPE_CHECKING:
     from compclip.runs.run_store import StoredRun
@@ -83,10 +84,17 @@ def find_stall(rows: Sequence[Mapping[str, Any]]) -> int | None:
     return stalled[-1]["step"] if stalled else None
 
 
-def describe_stall(folder: RunFolder) -> str:
-    """Say of a run whose last logged gradient is 0 that it has stopped learning, else nothing."""
-    row = last_row(folder.progress) if folder.progress else None
-    return f"; its gradient is 0 at step {row['step']}: it learns nothing any more" if row and find_stall([row]) else ""
+def describe_faults(folder: RunFolder) -> str:
+    """Say by a run's last logged step that it has stopped learning, and which samples it lacked; else nothing."""
+    row = (last_row(folder.progress) if folder.progress else None) or {}
+    text = f"; its gradient is 0 at step {row['step']}: it learns nothing any more" if find_stall([row]) else ""
+    share = row.get(SHARE + REPLACED)
+    return f"{text}; {describe_replaced(share)}" if share else text
+
+
+def describe_replaced(share: float) -> str:
+    """Say what share of a run's samples gave way to others."""
+    return f"in place of {format_percent(share)} of its samples others were trained: their pictures cannot be read"
 
 
 def read_tail(path: Path, count: int) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -48,12 +48,9 @@ MODEL_VALUES = {"preprocess_cfg.interpolation": "bicubic", "preprocess_cfg.resiz
 
 def read_equal_code(method: str) -> frozenset[str]:
     """Return the other hashes of a method's training code that are equal to that of now; none where it has no class."""
-    code, classes = training_code.hash_training_code(method), _read_classes().get(method, ())
+    code = training_code.hash_training_code(method)
+    classes = read_mapping(PROOF)["methods"].get(method, ())
     return next((frozenset(hashes) - {code} for hashes in classes if code in hashes), frozenset())
-
-
-def _read_classes() -> Mapping[str, Sequence[Collection[str]]]:
-    return read_mapping(PROOF)["methods"]
 
 
 def list_equal_codes(cell_run: StoredRun) -> frozenset[str]:

@@ -138,12 +138,6 @@ def relation(a: Thing, b: Thing) -> str | None:
     return None
 
 
-def related_pairs(scene: Scene) -> list[tuple[Thing, Thing, str]]:
-    """Return all ordered pairs of things in one row or column with their relation."""
-    pairs = [(a, b, relation(a, b)) for a in scene.things for b in scene.things if a is not b]
-    return [(a, b, r) for a, b, r in pairs if r]
-
-
 def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False) -> Scene:
     """Draw a scene of `count` things with different symbols and colours, on the test or the training side.
 

@@ -40,8 +40,8 @@ class RegionView:
 class View:
     """One sample as one step sees it; texts a rule could not make are None.
 
-    `stand_ins` names what a composite had to take something else for: any partner for one with a common noun, a first
-    sentence for a further one.
+    `stand_ins` names what something else was taken for: in a composite any partner for one with a common noun, or a
+    first sentence for a further one; the next sample where the picture of this one's could not be read.
     """
 
     image: Image

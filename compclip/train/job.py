@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import links
+from compclip.base import links, messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared_folders import make_folder, read_user
 from compclip.interface.method import load_method
 from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import Inputs, RunFolder
+from compclip.runs.run_folder import REPLACED, Inputs, RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, snapshots, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
@@ -81,7 +81,10 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
             "dropped": counts["dropped"],
             "seconds": round(time.monotonic() - started, 3),
         }
-        _write_files(run, model, facts | {"view_shares": view_shares.shares(counts)})
+        shares = view_shares.shares(counts)
+        if REPLACED in shares:
+            messages.warn(f"{run.cell.name}: {progress.describe_replaced(shares[REPLACED])}; see docs/data.md")
+        _write_files(run, model, facts | {"view_shares": shares})
 
 
 def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> None:

@@ -28,11 +28,13 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.data.images import ImageError
 from compclip.interface.views import Views
 from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
+from compclip.runs.run_folder import REPLACED
 from compclip.train import composite
 from compclip.train.batch import Batch, RegionView, View
 from compclip.train.view_maker import ViewMaker
@@ -87,6 +89,7 @@ class EpochSampler:
             full if shuffle == "full" else functools.partial(windowed_order, maker.data.sizes, maker.seed)
         )
         self.first, self.share = rank * batch_size // world, batch_size // world
+        self._warned = False
 
     def prepare_epoch(self, step: int) -> None:
         """Make what a step's whole epoch needs."""
@@ -112,14 +115,22 @@ class EpochSampler:
         return rows, dropped
 
     def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
-        """Return the first sample from a position on whose picture can be read, and its view."""
+        """Return the first sample from a position on whose picture can be read, and its view.
+
+        The first picture that cannot is named in a warning.
+        """
         permuted = self._order(epoch)
         for shift in range(len(permuted)):
             index = int(permuted[(position + shift) % len(permuted)])
             try:
-                return index, self.maker.view(index, epoch, views)
+                view = self.maker.view(index, epoch, views)
             except ImageError as error:
                 dropped[error.reason] += 1
+                if not self._warned:
+                    messages.warn(f"{error}; where a picture cannot be read, the next sample is trained in its place")
+                self._warned = True
+            else:
+                return index, replace(view, stand_ins=view.stand_ins | {REPLACED}) if shift else view
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 

@@ -4,8 +4,9 @@ A part is one entry of the method's `Views`: `negatives/swap.negclip` is the tex
 where views are made, and the counts travel with the training state. A run of which a part never happened is not what
 its method says: it stops with a line, and publishes nothing.
 
-`cut/negatives` and `cut/positives` are no parts: the share of these texts that were masked because they differ from the
-caption behind the model's context alone.
+Some shares are of no parts, and are recorded where there are any (`run_folder.FAULTS`): `cut/negatives` and
+`cut/positives`, texts that were masked because they differ from the caption behind the model's context alone;
+`replaced/pictures`, samples in whose place the next one was trained.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
-from compclip.runs.run_folder import CUT
+from compclip.runs.run_folder import CUT, FAULTS, REPLACED
 from compclip.train.batch import FURTHER, PARTNER, View
 
 if TYPE_CHECKING:
@@ -38,8 +39,11 @@ def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, d
 
     The first `samples` rows are the batch's own; the others are their neighbours.
     """
-    asked_counts: dict[str, int] = {"neighbours": samples * views.neighbours} if views.neighbours else {}
-    had = {"neighbours": len(rows) - samples} if views.neighbours else {}
+    asked_counts = {REPLACED: samples}
+    had = {REPLACED: sum(REPLACED in row.stand_ins for row in rows[:samples])}
+    if views.neighbours:
+        asked_counts["neighbours"] = samples * views.neighbours
+        had["neighbours"] = len(rows) - samples
     for row in rows:
         for name, present in _name_parts(row, views):
             asked_counts[name] = asked_counts.get(name, 0) + 1
@@ -105,11 +109,11 @@ def rule_name(rule: Callable) -> str:
 
 
 def shares(counts: Counts) -> dict[str, float]:
-    """Divide the samples that had a part by those that were asked for it, and cut texts by all, where there are any."""
+    """Divide the samples that had a part by those that were asked for it, and faults by all, where there are any."""
     fractions = {}
     for name, number in sorted(counts["asked"].items()):
         count = counts["had"].get(name, 0)
-        if number and (count or not name.startswith(CUT)):
+        if number and (count or not name.startswith(FAULTS)):
             fractions[name] = round(count / number, 6)
     return fractions
 
@@ -122,7 +126,7 @@ def is_due(steps_done: int, batch_size: int, per_epoch: int, steps: int) -> bool
 def check_parts(counts: Counts, run: Run, epoch_ended: bool) -> None:
     """Raise UserError for a part that no sample had; within an epoch only after CHECKED samples."""
     for name, number in sorted(counts["asked"].items()):
-        if not name.startswith(CUT) and not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
+        if not name.startswith(FAULTS) and not counts["had"].get(name) and number >= (1 if epoch_ended else CHECKED):
             raise UserError(
                 f"methods.{run.cell.method}: {name}: none of the first {number:,} samples of data.{run.cell.data} had "
                 "one; train without this part, or on data that has it"

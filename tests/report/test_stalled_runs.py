@@ -10,7 +10,7 @@ import pytest
 from compclip.report import report_files, report_page
 from compclip.report.run_collection import collect_runs
 from compclip.runs import progress
-from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
 from tests import fake_runs
 
 
@@ -42,9 +42,15 @@ def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
 )
 def test_the_line_of_a_run_that_is_done(tmp_path, norm, says):
     folder = RunFolder(tmp_path)
-    assert progress.describe_stall(folder) == ""
+    assert progress.describe_faults(folder) == ""
     folder.metrics.write_text(json.dumps(*logged(norm)) + "\n")
-    assert progress.describe_stall(folder) == says
+    assert progress.describe_faults(folder) == says
+
+
+def test_the_line_of_a_run_whose_pictures_were_cut(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.metrics.write_text(json.dumps({"step": 9, "grad_norm": 1.0, SHARE + REPLACED: 0.479}) + "\n")
+    assert "47.9 %" in progress.describe_faults(folder)
 
 
 def test_its_row_is_marked_in_every_table(tmp_path):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from compclip.report import report_figures, report_page, run_details
+import pytest
+
+from compclip.report import report_figures, report_page, run_details, table_heads
 from compclip.report.run_collection import collect_runs
+from compclip.runs import progress
+from compclip.runs.run_folder import REPLACED
 from tests import fake_runs
 from tests.report.test_page import build
 
@@ -37,8 +41,19 @@ def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
 
 def test_the_page_says_it_and_escapes_it(tmp_path):
     html = report_page.render_page(build_page(tmp_path, [{"captions": 1.0, NASTY: 0.01}] * 2))
-    assert "Rare parts." in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
+    assert "Rare, cut or replaced." in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
     assert NASTY not in html and 'href="#shares"' in html
+
+
+@pytest.mark.parametrize(("share", "is_in_tables"), [(0.5, True), (0.02, False)])
+def test_replaced_samples_are_said(tmp_path, share, is_in_tables):
+    """Of the mean over seeds, where one without any counts as 0: in a sentence, and beside the tables from a tenth on."""
+    page = build_page(tmp_path, [{"captions": 1.0, REPLACED: share}, {"captions": 1.0}])
+    line = f"clic: {progress.describe_replaced(share / 2)}"
+    assert run_details.tabulate_view_shares(page.main)[0].notes == (line,)
+    for group in page.main:
+        assert (line in table_heads.describe_marks(group)) == is_in_tables
+        assert (f"{group.name}: {line}" in table_heads.list_warnings(group)) == is_in_tables
 
 
 def test_without_shares_the_page_has_no_such_table(tmp_path):

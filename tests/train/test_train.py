@@ -19,11 +19,12 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
+from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.interface.method import load_method
 from compclip.model.clip_model import CONFIG, WEIGHTS
-from compclip.runs.run_folder import Inputs
+from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import accumulate, fine_tuning, job, loader, optimiser, recorder, view_maker
 from tests import held_job, small_training, tiny_project
@@ -168,11 +169,21 @@ def test_full_disk_while_training(here, monkeypatch, capsys):
     assert train_command.main(["--cell", "finetune-tiny-scenes-0"]) == 0
 
 
-def test_unreadable_pictures_are_counted_and_replaced(here):
-    """A truncated picture gives way to the next sample, and environment.json says how often."""
-    (here / "world" / "train" / "000003.png").write_bytes(b"\x89PNG broken")
+@pytest.mark.parametrize(("cut", "share"), [(0, None), (1, 0.025), (20, 0.5)])
+def test_truncated_pictures_are_counted_replaced_and_said(here, capsys, cut, share):
+    """Their heads are in order. The share is of samples, however many pictures are tried for one; a file is named."""
+    paths = sorted((here / "world" / "train").glob("*.png"))[:cut]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        assert min(images.read_size(path)) > 0
     train_command.main(["--cell", "finetune-tiny-scenes-0"])
-    assert environment(here, "finetune-tiny-scenes-0")["dropped"] == {"unreadable": 2}
+    facts, lines = environment(here, "finetune-tiny-scenes-0"), capsys.readouterr().err.splitlines()
+    assert facts["view_shares"].get(REPLACED) == share
+    assert facts["dropped"].get("unreadable", 0) >= 2 * cut  # each once an epoch, and more where neighbours are cut too
+    warnings = [line for line in lines if line.startswith("warning: ")]
+    assert len(warnings) == 2 * bool(cut)
+    assert all(any(path.name in line for path in paths) for line in warnings[:1])
+    assert all(f"{100 * share:.1f} %" in line for line in warnings[1:])
 
 
 def test_unknown_cell_and_missing_inputs(here):

@@ -27,7 +27,7 @@ from compclip.methods import (
     read_clip,
 )
 from compclip.model import backbone
-from compclip.runs.run_folder import Inputs
+from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning, view_shares
 from compclip.train.batch import View
@@ -104,6 +104,16 @@ def test_a_composite_says_what_stood_in():
 
 def test_neighbours_that_cannot_be_read():
     assert shares_of([view()] * 5, Views(neighbours=1), 4)["neighbours"] == 0.25
+
+
+def test_replaced_samples_have_a_share_where_there_are_any():
+    """Counted of the batch's own samples, no neighbours; as no method asks for them, their absence stops no run."""
+    views = Views(neighbours=1)
+    counts = view_shares.tally_parts([view()] * 8, views, 4)
+    assert REPLACED not in view_shares.shares(counts)
+    view_shares.check_parts(counts, None, epoch_ended=True)
+    replaced = view(stand_ins=frozenset({REPLACED}))
+    assert shares_of([replaced, view(), view(), view(), replaced], views, 4)[REPLACED] == 0.25
 
 
 @pytest.mark.parametrize(
