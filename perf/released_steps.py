@@ -135,7 +135,7 @@ def step_negclip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
 
 def step_fsc_clip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """Captions, then the negatives that are there, kind by kind."""
-    rows = [View(squeeze(path), *texts) for path, *texts in zip(paths, CAPTIONS, NEGATIVES, strict=True)]
+    rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i]) for i, path in enumerate(paths)]
     batch, step = take_step("fsc_clip", {}, rows, model)
     by_kind = [batch.negative_BKL[batch.mask_BK[:, k], k] for k in range(batch.mask_BK.shape[1])]
     return replace(step, token_AL=torch.cat([batch.text_BL, *by_kind]))

@@ -8,6 +8,7 @@ step of the program's model and loss in float64. What they import and numbers do
 from __future__ import annotations
 
 import csv
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -147,7 +148,7 @@ def run_clic(folder: Path, given: Step) -> Step:
     """AmitPeleg/CLIC: a step on composites, four captions and a negative of each; also all texts."""
     import spacy
 
-    spacy.load = lambda name: None  # it tags words for negatives, which are given
+    spacy.load = lambda name: None  # type: ignore[assignment, misc]  # it tags words for negatives, which are given
     import data_loading
     import losses
     import models
@@ -233,6 +234,8 @@ def load(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
 def main(method: str, folder: str, given: str, output: str) -> None:
     """Run one step and write it."""
     sys.path[:1] = [str(Path(folder) / "src"), folder]
+    if (Path(folder) / "src").is_dir():
+        os.chdir(Path(folder) / "src")  # from where TSVLC reads its vocabulary
     replace_absent(*ABSENT)
     show_whole_pictures()
     random.seed(0)
