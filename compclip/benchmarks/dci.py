@@ -41,7 +41,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     captioned = [_read_description(folder, name, pictures) for name in names]
     records, dropped = _captioned.make_records(folder, captioned)
     files = (folder / SPLITS_FILE, *(find_annotation(folder, name) for name in names))
-    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, long_texts=True, kind=RETRIEVAL)
 
 
 def read_names(folder: Path, split: str) -> list[str]:

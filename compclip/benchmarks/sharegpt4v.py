@@ -49,7 +49,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     if len(captioned) < count:
         raise UserError(f"{file}: holds {len(captioned)} records, not {count}; lower split, or fetch the official file")
     records, dropped = _captioned.make_records(file, _in_archives(captioned, pictures))
-    return Benchmark(records, (file,), retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    return Benchmark(records, (file,), retrieval.evaluate, dropped=dropped, long_texts=True, kind=RETRIEVAL)
 
 
 def _captioned_picture(file: Path, key: str, row: Any, pictures: Path) -> tuple[str, str, list[str]]:

@@ -46,7 +46,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         files, captioned = _authors(folder, images)
     ordered = sorted(captioned, key=lambda entry: (len(entry[0]), entry[0]))
     records, dropped = _captioned.make_records(folder, ordered)
-    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
+    return Benchmark(records, files, retrieval.evaluate, dropped=dropped, long_texts=True, kind=RETRIEVAL)
 
 
 def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:

@@ -96,6 +96,7 @@ class Benchmark:
     `headline` is the module's HEADLINE unless `load` gives another.
     `first_picture`: records are one unit by their first picture alone (`number_units`). `folders_count`: names of
     pictures begin anew in each folder, as of a video's frames, so that a picture goes by subset and folder too.
+    `long_texts`: captions are long ones, which some heads map by a projection of their own.
     """
 
     records: tuple[Record, ...]
@@ -112,6 +113,7 @@ class Benchmark:
     authors: Benchmark | None = None
     first_picture: bool = False
     folders_count: bool = False
+    long_texts: bool = False
     kind: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -181,7 +183,7 @@ class Benchmark:
     def score(self, embeddings: Embeddings, without: Sequence[str] = ()) -> Outcomes:
         """Return all metrics from the embeddings of `images` and `texts`, but for those in `without`."""
         records = [record for record in self.records if record.has_text]
-        measured = self.evaluate(records, embeddings)
+        measured = self.evaluate(records, embeddings.as_long_texts() if self.long_texts else embeddings)
         items = {name: i for name, i in measured.items() if len(i.ids) and name not in without}
         items |= _group_items(items, self.groups)
         items = {name: replace(i, units=_item_units(i, self.units, self.units_by_id)) for name, i in items.items()}

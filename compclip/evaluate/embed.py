@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -97,7 +97,15 @@ def encode_all(
     for cache, new in zip(caches, embeddings, strict=False):  # no cache, no pair
         image_vectors = cached_images.uncached_vectors(new.image_row, new.image_ID)
         cache.add(image_vectors | cached_texts.uncached_vectors(new.text_row, new.text_TD))
-    return embeddings
+    return [_split_long_texts(*pair) for pair in zip(models, embeddings, strict=True)]
+
+
+def _split_long_texts(model: ClipModel, embeddings: Embeddings) -> Embeddings:
+    """Return texts by the tower's projection and, behind that in a vector, by the head's."""
+    if model.head is None or not model.head.reads_raw:
+        return embeddings
+    text_TD, long_TD = np.split(embeddings.text_TD, [model.head.options["width"]], axis=1)
+    return replace(embeddings, text_TD=np.ascontiguousarray(text_TD), long_TD=np.ascontiguousarray(long_TD))
 
 
 def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: Callable[[B], int]) -> Callable:
@@ -243,8 +251,12 @@ def encode_images(model: ClipModel, image_B3HW: Tensor) -> Tensor:
 
 
 def encode_texts(model: ClipModel, text_BL: Tensor) -> Tensor:
-    """Return the unit vectors [B, D] by which texts are compared."""
+    """Return the unit vectors [B, D] by which texts are compared; behind each that of a long caption, if it has one."""
     head = model.head
+    if head is not None and head.reads_raw:
+        vector_BD = towers.encode_texts(model.clip, text_BL, raw=True)[0]
+        text_BD, raw_BW = vector_BD.split([head.options["width"], head.options["raw_width"]], dim=-1)
+        return torch.cat([text_BD, head.map_long(raw_BW)], dim=-1)
     if head is None or not head.needs_tokens:
         text_BD = inference_towers.encode_texts(model.clip, text_BL)
         return text_BD if head is None else head.map_texts(text_BD)

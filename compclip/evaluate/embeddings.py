@@ -6,7 +6,7 @@ N records, I images, T texts, P pairs, D joint dim.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Embeddings:
     """Unit vectors of images and texts; `failed` gives the reason for each image that has none.
 
     `ties` says what becomes of equal scores: wrong, or the first candidate's where the authors of a benchmark do so.
+    `long_TD` are texts as long captions, by a head that maps these (`model.heads.LongTexts`); None: as all others.
     """
 
     image_ID: np.ndarray
@@ -41,6 +42,11 @@ class Embeddings:
     text_row: dict[str, int]
     failed: dict[str, str]
     ties: str = WRONG
+    long_TD: np.ndarray | None = None
+
+    def as_long_texts(self) -> Embeddings:
+        """Return the same pictures, and texts as long captions."""
+        return self if self.long_TD is None else replace(self, text_TD=self.long_TD)
 
     def has(self, refs: Iterable[str]) -> bool:
         """Return whether every one of the images was read."""

@@ -1,7 +1,7 @@
 """What the losses see of a batch: embeddings and tokens in the joint space.
 
 B images, K negatives, P extra positives, J negative images, N patches, T tokens, M concepts, R regions, C texts of a
-region, D dim.
+region, D dim, W width of a text before its projection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Features:
     `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` holds a caption's own tokens
     and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
     exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
-    method's views ask for them, as negative images and regions.
+    method's views ask for them, as negative images, regions and `raw_text_BW`, captions before the text projection.
 
     `region_BRD` are unit vectors of boxes in the picture, `region_crop_BRD` of the boxes shown as pictures, and
     `region_text_BRCD` of a region's texts: a caption and, where asked for, its first caption and false texts. Where no
@@ -66,6 +66,7 @@ class Features:
     scale: Tensor
     bias: Tensor | None = None
     patch_BND: Tensor | None = _field("image", "image", default=None, token_level=True)
+    raw_text_BW: Tensor | None = _field("image", "text", default=None)
     token_BTD: Tensor | None = _field("image", "text", 1, default=None, token_level=True)
     token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None, token_level=True)
     negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None, token_level=True)

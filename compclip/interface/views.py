@@ -55,6 +55,7 @@ class Views:
     ends: str = "kept"  # full stops of sentences; "clic", as CLIC's released code: none alone, each in a composite
     statistics: str = ""  # "imagenet": pictures are normalised by ImageNet's mean and deviation, not the backbone's
     tokens: bool = False  # patches and text tokens too
+    raw_captions: bool = False  # captions before the text projection too
     # On several processes each has those of its own samples alone, and the loss takes them by `train.own_rows`.
     own_tokens: bool = False
     alternatives: int = 0  # other captions of the picture, or stored paraphrases, as further positives
@@ -114,12 +115,14 @@ class Widths:
     """What heads are built for: the joint space's D, how many positions a text has, and how many words there are.
 
     `image_token`: numbers of an image token before its projection; 0 where the tower is not open_clip's own ViT.
+    `raw_text`: numbers of a text before its projection (`towers.find_text_matrix`).
     """
 
     joint: int
     context: int
     vocabulary: int
     image_token: int = 0
+    raw_text: int = 0
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,14 @@ B images, R regions of each, M = BR of all, K false texts of a region, D dim. A 
 Regions are pooled from its patches; each is told from the batch's by a caption, and its first caption from false texts
 of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of experiments/grids/field.yaml): sigmoid
 losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones.
-Programs: 360CVGroup/FG-CLIP, branches v1.0 and main. Departures: the short caption is the long one's first sentence,
-without "a photo of"; long texts keep the backbone's positions; regions are drawn anew (released: the first four); their
-contrasts are of the whole batch (released: of each process); regions with fewer than K false texts stay. FG-CLIP 2's
-patches are FG-CLIP's here (released: a pool of attention makes them), and its terms of regions are trained (released:
-an attribute that is nowhere set ends them in silence).
+The projection of long captions begins as a copy of the text tower's, in whose place it stands, and stays in the model:
+benchmarks of long captions are compared by it (`model.heads.LongTexts`).
+Programs: 360CVGroup/FG-CLIP, branches v1.0 and main. Departures: without a stored short caption it is the long one's
+first sentence (`short: sentence`); long texts keep the backbone's positions; regions are drawn anew (released: the
+first); their contrasts are of the whole batch (released: of each process); regions with fewer than K false texts stay.
+FG-CLIP 2's patches are FG-CLIP's here (released: a pool of attention makes them), its map of regions' texts is behind
+the text projection (released: in its place), as that of long ones is with a text tower of another kind than CLIP's, and
+its terms of regions are trained (released: an attribute that is nowhere set ends them in silence).
 """
 
 from __future__ import annotations
@@ -20,21 +23,40 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
-from compclip.text import sentences
+from compclip.text import sentences, stored_texts
+from compclip.text.annotation import requires_stored
 from compclip.train import losses
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor, nn
 
     from compclip.interface.features import Features
     from compclip.model.clip_model import ClipModel
+    from compclip.text.annotation import Annotation
 
 TRAINS = True
+PHOTO = "a photo of "  # train_fgclip.py:203
 LARGEST_MARGIN = 10.0  # FG-CLIP 2: model/strcs/fgclip2.py:529
+
+
+@requires_stored("texts.paraphrase")
+def photo_of_paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Return "a photo of " and a stored short caption; None without one."""
+    text = stored_texts.paraphrase(annotation, rng)
+    return None if text is None else PHOTO + text
+
+
+SHORT = {
+    "sentence": sentences.first_of_several,
+    "stored": stored_texts.paraphrase,
+    "photo": photo_of_paraphrase,
+}
 
 
 @dataclass(frozen=True)
 class Config:
+    short: str = "sentence"  # the long caption's first; "stored": data.<name>.texts.paraphrase; "photo": behind PHOTO
     contrast: str = "softmax"  # of pictures and captions; FG-CLIP 2: "sigmoid"
     lambda_long: float = part(1.0, off=0.0)  # fgclip.py:374
     lambda_regions: float = part(0.1, off=0.0)  # fgclip.py:440; FG-CLIP 2: 0.2
@@ -54,7 +76,7 @@ class Config:
     squash: bool = True  # train_fgclip.py:211
 
     def __post_init__(self) -> None:
-        _check.one_of(self, contrast=("softmax", "sigmoid"))
+        _check.one_of(self, contrast=("softmax", "sigmoid"), short=SHORT)
         _check.at_least(
             self, 0, "lambda_long", "lambda_regions", "lambda_choice", "lambda_hard", "lambda_rank", "lambda_texts"
         )
@@ -76,11 +98,12 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The whole caption and its first sentence, regions with a caption, and false texts of the first one."""
+    """The whole caption and a short one, regions with a caption, and false texts of the first one."""
     needs_false_texts = cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank
     return Views(
         caption="full",
-        positives=(sentences.first_of_several,),
+        positives=(SHORT[cfg.short],),
+        raw_captions=bool(cfg.lambda_long),
         squash=cfg.squash,
         regions=cfg.regions if needs_false_texts or cfg.lambda_regions or cfg.lambda_texts else 0,
         region_negatives=cfg.region_negatives if needs_false_texts else 0,
@@ -88,17 +111,22 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """Linear maps of long and of regions' texts, which begin as the identity, and scales of regions and false texts."""
-    import torch
+    """The projection of long captions, a map of regions' texts, and scales of regions and of false texts."""
     from torch import nn
 
-    module = nn.Module()
-    for name in ["long"] * bool(cfg.lambda_long) + ["region"] * cfg.map_regions:
-        module.register_module(name, linear := nn.Linear(widths.joint, widths.joint, bias=False))
-        nn.init.eye_(linear.weight)
-    for name in ("log_scale_regions", "log_scale_hard"):
-        module.register_parameter(name, nn.Parameter(torch.full((), math.log(cfg.init_scale))))
+    from compclip.model.heads import LongTexts
+
+    module = LongTexts(widths.joint, widths.raw_text, maps=2 if cfg.map_regions else 1)
+    for scale in (module.log_scale_regions, module.log_scale_hard):
+        nn.init.constant_(scale, math.log(cfg.init_scale))
+    if not cfg.lambda_long:
+        module.long = None
     return module
+
+
+def keeps_heads(cfg: Config) -> bool:
+    """The finished model compares long captions by their own projection."""
+    return cfg.lambda_long > 0
 
 
 def memory(cfg: Config) -> dict[str, Tensor]:
@@ -123,7 +151,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
     terms = {"short": contrast(f, short_BD, cfg)}
     if cfg.lambda_long:
-        terms["long"] = cfg.lambda_long * contrast(f, map_texts(f.heads.long, f.text_BD), cfg)
+        terms["long"] = cfg.lambda_long * contrast(f, f.heads.map_long(f.raw_text_BW), cfg)
     if cfg.lambda_regions:
         terms["regions"] = cfg.lambda_regions * contrast_regions(f, cfg)
     if cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank:
@@ -149,7 +177,7 @@ def contrast_regions(f: Features, cfg: Config) -> Tensor:
 
 
 def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
-    """Return unit vectors, mapped."""
+    """Return unit vectors, mapped and of length 1 again."""
     from torch.nn import functional as F
 
     return F.normalize(linear(text_D.to(linear.weight.dtype)), dim=-1)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.model import weight_files
+from compclip.model import towers, weight_files
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModule
@@ -49,6 +49,7 @@ class Head(nn.Module):
 
     kind: ClassVar[str]
     needs_tokens: ClassVar[bool] = False  # the maps look at patches and text tokens
+    reads_raw: ClassVar[bool] = False  # `map_long` maps long captions, from before the text projection
     scores_pairs: ClassVar[bool] = False  # `score` compares, and a picture has no one vector
 
     def __init__(self, **options: int) -> None:
@@ -113,6 +114,40 @@ class TextMap(Head):
     def start_state(self) -> dict[str, Tensor]:
         """The identity."""
         return {"weight": torch.eye(len(self.weight)), "log_scale": torch.zeros(())}
+
+
+class LongTexts(Head):
+    """A projection of long captions in the place of the text tower's, of which it is a copy at first (FG-CLIP).
+
+    By it benchmarks of long captions are compared (`Benchmark.long_texts`), all others by the tower's own. `maps` 2: a
+    map of regions' texts too, which only trains, as the two scales do.
+    """
+
+    kind = "long_texts"
+    reads_raw = True
+    long: nn.Linear | None
+
+    def __init__(self, width: int, raw_width: int, maps: int = 1) -> None:
+        super().__init__(width=width, raw_width=raw_width, maps=maps)
+        self.long = nn.Linear(raw_width, width, bias=False)
+        if maps > 1:
+            self.region = nn.Linear(width, width, bias=False)
+            nn.init.eye_(self.region.weight)
+        self.log_scale_regions = nn.Parameter(torch.zeros(()))
+        self.log_scale_hard = nn.Parameter(torch.zeros(()))
+
+    def start_from(self, clip: ClipModule) -> None:
+        """Begin with the tower's projection; the identity where raw texts are projected already."""
+        if self.long is not None:
+            projection_WD = towers.find_text_matrix(clip)
+            with torch.no_grad():
+                nn.init.eye_(self.long.weight) if projection_WD is None else self.long.weight.copy_(projection_WD.T)
+
+    @in_float32
+    def map_long(self, raw_BW: Tensor) -> Tensor:
+        """Return the unit vectors [B, D] of long captions."""
+        assert self.long is not None
+        return F.normalize(self.long(raw_BW), dim=-1)
 
 
 class TextPooling(Head):
@@ -268,7 +303,9 @@ def sparsemax(x_BC: Tensor) -> Tensor:
     return (x_BC - threshold_B1).clamp_min(0)
 
 
-KINDS: dict[str, Callable[..., Head]] = {head.kind: head for head in (TextMap, TextPooling, TokenMixture, Codebook)}
+KINDS: dict[str, Callable[..., Head]] = {
+    head.kind: head for head in (TextMap, LongTexts, TextPooling, TokenMixture, Codebook)
+}
 
 
 def has_head(folder: Path) -> bool:

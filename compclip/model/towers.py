@@ -144,16 +144,18 @@ def encode_texts(
     tokens: bool = False,
     all_positions: bool = False,
     embedded_BTW: Tensor | None = None,
+    raw: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Return unit embeddings [B, D] of texts and, with `tokens`, raw projected tokens of every position [B, T, D].
 
     The tower is run on the positions that it needs, or on `all_positions` of texts that were cut already.
     `embedded_BTW`: their tokens as CLIP's own tower embeds them, where they were looked up for several groups at once.
+    With `raw` the embeddings are [B, D + W]: behind each is what it is the projection of (`find_text_matrix`).
     """
     import open_clip
 
     if hasattr(clip, "text"):
-        return _encode_by_text_tower(clip.text, text_BL, tokens)
+        return _encode_by_text_tower(clip.text, text_BL, tokens, raw)
     causal_mask, pool = clip.attn_mask, clip.text_pool_type
     T = text_BL.shape[1] if all_positions else count_positions(clip, text_BL)
     text_BT = text_BL[:, :T]
@@ -161,10 +163,23 @@ def encode_texts(
     mask_TT = None if causal_mask is None else causal_mask[:T, :T]
     x_BTW = clip.ln_final(clip.transformer(x_BTW, attn_mask=mask_TT))
     pooled_BW = open_clip.transformer.text_global_pool(x_BTW, text_BT, pool, clip.text_eos_id)
+    projected_BD = project(pooled_BW, clip.text_projection)
+    raw_BW = projected_BD if find_text_matrix(clip) is None else pooled_BW
     return (
-        F.normalize(project(pooled_BW, clip.text_projection), dim=-1),
+        _append_raw(projected_BD, raw_BW if raw else None),
         project(x_BTW, clip.text_projection) if tokens else None,
     )
+
+
+def find_text_matrix(clip: ClipModule) -> Tensor | None:
+    """Return the text projection [W, D] of CLIP's own tower; None of other towers, whose raw texts are projected."""
+    projection = None if hasattr(clip, "text") else clip.text_projection
+    return projection if isinstance(projection, Tensor) else None
+
+
+def _append_raw(projected_BD: Tensor, raw_BW: Tensor | None) -> Tensor:
+    text_BD = F.normalize(projected_BD, dim=-1)
+    return text_BD if raw_BW is None else torch.cat([text_BD, raw_BW], dim=-1)
 
 
 def embed_tokens(clip: ClipModule, tokens: Tensor, positions: Tensor | slice, embedded: Tensor | None = None) -> Tensor:
@@ -181,15 +196,16 @@ def embed_groups(clip: ClipModule, texts: Sequence[Tensor]) -> list[Tensor]:
     return [group_NW.unflatten(0, tuple(text_BT.shape)) for group_NW, text_BT in zip(flat_groups, texts, strict=True)]
 
 
-def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool) -> tuple[Tensor, Tensor | None]:
+def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool, raw: bool) -> tuple[Tensor, Tensor | None]:
     if not tokens:
-        return F.normalize(tower(text_BL), dim=-1), None
+        projected_BD = tower(text_BL)
+        return _append_raw(projected_BD, projected_BD if raw else None), None
     output_tokens, tower.output_tokens = tower.output_tokens, True
     try:
         pooled_BD, x_BTW = tower(text_BL)
     finally:
         tower.output_tokens = output_tokens
-    return F.normalize(pooled_BD, dim=-1), project(x_BTW, tower.text_projection)
+    return _append_raw(pooled_BD, pooled_BD if raw else None), project(x_BTW, tower.text_projection)
 
 
 def project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:

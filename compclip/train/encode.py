@@ -45,6 +45,11 @@ def encode_features(
             of_images = _encode_images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
         text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views, text_groups)
+    raw_text_BW = None
+    if views.raw_captions:
+        D = of_images["image_BD"].shape[1]
+        raw_text_BW = text_AD["caption"][:, D:]
+        text_AD = {kind: vector_AD[:, :D] for kind, vector_AD in text_AD.items()}
     concept_MD, owner_M = text_AD["concept"], batch.owner_M
     if views.concepts == "pooled" and (token_BTD := token_ATD["caption"]) is not None:
         concept_MD = pool_concepts(token_BTD, batch.concept_span_M2, owner_M)
@@ -62,6 +67,7 @@ def encode_features(
         owner_M=owner_M,
         scale=clip.logit_scale.exp(),
         bias=clip.logit_bias,
+        raw_text_BW=raw_text_BW,
         token_BTD=token_ATD["caption"],
         token_mask_BT=mask_AT["caption"],
         negative_token_BKTD=_group_by_image(token_ATD["negative"], B, K),
@@ -123,6 +129,8 @@ def _encode_texts(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None], dict[str, Tensor | None]]:
     """Encode all texts that are there, each once; return unit vectors, tokens and a text's own tokens, by kind.
 
+    Behind a unit vector is the raw one, where views ask for raw captions.
+
     Vectors and tokens of texts that a rule could not make are zeros. Tokens and masks are None where no loss asks for
     them.
     """
@@ -138,9 +146,9 @@ def _encode_texts(
     needs_tokens = views.tokens or views.concepts == "pooled"
     all_AL, groups = torch.cat(list(texts.values())), plan_groups(batch, text_groups)
     if groups is None:
-        all_AD, all_ATD = towers.encode_texts(clip, all_AL, needs_tokens, all_positions=True)
+        all_AD, all_ATD = towers.encode_texts(clip, all_AL, needs_tokens, all_positions=True, raw=views.raw_captions)
     else:
-        all_AD, all_ATD = _encode_groups(clip, all_AL, groups, needs_tokens)
+        all_AD, all_ATD = _encode_groups(clip, all_AL, groups, needs_tokens, views.raw_captions)
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
@@ -152,7 +160,7 @@ def _encode_texts(
 
 
 def _encode_groups(
-    clip: ClipModule, all_AL: Tensor, groups: TextGroups, needs_tokens: bool
+    clip: ClipModule, all_AL: Tensor, groups: TextGroups, needs_tokens: bool, raw: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Encode texts group by group; return vectors and tokens in the batch's order, these padded with zeros."""
     index_N = groups.index_N.to(all_AL.device, non_blocking=True)
@@ -161,7 +169,7 @@ def _encode_groups(
     # several groups are CLIP's own tower's
     embedded = towers.embed_groups(clip, texts) if len(texts) > 1 else [None]
     encoded = [
-        towers.encode_texts(clip, text_NT, needs_tokens, all_positions=True, embedded_BTW=embedded_NTW)
+        towers.encode_texts(clip, text_NT, needs_tokens, all_positions=True, embedded_BTW=embedded_NTW, raw=raw)
         for text_NT, embedded_NTW in zip(texts, embedded, strict=True)
     ]
     all_AD = _fill_with_zeros(torch.cat([vector_ND for vector_ND, _ in encoded]), index_N, len(all_AL))

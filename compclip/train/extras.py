@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from compclip.interface.views import Widths
+from compclip.model import towers
 from compclip.train import gradient_sums
 from compclip.train.loss_scale import LossScale
 
@@ -111,11 +112,13 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_
 def widths(model: ClipModel) -> Widths:
     """Return the sizes that a model's heads are built for."""
     text, class_embedding = model.model_cfg["text_cfg"], getattr(model.clip.visual, "class_embedding", None)
+    projection_WD = towers.find_text_matrix(model.clip)
     return Widths(
         model.model_cfg["embed_dim"],
         text.get("context_length", 77),
         text.get("vocab_size", 49408),
         0 if class_embedding is None else class_embedding.shape[-1],
+        model.model_cfg["embed_dim"] if projection_WD is None else len(projection_WD),
     )
 
 

@@ -132,7 +132,7 @@ MORE = {  # beside the method's own file
         "compclip.text.shuffle",
         "compclip.text.stored_texts",
     },
-    "fg_clip": {"compclip.model.whole_pictures"},
+    "fg_clip": {"compclip.model.heads", "compclip.model.whole_pictures", "compclip.text.stored_texts"},
     "fineclip": {"compclip.model.whole_pictures"},
     "flair": {"compclip.model.heads", "compclip.text.sub_captions"},
     "fsc_clip": SWAPS

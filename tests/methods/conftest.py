@@ -39,7 +39,9 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
         lengths = torch.randint(2, 7, (B, 1), generator=g)
         ids = torch.randint(0, 30, (B, 6), generator=g)
         f = replace(f, target_BL=ids.masked_fill(torch.arange(6) >= lengths, -1))
-    if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30, image_token=W)):
+    if views.raw_captions:
+        f = replace(f, raw_text_BW=torch.randn(B, W, generator=g, dtype=torch.float64).requires_grad_())
+    if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30, image_token=W, raw_text=W)):
         f = replace(f, heads=heads.double())
         if tokens := getattr(heads, "options", {}).get("tokens"):  # class tokens in the place of patches
             patch_BKW = torch.randn(B, tokens, W, generator=g, dtype=torch.float64)

@@ -256,7 +256,7 @@ def fg_clip_terms(f, cfg, step):
     ]
     terms = {"short": captions_and_pictures(f, short, cfg)}
     if cfg.lambda_long:
-        long = [mapped_by(f.heads.long, t) for t in f.text_BD]
+        long = [mapped_by(f.heads.long, t) for t in f.raw_text_BW]
         terms["long"] = cfg.lambda_long * captions_and_pictures(f, long, cfg)
     places = regions_there(f)
     captions = [f.region_text_BRCD[(*p, 0)] for p in places]

@@ -15,6 +15,7 @@ from compclip.model import heads
 WIDTH = 8
 OPTIONS = {
     "text_map": {},
+    "long_texts": {"raw_width": 6, "maps": 2},
     "text_pooling": {"heads": 2},
     "token_mixture": {"tokens": 2, "token_width": 3, "heads": 2, "temperature": 5},
     "codebook": {"codes": 5, "code_width": 4},

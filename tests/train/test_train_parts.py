@@ -224,7 +224,7 @@ def test_every_field_with_rows_says_so():
         shape = name.rpartition("_")[2]
         assert shape[0] == axes[kind.row]
         assert kind.text_axis == (shape.index("T") if "T" in shape else None)
-        assert bool(kind.tower) == shape.endswith("D")
+        assert bool(kind.tower) == shape.endswith(("D", "W"))
         assert kind.token_level == ("token" in name or "patch" in name)
 
 

@@ -1,0 +1,251 @@
+"""A whole step of methods beside the released programs', float64: `python -m perf.released_steps METHOD=FOLDER …`.
+
+FOLDER is a clone of the program that experiments/LOG.md names. Its code is run (`perf/step_programs.py`): give clones
+that you trust. Both sides get the same picture files, captions, negatives and weights of a tiny model. Each makes a
+batch by its own loader's functions, encodes it, computes its loss and the slopes of every parameter. A line for each
+method: the largest relative differences of pictures, of terms and of a parameter's slope, and whether tokens are equal.
+Without arguments the methods are listed. Exit code 2 for a method that has no comparison, or no folder.
+
+B pictures, K negatives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from compclip.base.errors import UserError, entry, unknown
+from compclip.base.files import write_json
+from compclip.interface.method import load_method
+from compclip.model import backbone, clip_model
+from compclip.model.clip_model import ClipModel
+from compclip.text import sentences
+from compclip.train import composite
+from compclip.train.batch import Batch, View
+from compclip.train.encode import encode_features
+from compclip.train.loader import collate
+
+CHILD = Path(__file__).with_name("step_programs.py")
+SIDE = 224  # written into CLIC's program
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": SIDE, "patch_size": 56, "width": 32, "layers": 2, "head_width": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+SIZES = ((64, 48), (40, 72), (56, 56), (90, 50))  # of the pictures
+CAPTIONS = (
+    "A Cat sleeps on a red mat.",
+    "two dogs near the tall white wall, and a ball!",
+    "A man in a blue shirt holds an old umbrella",
+    "Some birds fly above the sea.  The sky is grey",
+)
+NEGATIVES = (
+    ("A mat sleeps on a red Cat.", "A Dog sleeps on a red mat.", "on a A Cat red sleeps mat."),
+    (
+        "two walls near the tall white dog, and a ball!",
+        "two cats near the tall white wall, and a ball!",
+        "near the two dogs wall, and tall white a ball!",
+    ),
+    (
+        "A shirt in a blue man holds an old umbrella",
+        "A man in a green shirt holds an old umbrella",
+        "in a A man blue umbrella shirt holds an old",
+    ),
+    (
+        "Some sea fly above the birds.  The sky is grey",
+        "Some fish fly above the sea.  The sky is grey",
+        "sea. the Some",
+    ),
+)
+FURTHER = [(f"{caption.split()[1]} one", f"{caption.split()[1]} two.") for caption in CAPTIONS]
+NEAR = (2, 0, 3, 1)  # a near picture of each
+
+
+@dataclass(frozen=True)
+class Step:
+    """Pictures as the model takes them, tokens, the loss's terms, and slopes by parameter."""
+
+    picture_B3HW: Tensor
+    token_AL: Tensor
+    terms: dict[str, Tensor]
+    slopes: dict[str, Tensor]
+    texts: tuple[str, ...] = ()  # of CLIC's program, which draws partners
+
+
+def draw_pictures(folder: Path) -> list[str]:
+    """Write a picture of each size, smooth as a photograph is."""
+    rng, paths = np.random.default_rng(0), []
+    for number, size in enumerate(SIZES):
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 6, 3), np.uint8))
+        paths.append(str(folder / f"{number}.png"))
+        coarse.resize(size, Image.Resampling.BICUBIC).save(paths[-1])
+    return paths
+
+
+def open_model(folder: Path) -> ClipModel:
+    """Return a tiny model of random weights, gains and biases too."""
+    write_json(folder / "tiny.json", CONFIG)
+    model = backbone.create(str(folder / "tiny.json"), seed=1)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.clip.parameters():
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def squeeze(path: str, side: int = SIDE) -> Image.Image:
+    """Return the whole picture as a square, as a random part that is all of it."""
+    with Image.open(path) as picture:
+        return picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+
+
+def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipModel) -> tuple[Batch, Step]:
+    """Return our batch of some views, and our step on it."""
+    method = load_method(name)
+    cfg = method.Config(**options)
+    views = method.views(cfg, 0)
+    batch = collate(rows, views, model)
+    assert batch.statistics_23 is not None
+    picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
+    model.clip.double().train().zero_grad()
+    batch = replace(batch, image_B3HW=picture_B3HW.double(), statistics_23=None)
+    terms = method.loss(encode_features(model.clip, batch, views), cfg, 0)
+    torch.stack(list(terms.values())).sum().backward()
+    slopes = {n: p.grad.clone() for n, p in model.clip.named_parameters() if p.grad is not None}
+    return batch, Step(picture_B3HW, batch.text_BL, {n: term.detach() for n, term in terms.items()}, slopes)
+
+
+def step_negclip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
+    """Each row brings its near picture; texts stand as there: captions, then negatives."""
+    rows = [View(squeeze(paths[i]), CAPTIONS[i], NEGATIVES[i][:1]) for i in (*range(len(paths)), *NEAR)]
+    batch, step = take_step("negclip", {"hard_images": 1}, rows, model)
+    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]))
+
+
+def step_fsc_clip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
+    """Captions, then the negatives that are there, kind by kind."""
+    rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i]) for i, path in enumerate(paths)]
+    batch, step = take_step("fsc_clip", {}, rows, model)
+    by_kind = [batch.negative_BKL[batch.mask_BK[:, k], k] for k in range(batch.mask_BK.shape[1])]
+    return replace(step, token_AL=torch.cat([batch.text_BL, *by_kind]))
+
+
+def step_svlc(paths: list[str], model: ClipModel, theirs: Step) -> Step:
+    """A negative of each caption; captions, then negatives."""
+    rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i][:1]) for i, path in enumerate(paths)]
+    batch, step = take_step("svlc", {}, rows, model)
+    total = {"total": torch.stack(list(step.terms.values())).sum()}
+    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]), terms=total)
+
+
+def step_clic(paths: list[str], model: ClipModel, theirs: Step) -> Step:
+    """Their partners and orders of sentences; composites, joined texts and tokens are ours."""
+    rows, count = [], len(theirs.texts) // len(paths)
+    for i, path in enumerate(paths):
+        given = theirs.texts[i * count : (i + 1) * count]  # further ones, p1, p2, negative, the single caption
+        partner = next(j for j in range(len(paths)) if join_clic(CAPTIONS[i], CAPTIONS[j]) == given[2])
+        p1, p2 = join_clic(CAPTIONS[i], CAPTIONS[partner]), join_clic(CAPTIONS[partner], CAPTIONS[i])
+        ways = [join_clic(*pair) for pair in itertools.permutations((*FURTHER[i], *FURTHER[partner]), 2)]
+        further = [next(way for way in ways if way == text) for text in given[:2]]
+        negative = join_clic(f"no {CAPTIONS[i]}", CAPTIONS[partner])
+        first, second = Image.open(path).convert("RGB"), Image.open(paths[partner]).convert("RGB")
+        generators = map(np.random.default_rng, range(9))  # both orders of the two are among them
+        squares = [composite.join_pictures(first, second, model.image_size, rng) for rng in generators]
+        square = min(squares, key=lambda square: distance(square, theirs.picture_B3HW[i]))
+        rows.append(View(square, p1, (negative,), (p2, *further)))
+    batch, step = take_step("clic", {"ends": "clic", "statistics": "imagenet"}, rows, model)
+    texts = [batch.text_BL, *batch.positive_BPL.unbind(1), batch.negative_BKL[:, 0]]
+    total = {"total": torch.stack(list(step.terms.values())).sum()}
+    return replace(step, token_AL=torch.cat(texts), terms=total)
+
+
+def join_clic(first: str, second: str) -> str:
+    """Join two captions as CLIC's method does with `ends: clic`, in lower case."""
+    return sentences.JOINS["clic"](first.lower(), second.lower())
+
+
+def distance(square: Image.Image, picture_3HW: Tensor) -> float:
+    """Return how far a composite is from one that is normalised by ImageNet's statistics."""
+    statistics = torch.tensor([composite.IMAGENET["mean"], composite.IMAGENET["std"]])
+    pixels = torch.from_numpy(np.array(square)).permute(2, 0, 1)[None]
+    return float((clip_model.normalise_pictures(pixels, statistics)[0] - picture_3HW).abs().mean())
+
+
+STEPS: dict[str, Callable[[list[str], ClipModel, Step], Step]] = {
+    "negclip": step_negclip,
+    "fsc_clip": step_fsc_clip,
+    "clic": step_clic,
+    "svlc": step_svlc,
+}
+
+
+def run_program(method: str, folder: Path, work: Path, paths: list[str], model: ClipModel) -> Step:
+    """Return the step of the released program, of a process of its own."""
+    given = {
+        "paths": paths,
+        "captions": CAPTIONS,
+        "negatives": NEGATIVES,
+        "near": NEAR,
+        "further": FURTHER,
+        "model": CONFIG,
+        "work": str(work),
+        "state": model.clip.state_dict(),
+    }
+    torch.save(given, work / "given.pt")
+    names = [str(path) for path in (folder.resolve(), work / "given.pt", work / "step.pt")]
+    subprocess.run([sys.executable, str(CHILD), method, *names], check=True)
+    step = torch.load(work / "step.pt", weights_only=True)
+    return Step(step["pictures"], step["tokens"], step["terms"], step["slopes"], tuple(step.get("texts", ())))
+
+
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+    """Return the largest difference of two tensors over the largest number of theirs."""
+    return float((ours.double() - theirs.double()).abs().max() / theirs.abs().max().clamp_min(1e-12))
+
+
+def compare(ours: Step, theirs: Step) -> str:
+    """Return what differs, in one line."""
+    T = ours.token_AL.shape[1]
+    equal = torch.equal(ours.token_AL, theirs.token_AL[:, :T]) and not theirs.token_AL[:, T:].any()
+    terms = [relative_difference(a, b) for a, b in zip(ours.terms.values(), theirs.terms.values(), strict=True)]
+    alone = sorted(set(ours.slopes) ^ set(theirs.slopes))
+    slope_of = {n: relative_difference(ours.slopes[n], theirs.slopes[n]) for n in set(ours.slopes) & set(theirs.slopes)}
+    worst = max(slope_of, key=slope_of.__getitem__)
+    pictures = relative_difference(ours.picture_B3HW, theirs.picture_B3HW)
+    return (
+        f"pictures {pictures:.1e}, tokens {'equal' if equal else 'DIFFER'}, terms {max(terms):.1e}, "
+        f"slopes {slope_of[worst]:.1e} ({worst}; {len(slope_of)} parameters)"
+        + (f", on one side alone: {', '.join(alone)}" if alone else "")
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a line for each METHOD=FOLDER."""
+    for argument in argv:
+        method, _, folder = argument.partition("=")
+        if method not in STEPS:
+            raise unknown("method", method, STEPS, "METHOD=FOLDER")
+        if not folder or not Path(folder).is_dir():
+            raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
+        with tempfile.TemporaryDirectory() as work:
+            paths, model = draw_pictures(Path(work)), open_model(Path(work))
+            theirs = run_program(method, Path(folder), Path(work), paths, model)
+            print(f"{method}: {compare(STEPS[method](paths, model, theirs), theirs)}", flush=True)
+    if not argv:
+        print("\n".join(STEPS))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
