@@ -12,7 +12,7 @@ from compclip.base import json_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_regular, read_json, read_text
 from compclip.data import tar_members
-from compclip.data.images import ENDINGS
+from compclip.data.picture_names import ENDINGS
 from compclip.evaluate import picture_references
 from compclip.evaluate.benchmark import Groups, Record
 

@@ -32,10 +32,6 @@ from compclip.data.sample import ImageLocation
 
 MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-# Endings of files in these formats, in lower case; the first of several files of one name is taken.
-ENDINGS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm",
-)  # fmt: skip
 MAX_PIXELS = 178_000_000  # a larger picture counts as unreadable; Pillow's own bound is a little higher
 MAX_ASPECT_RATIO = 200  # a model scales the shorter side to its own size: a narrower strip becomes gigabytes
 PNG_ORIENTATION_KEYS = frozenset(("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"))  # as Pillow reads them

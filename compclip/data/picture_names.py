@@ -7,6 +7,11 @@ from pathlib import PurePath
 
 from compclip.base.errors import UserError
 
+# Endings of the formats that are read (`data.images`), in lower case; the first of several files of one name is taken.
+ENDINGS = (
+    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm",
+)  # fmt: skip
+
 
 class PictureFinder:
     """Finds the file that a name can mean below the folder `images`; a folder is listed when a name is not there.

@@ -15,8 +15,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import retrieval
 from compclip.config.sections import BenchmarkSection, Data
-from compclip.data.images import ENDINGS
-from compclip.data.picture_names import PictureFinder
+from compclip.data.picture_names import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
 from compclip.prepare import sources
 from compclip.prepare.sources import coco, img2dataset, karpathy, webdataset

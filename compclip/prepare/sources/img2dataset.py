@@ -14,7 +14,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, read_mapping
 from compclip.config.sections import Data
-from compclip.data.images import ENDINGS
+from compclip.data.picture_names import ENDINGS
 from compclip.data.sample import Sample
 
 CAPTION_ENDINGS = (".txt", ".caption")
