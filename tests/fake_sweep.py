@@ -102,6 +102,11 @@ class Job:
     folder: RunFolder
     pid: int
     cancelled: bool = False
+    waits_by = ""  # nothing
+
+    def label(self) -> str:
+        """What it is called."""
+        return f"process {self.pid}"
 
     def state(self) -> str:
         """done when its last file is there; the process, which writes it before it ends, is asked first."""

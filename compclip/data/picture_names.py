@@ -22,12 +22,13 @@ class PictureFinder:
     def __init__(self, images: str, file: str = "") -> None:
         self._images, self._file = images, file
         self._names: dict[str, dict[str, list[str]]] = {}
-        self._name_of: dict[str, str] = {}  # of pictures that were found in `images` itself: the name that means each
+        self._names_of: dict[str, dict[str, None]] = {}  # of pictures in `images` itself: the names that mean each
 
     def find(self, path: str) -> str:
         """Return `path` where there is such a file, else the one file that it can mean; itself where there is none.
 
-        Raises UserError, naming both, where two files fit, or one file fits two names.
+        Raises UserError, naming both, where two files fit. Whether one file fits two names is known at the end
+        (`find_shared`).
         """
         if os.path.lexists(path) or not self._images:
             return path
@@ -35,12 +36,18 @@ class PictureFinder:
         found = self._find_below(below)
         if found is None and "/" in below:
             found = self._find_below(below.rpartition("/")[2])
-            other = self._name_of.setdefault(found, below) if found else below
-            if other != below:
-                raise UserError(
-                    f"{self._file}: {below!r} and {other!r} are one file in {self._images}; keep the folders"
-                )
+            if found:
+                self._names_of.setdefault(found, {})[below] = None
         return found or path
+
+    def find_shared(self) -> dict[str, str]:
+        """Return the files that several names were found to mean, each with a line that names two of them."""
+        lines = {}
+        for file, names in self._names_of.items():
+            if len(names) > 1:
+                pair = " and ".join(map(repr, list(names)[:2]))
+                lines[file] = f"{self._file}: {pair} are one file in {self._images}; keep the folders of the pictures"
+        return lines
 
     def _find_below(self, name: str) -> str | None:
         folder = self._images

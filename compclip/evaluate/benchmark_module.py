@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from compclip.base import json_text, plugins
+from compclip.base import json_text, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.config import benchmark_groups
 from compclip.data.picture_names import PictureFinder
@@ -93,17 +93,29 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
 
 
 def _find_pictures(benchmark: Benchmark, finder: PictureFinder) -> Benchmark:
-    """Return the benchmark with its pictures as they are called on the disk. Raises UserError as `PictureFinder`."""
-    found: dict[str, str] = {}
+    """Return the benchmark with its pictures as they are called on the disk; one that two names mean is missing."""
+    files: dict[str, str] = {}
     for picture in (benchmark.authors or benchmark).images:
+        path = parse_reference(picture)[0]
+        if isinstance(path, str):
+            files[picture] = finder.find(path)
+    shared = finder.find_shared()
+    for line in shared.values():
+        messages.warn(line)
+    renamed = {}
+    for picture, file in files.items():
         path, box = parse_reference(picture)
-        if isinstance(path, str) and (there := finder.find(path)) != path:
-            found[picture] = with_box(there, box)
-    if not found:
-        return benchmark
-    records = tuple(replace(r, images=tuple(found.get(i, i) for i in r.images)) for r in benchmark.records)
-    authors = benchmark.authors and _find_pictures(benchmark.authors, finder)
-    return replace(benchmark, records=records, authors=authors)
+        if file != path and file not in shared:
+            renamed[picture] = with_box(file, box)
+    return _rename_pictures(benchmark, renamed) if renamed else benchmark
+
+
+def _rename_pictures(benchmark: Benchmark, renamed: dict[str, str]) -> Benchmark:
+    records = []
+    for record in benchmark.records:
+        records.append(replace(record, images=tuple(renamed.get(image, image) for image in record.images)))
+    authors = benchmark.authors and _rename_pictures(benchmark.authors, renamed)
+    return replace(benchmark, records=tuple(records), authors=authors)
 
 
 def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:

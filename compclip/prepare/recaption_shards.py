@@ -111,6 +111,8 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     finder = PictureFinder(cfg.images, cfg.path)
     while named := list(itertools.islice(samples, shard_writer.ROWS)):
         block = [replace(sample, image=finder.find(sample.image)) for sample in named]
+        for line in finder.find_shared().values():
+            raise UserError(line)
         counts["images_named_otherwise"] += sum(a.image != b.image for a, b in zip(named, block, strict=True))
         for sample in block if not cfg.images_outside else ():
             image_folder.check(sample.id, sample.image)

@@ -386,7 +386,8 @@ def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
 def test_the_record_of_a_job_moves_with_its_project(tmp_path, monkeypatch):
     """SLURM's log is found beside the store, wherever the project lies by now."""
     project = tmp_path / "first"
-    folder = slurm._record(project, "0123456789abcdef", "7_0", "").folder
+    identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "7_0", fake_slurm.NAME)
+    folder = slurm._record(project, "0123456789abcdef", identity, "").folder
     (project / ".work/slurm").mkdir(parents=True)
     (project / ".work/slurm/7_0_0_log.out").write_text("srun: error: no module")
     moved = project.rename(tmp_path / "second")

@@ -257,7 +257,7 @@ def test_a_job_that_dies_before_python(here):
     job = slurm.Slurm(broken).submit(stored_run, "params.yaml")
     assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert "failed, exit code 3: " in job.reason() and "module: command not found" in job.reason()
-    assert str(Path(f".work/slurm/{job.id}_0_log.out").resolve()) in job.reason()
+    assert f".work/slurm/{job.id}_0_log.out" in job.reason()
     assert "train.lr" not in job.reason()
 
 

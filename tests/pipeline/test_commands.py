@@ -32,6 +32,7 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.doctor.several_processes",
     "compclip.launch.results_job",
     "compclip.launch.task",
+    "compclip.launch.unsent",
     "compclip.train.fitting_batch",
     "compclip.train.job",
 }

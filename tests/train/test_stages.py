@@ -333,7 +333,7 @@ def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch
     assert outcome(here_finished, cell("pretrained")) == outcome(finished, cell("pretrained"))
     assert evaluate_command.main(["--method", "finetune"]) == 1
     err = capsys.readouterr().err
-    assert f"error: {SEEDS[0]}: " in err and "not a readable weights file" in err
+    assert f"error: {SEEDS[0]}: " in err and "damaged since its training" in err
 
 
 @pytest.mark.parametrize("option", [["train.lr=1"], ["train.lr=1", "train.epochs=2"]])
