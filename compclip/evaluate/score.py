@@ -90,19 +90,27 @@ class ScoredCheckpoint:
     device: str = "cpu"
     tokenizer: str = ""
     activation: str = ""
+    choice: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The fingerprint of its weights, also of which in a file, by which embeddings are kept; empty without one."""
+        fingerprint = self.made_with.get("fingerprint", "")
+        return f"{fingerprint}{self.choice}" if fingerprint else ""
 
     def open(self) -> ClipModel:
         """Load the model."""
-        return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation)
+        return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation, choice=self.choice)
 
 
 def checkpoint_at(
-    ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = ""
+    ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "", choice: str = ""
 ) -> ScoredCheckpoint:
     """Return a checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
-    return ScoredCheckpoint(
-        ref, {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}, model, device, tokenizer, activation
-    )
+    made_with = {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}
+    if choice:
+        made_with["weights"] = choice
+    return ScoredCheckpoint(ref, made_with, model, device, tokenizer, activation, choice)
 
 
 def score_model(
@@ -229,7 +237,7 @@ def _score_together(
 ) -> list[dict[str, dict]]:
     start = time.perf_counter()
     models = [checkpoint.open() for checkpoint in checkpoints]
-    weights = [checkpoint.made_with.get("fingerprint", "") for checkpoint in checkpoints]
+    weights = [checkpoint.identity for checkpoint in checkpoints]
     devices = gpus.list_devices(checkpoints[0].device)
     scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures, devices)
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)

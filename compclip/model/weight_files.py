@@ -1,14 +1,15 @@
 """Weights as files: what a hub has, what a file holds, and which activation it was trained with.
 
-A file holds a raw state dict, one below a key (Lightning, open_clip, OpenAI's clip package as its users save it), with
-adapters beside the weights or without, or is the TorchScript archive in which OpenAI published its own. A folder is
-open_clip's or transformers'.
+A file holds a state dict, which `model_weights` finds in what its trainer saved, with adapters beside the weights or
+without, or is the TorchScript archive in which OpenAI published its own. A folder is open_clip's or transformers'.
 """
 
 from __future__ import annotations
 
+import functools
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from compclip.base import messages
 from compclip.base.errors import UserError, unknown
-from compclip.model import hub_cache, model_config, transformers_files, weight_archives
+from compclip.model import hub_cache, model_config, model_weights, transformers_files, weight_archives
 from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name
 
 # Names of the weights of a folder in open_clip's format, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
-_ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
-KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
-PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
-LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
+# Names of buffers that models compute themselves, and of the sizes in OpenAI's archives.
+BUFFERS = ("attn_mask", "position_ids", "input_resolution", "context_length", "vocab_size")
+LAYOUT = "give a file of tensors by name, as state_dict() has them"
+POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
 
@@ -40,23 +42,36 @@ def find_layout(path: Path) -> str:
     return "file"
 
 
-def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
+def read_weights(path: Path, alpha: float = 1.0, choice: str = "") -> dict[str, Tensor]:
     """Return tensors by open_clip's names, floats as float32, adapters of `alpha` merged; no code of a file is run.
 
-    Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
+    `choice`: which model of a file that has several. Raises UserError for a file that cannot be read, holds something
+    else, or would grow beyond its size.
     """
-    if transformers_files.is_folder(path):
-        states = [_read_file(file) for file in transformers_files.find_files(path)]
-        return transformers_files.rename_tensors({name: tensor for state in states for name, tensor in state.items()})
-    return merge_loralib(_read_file(path), alpha, path)
+    state = read_tensors(path, choice)
+    if any(name.startswith(("vision_model.", "text_model.")) for name in state):
+        state = transformers_files.rename_tensors(state)
+    return merge_loralib(state, alpha, path)
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
-    """Return a file's tensors, without the prefixes that wrappers add to their names."""
+def read_tensors(path: Path, choice: str = "") -> dict[str, Tensor]:
+    """Return the tensors of a file's model, or of a folder of transformers, by the names that they have in it."""
+    files = transformers_files.find_files(path) if transformers_files.is_folder(path) else [path]
+    select = functools.partial(model_weights.select_model, path=path, choice=choice)
+    if len(files) == 1:
+        return _read_file(files[0], select)
+    states = [_read_file(file, lambda content: content) for file in files]  # a part may have no name of a model
+    return select({name: tensor for state in states for name, tensor in state.items()})
+
+
+def _read_file(path: Path, select: Callable[[Any], Any]) -> dict[str, Tensor]:
+    """Return the tensors of the part of a file that `select` takes."""
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
-        state = _read_tensors(path)
+        state = _read_content(path, select)
+    except UserError:
+        raise
     except Exception as error:  # pickle, zip and safetensors errors share no base
         why = f": {error}" if isinstance(error, weight_archives.UnsafePickle) else f" ({type(error).__name__})"
         advice = "fetch it again"
@@ -64,25 +79,18 @@ def _read_file(path: Path) -> dict[str, Tensor]:
             why = ": damaged, or with objects of its authors' code, which is not run here"
             advice = "fetch it again, or where you trust it save its state_dict alone"
         raise UserError(f"{path}: not a readable weights file{why}; {advice}") from error
-    state = _select_weights(state)
     _check_tensors(state, path)
-    state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
-    while state and (shared := [p for p in PREFIXES if all(name.startswith(p) for name in state)]):
-        state = {name.removeprefix(shared[0]): tensor for name, tensor in state.items()}
     return {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
-def _select_weights(content: Any) -> Any:
-    """Return the mapping below one of KEYS, or the content of the file as it is."""
-    sections = (content.get(key) for key in KEYS) if isinstance(content, dict) else ()
-    return next((section for section in sections if isinstance(section, dict)), content)
-
-
-def _read_tensors(path: Path) -> Any:
-    if path.suffix == ".safetensors":
-        return load_file(path)
+def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
+    """Return what `select` takes of a file, whose kind is known by its content and not by its name."""
+    if _read_start(path).startswith(POINTER):
+        raise UserError(f"{path}: is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
+    if _is_safetensors(path):
+        return select(load_file(path))
     if _is_archive(path):
-        return weight_archives.read_archive(path)
+        return select(weight_archives.read_archive(path))
     is_zip = zipfile.is_zipfile(path)
     if is_zip:
         with zipfile.ZipFile(path) as file:
@@ -90,11 +98,22 @@ def _read_tensors(path: Path) -> Any:
         if unpacked > path.stat().st_size:  # torch compresses nothing, a bomb does
             raise weight_archives.UnsafePickle("its parts together are larger than the file")
     try:
-        return torch.load(path, "cpu", weights_only=True)
+        with path.open("rb") as stream:  # by a path, torch goes by the name
+            return select(torch.load(stream, "cpu", weights_only=True))
     except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
         if not is_zip:
             raise
-        return weight_archives.read_saved(path, _select_weights)
+        return weight_archives.read_saved(path, select)
+
+
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(POINTER))
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Return whether a file begins with a length and a header in JSON, as safetensors does."""
+    return path.is_file() and _read_start(path)[8:9] == b"{"
 
 
 def _check_tensors(state: Any, path: Path) -> None:
@@ -119,6 +138,11 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
     """
     expected = clip.state_dict()
+    state, buffers = dict(state), [name for name in state if name not in expected and name.endswith(BUFFERS)]
+    for name in buffers:
+        del state[name]
+    if buffers:
+        messages.note(f"{path}: left out {model_weights.name_few(buffers)}, which the model computes itself")
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
         if name in state and name in expected and state[name].numel() == 1:
             state[name] = state[name].reshape(expected[name].shape)
@@ -159,7 +183,7 @@ def _is_archive(path: Path) -> bool:
 
 def _recorded_activation(path: Path) -> tuple[str, str]:
     """Return the activation that a file was trained with and what says so; empty where nothing does."""
-    if path.suffix == ".safetensors" and path.is_file():
+    if _is_safetensors(path):
         try:
             with safe_open(path, "pt") as file:
                 if activation := (file.metadata() or {}).get("activation"):

@@ -69,6 +69,22 @@ LAYOUTS = {
     "TripletCLIP": lambda s: {"model_state_dict": s, "optimizer_state_dict": {}, "epoch": 3},
     "GNM-CLIP": lambda s: {"model_state_dict": {k: v.half() for k, v in s.items()}, "loss": np.float64(0.5)},
     "parameters": lambda s: {"model": {k: nn.Parameter(v) for k, v in s.items()}, "loss": np.array([1.0])},
+    "a wrapper's own word": lambda s: {"state_dict": prefixed(s, "net.clip_model.")},
+    "DeepSpeed": lambda s: {"module": prefixed(s, "clip."), "optimizer": {"state": {0: torch.ones(2)}}, "epoch": 1},
+    "FSDP, its parts too": lambda s: {
+        f"_fsdp_wrapped_module.{name.replace('.resblocks.', '._fsdp_wrapped_module.resblocks.')}": value
+        for name, value in s.items()
+    },
+    "Lightning, with its loss": lambda s: {
+        "state_dict": prefixed(s, "model.") | {"loss.logit_scale": torch.ones(()), "loss.queue": torch.ones(3)}
+    },
+    "its average beside it": lambda s: {
+        "state_dict_ema": prefixed({k: v + 1 for k, v in s.items()}, "module."),
+        "state_dict": prefixed(s, "module."),
+    },
+    "its average alone": lambda s: {"ema": {"module": s, "updates": 7}},
+    "AveragedModel": lambda s: {"n_averaged": torch.tensor(3)} | prefixed(s, "module."),
+    "buffers": lambda s: s | {"attn_mask": torch.zeros(77, 77), "text.position_ids": torch.arange(77)},
     "sizes": lambda s: s | {"input_resolution": torch.tensor(32), "vocab_size": torch.tensor(49408)},
 }
 
@@ -79,6 +95,64 @@ def test_files(tiny, source, tmp_path, layout):
     torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
     loaded = backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
     same(loaded.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "notes"),
+    [
+        ("raw", []),
+        ("DDP in Lightning", ["'state_dict.model.module.'"]),
+        ("Lightning, with its loss", ["'state_dict.model.'", "'state_dict.loss.logit_scale', 'state_dict.loss.queue'"]),
+        ("its average beside it", ["'state_dict.module.', not those below 'state_dict_ema.module.'"]),
+        ("its average alone", ["'ema.module.'"]),
+        ("buffers", ["'attn_mask', 'text.position_ids'"]),
+    ],
+)
+def test_what_is_taken_off_is_said(tiny, source, tmp_path, capsys, layout, notes):
+    """A prefix, what is left out, and which of two models is read, each in a note; nothing of a plain file."""
+    torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
+    backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+    error = capsys.readouterr().err
+    assert bool(error) == bool(notes)
+    for text in notes:
+        assert text in error
+
+
+def test_the_average_of_a_file_can_be_chosen(tiny, source, tmp_path):
+    """By a word of its key; a word that fits none or several, and two models of which neither is an average, ask."""
+    state = source.clip.state_dict()
+    path = tmp_path / "theirs.pt"
+    torch.save(LAYOUTS["its average beside it"](state), path)
+    chosen = backbone.load(path, tiny, activation="quickgelu", choice="ema").clip.state_dict()
+    assert all(torch.equal(chosen[name], value + 1) for name, value in state.items())
+    for word in ("teacher", "module"):
+        with pytest.raises(UserError, match=f"--weights {word}: fits . of its models, below 'state_dict_ema.module.'"):
+            backbone.load(path, tiny, activation="quickgelu", choice=word)
+    torch.save(prefixed(state, "student.") | prefixed(state, "teacher."), path)
+    with pytest.raises(UserError, match=r"holds several models, below 'student.', 'teacher.'; give --weights"):
+        backbone.load(path, tiny, activation="quickgelu")
+
+
+def test_one_name_twice_is_refused(tiny, source, tmp_path):
+    """With a wrapper's word and without it, which one is meant is not known."""
+    state = source.clip.state_dict()
+    torch.save(state | prefixed(state, "_orig_mod."), tmp_path / "theirs.pt")
+    with pytest.raises(UserError, match="has a name twice"):
+        backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+
+
+def test_a_file_s_kind_is_that_of_its_content(tiny, source, tmp_path):
+    """safetensors named .bin, torch's named .safetensors, and a pointer in the place of either."""
+    state = source.clip.state_dict()
+    save_file(state, tmp_path / "theirs.bin", {"activation": "quickgelu"})
+    same(backbone.load(tmp_path / "theirs.bin", tiny).clip, source.clip, source.tokenize(TEXTS))
+    torch.save(state, tmp_path / "theirs.safetensors")
+    loaded = backbone.load(tmp_path / "theirs.safetensors", tiny, activation="quickgelu")
+    same(loaded.clip, source.clip, source.tokenize(TEXTS))
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 605143884\n"
+    (tmp_path / "theirs.safetensors").write_text(pointer)
+    with pytest.raises(UserError, match=r"theirs.safetensors: is a Git LFS pointer.*git lfs pull"):
+        backbone.load(tmp_path / "theirs.safetensors", tiny, activation="quickgelu")
 
 
 class Evil:
@@ -106,8 +180,10 @@ def test_code_beside_weights_is_not_run(tiny, source, tmp_path, monkeypatch, zip
 
 def test_a_key_that_holds_no_weights(tiny, tmp_path):
     """A settings object in the place of tensors is named."""
-    torch.save({"model": {"a": argparse.Namespace()}}, tmp_path / "theirs.pt")
-    with pytest.raises(UserError, match=r"'a' is a argparse.Namespace, not a tensor; give a file of tensors by name"):
+    torch.save({"model": {"visual.a": argparse.Namespace()}}, tmp_path / "theirs.pt")
+    with pytest.raises(
+        UserError, match=r"'visual.a' is a argparse.Namespace, not a tensor; give a file of tensors by name"
+    ):
         backbone.load(tmp_path / "theirs.pt", tiny)
 
 
