@@ -26,7 +26,7 @@ from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import benchmark_module, embed, head_scores, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
-from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
+from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
 from compclip.model.replicas import copy_models
 from compclip.runs import gpus
@@ -196,7 +196,8 @@ def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budge
         for request in requests:
             size = budget
             with contextlib.suppress(UserError):  # no folder with weights counts as the whole budget
-                size = weight_files.find_weights(Path(checkpoint(request))).stat().st_size
+                weights = weight_files.find_weights(Path(checkpoint(request)))
+                size = sum(part.stat().st_size for part in transformers_files.list_parts(weights))
             if not room or size > room or len(groups[-1]) == TOGETHER:
                 groups.append([])
                 room = budget

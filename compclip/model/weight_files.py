@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ LAYOUT = "give a file of tensors by name, as state_dict() has them"
 POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
+_PEFT_FACTOR = re.compile(r"(.*\.lora_[AB])(?:\.\w+)?\.weight")
 
 
 def find_layout(path: Path) -> str:
@@ -57,10 +59,11 @@ def read_weights(path: Path, alpha: float = 1.0, choice: str = "") -> dict[str, 
 def read_tensors(path: Path, choice: str = "") -> dict[str, Tensor]:
     """Return the tensors of a file's model, or of a folder of transformers, by the names that they have in it."""
     files = transformers_files.find_files(path) if transformers_files.is_folder(path) else [path]
+    parts = [part for file in files for part in transformers_files.list_parts(file)]
     select = functools.partial(model_weights.select_model, path=path, choice=choice)
-    if len(files) == 1:
-        return _read_file(files[0], select)
-    states = [_read_file(file, lambda content: content) for file in files]  # a part may have no name of a model
+    if len(parts) == 1:
+        return _read_file(parts[0], select)
+    states = [_read_file(part, lambda content: content) for part in parts]  # one may have no name of a model
     return select({name: tensor for state in states for name, tensor in state.items()})
 
 
@@ -113,7 +116,10 @@ def _read_start(path: Path) -> bytes:
 
 def _is_safetensors(path: Path) -> bool:
     """Return whether a file begins with a length and a header in JSON, as safetensors does."""
-    return path.is_file() and _read_start(path)[8:9] == b"{"
+    if not path.is_file():
+        return False
+    start = _read_start(path)
+    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
 
 
 def _check_tensors(state: Any, path: Path) -> None:
@@ -194,7 +200,7 @@ def _recorded_activation(path: Path) -> tuple[str, str]:
         activation = transformers_files.read_activation(path)
         return activation, transformers_files.CONFIG if activation else ""
     config = path.parent / CONFIG
-    if path.name in NAMES and config.is_file():
+    if path.name.removesuffix(transformers_files.INDEX) in NAMES and config.is_file():
         return activation_name(model_config.read_config(config)["model_cfg"]), str(config)
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
@@ -303,10 +309,10 @@ def _download_advice(cfg: dict) -> str:
 
 
 def find_weights(folder: Path) -> Path:
-    """Return the weights file of a folder in open_clip's format. Raises UserError where there is none."""
-    for name in NAMES:
-        if (folder / name).is_file():
-            return folder / name
+    """Return the weights file of a folder in open_clip's format, or its index. Raises UserError where there is none."""
+    file = transformers_files.find_file(folder, NAMES)
+    if file:
+        return file
     raise UserError(f"{folder}: has {CONFIG} but no weights; put {NAMES[0]} there")
 
 
@@ -316,11 +322,15 @@ def find_weights(folder: Path) -> Path:
 def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[str, Tensor]:
     """Add the low-rank factors that a file holds to its weights, as FSC-CLIP, SVLC and DAC released theirs.
 
-    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`.
+    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`;
+    PEFT's: `X.lora_A.NAME.weight` to `X.weight` or, of attention, `X.in_proj_weight`.
     Training computes with W + alpha / r (B A). r is read from the factors (of a convolution [r k, in k] and
     [out k, r k], k its side); alpha stands in no file, and is 1 in the three. Raises UserError for factors that belong
     to no weight, or do not fit it.
     """
+    state, names = {_factor_name(name): tensor for name, tensor in state.items()}, len(state)
+    if len(state) < names:
+        raise UserError(f"{path}: has several adapters of one weight; merge those that are meant, and save it again")
     weights = {name: tensor for name, tensor in state.items() if not name.endswith((DOWN_FACTOR, UP_FACTOR))}
     factors = sorted(set(state) - set(weights))
     partner = {DOWN_FACTOR: UP_FACTOR, UP_FACTOR: DOWN_FACTOR}
@@ -330,6 +340,8 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
     for first in filter(lambda name: name.endswith(DOWN_FACTOR), factors):
         base = first.removesuffix(DOWN_FACTOR)
         weight = base.removesuffix("_") if base.endswith("_") else f"{base}weight"
+        if weight not in weights and f"{base}in_proj_weight" in weights:
+            weight = f"{base}in_proj_weight"
         if weight not in weights:
             raise UserError(f"{path}: {first[:120]!r}: adapts {weight[:120]!r}, which the file lacks")
         update = _multiply_factors(state[first], state[base + UP_FACTOR], weights[weight], alpha)
@@ -338,11 +350,23 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
             shape = list(weights[weight].shape)
             raise UserError(f"{path}: {first[:120]!r}: factors {shapes} are none of a weight {shape}")
         weights[weight] = weights[weight] + update
+    if factors:
+        count = len(factors) // 2
+        messages.note(f"{path}: {count} adapters merged with alpha {alpha:g} (released's lora_alpha gives another)")
     return weights
+
+
+def _factor_name(name: str) -> str:
+    """Return the name of a factor as loralib has it; other names as they are."""
+    match = _PEFT_FACTOR.fullmatch(name)
+    return match[1] if match else name
 
 
 def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) -> Tensor | None:
     """Return the update of a weight, or None where the factors do not fit it."""
+    shape = weight.shape
+    if down.ndim == up.ndim == weight.ndim == 4 and up.shape[2:] == (1, 1):  # PEFT's, of a convolution
+        down, up, weight = down.flatten(1), up.flatten(1), weight.flatten(1)
     side = weight.shape[-1] if weight.ndim == 4 else 1
     if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
         return None
@@ -354,4 +378,4 @@ def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) ->
         or up.shape[0] * down.shape[1] != weight.numel()
     ):
         return None
-    return (up @ down).view(weight.shape) * (alpha / rank)
+    return (up @ down).view(shape) * (alpha / rank)

@@ -230,9 +230,43 @@ def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
     torch.testing.assert_close(doubled - plain, 2 * (merged["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
 
 
+def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
+    """PEFT's own state_dict, of linear layers, attention and a convolution, against its own merge; alpha is said.
+
+    Its merge of attention adds the output projection's update twice (0.21), which is half of it here.
+    """
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=2, lora_alpha=6, target_modules=r".*(attn|c_fc|conv1)", init_lora_weights=False, bias="none"
+    )
+    wrapped = peft.get_peft_model(copy.deepcopy(source.clip), config)
+    torch.save({"state_dict": prefixed(wrapped.state_dict(), "net.")}, tmp_path / "lora.pt")
+    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu", alpha=6.0)
+    expected = wrapped.merge_and_unload().state_dict()
+    for name, weight in source.clip.state_dict().items():
+        if name.endswith("attn.out_proj.weight"):
+            expected[name] = (expected[name] + weight) / 2
+    torch.testing.assert_close(loaded.clip.state_dict(), expected, rtol=0, atol=1e-5)
+    assert "adapters merged with alpha 6" in capsys.readouterr().err
+    assert not torch.equal(loaded.clip.visual.conv1.weight, source.clip.visual.conv1.weight)
+
+
+def test_loralib_s_factors_as_layers(tiny, source, tmp_path):
+    """Named with `.weight`, as where each factor is an nn.Linear."""
+    files, merged = adapted(source.clip.state_dict(), 2)
+    layers = {f"{n}.weight" if n.endswith((".lora_A", ".lora_B")) else n: tensor for n, tensor in files.items()}
+    torch.save(layers, tmp_path / "lora.pt")
+    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
+    torch.testing.assert_close(loaded.clip.state_dict(), merged, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "change,message",
     [
+        (
+            {"a.weight": (4, 6), "a.lora_A.one.weight": (2, 6), "a.lora_A.two.weight": (2, 6)},
+            r"has several adapters of",
+        ),
         ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
         ({"a.weight": (4, 6), "a.lora_B": (4, 2)}, r"'a.lora_B': a factor of an adapter without its other"),
         ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
@@ -297,6 +331,46 @@ def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
         backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
     with pytest.raises(UserError, match="give the architecture with --model NAME"):
         backbone.load(tmp_path / "theirs")
+
+
+def test_transformers_names_in_a_file(tiny, clip_model, tmp_path):
+    """A CLIPModel within somebody's module."""
+    torch.save({"state_dict": prefixed(clip_model.state_dict(), "clip.")}, tmp_path / "theirs.ckpt")
+    loaded = backbone.load(tmp_path / "theirs.ckpt", tiny, activation="quickgelu")
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+
+
+def test_weights_in_several_files(tiny, clip_model, tmp_path):
+    """As transformers writes large models; a part that is missing is named, and one elsewhere is not read."""
+    folder = tmp_path / "theirs"
+    clip_model.save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    loaded = backbone.load(folder, tiny)
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+    index = folder / "model.safetensors.index.json"
+    content = read_json(index)
+    part = sorted(set(content["weight_map"].values()))[0]
+    (folder / part).rename(tmp_path / part)
+    with pytest.raises(UserError, match=f"{part}: no such weights file"):
+        backbone.load(folder, tiny)
+    for elsewhere in (f"../{part}", str(tmp_path / part), 1, []):
+        write_json(index, content | {"weight_map": {"logit_scale": elsewhere}})
+        with pytest.raises(UserError, match="index.json: weight_map: must name files of its folder"):
+            backbone.load(folder, tiny)
+
+
+def test_a_folder_of_open_clip_in_several_files(source, tmp_path):
+    """The index stands in the place of the file, and wrappers' names stand in every part."""
+    folder = tmp_path / "theirs"
+    source.save(folder)
+    file = weight_files.find_weights(folder)
+    state = prefixed(load_file(file), "module.")
+    file.unlink()
+    places = {name: f"part-{number % 3}.bin" for number, name in enumerate(state)}
+    for part in set(places.values()):
+        torch.save({name: tensor for name, tensor in state.items() if places[name] == part}, folder / part)
+    write_json(folder / f"{file.name}.index.json", {"metadata": {}, "weight_map": places})
+    same(backbone.load(folder).clip, source.clip, source.tokenize(TEXTS))
 
 
 def test_fg_clip(tiny, clip_model, tmp_path):
@@ -384,4 +458,4 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
     assert "'transformer.resblocks.0.attn.in_proj_weight" in refusal_of()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    assert "has config.json but no model.safetensors; put the weights there, in one file" in refusal_of()
+    assert "has config.json but no model.safetensors; put the weights there" in refusal_of()
