@@ -244,8 +244,9 @@ def _score_together(
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
     documents = []
     for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
-        stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
-        documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **stand_in}, seconds))
+        changes = {"tokenizer": model.tokenizer.record, "resized": model.resized}
+        changed = {name: change for name, change in changes.items() if change}
+        documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **changed}, seconds))
     cut_texts = {name: count_cut_texts(models[0], benchmark.texts) for name, benchmark in loaded.benchmarks.items()}
     for document in (document for of_checkpoint in documents for document in of_checkpoint.values()):
         if cut_texts[document["benchmark"]]:

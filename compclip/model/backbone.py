@@ -85,15 +85,16 @@ def create(
     cfg = open_clip.get_model_config(name)
     _check_kind(cfg, f"model {model}", captioner)
     torch.manual_seed(seed)
-    head = None
+    head, resized = None, ""
     if weights and (Path(weights).exists() or Path(weights).suffix or "/" in weights):  # no hub's tag
         clip, coder, theirs = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha, choice)
         preprocess, head = weight_files.default_preprocessing(name) | theirs.preprocess_cfg, theirs.head
+        resized = weight_files.describe_resizing(clip, theirs.state)
     else:
         coder = _load_tokenizer(name, cfg, tokenizer)
         clip, preprocess = _load_tag(name, cfg, weights)
     loaded = _assemble_checked(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
-    return replace(loaded, head=head and head.to(device))
+    return replace(loaded, head=head and head.to(device), resized=resized)
 
 
 def load(

@@ -7,10 +7,11 @@ without, or is the TorchScript archive in which OpenAI published its own. A fold
 from __future__ import annotations
 
 import functools
+import math
 import pickle
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ BUFFERS = ("attn_mask", "position_ids", "input_resolution", "context_length", "v
 LAYOUT = "give a file of tensors by name, as state_dict() has them"
 POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
+POSITIONS = "visual.positional_embedding"
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
 _PEFT_FACTOR = re.compile(r"(.*\.lora_[AB])(?:\.\w+)?\.weight")
 
@@ -143,6 +145,8 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
 
     Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
     """
+    import open_clip
+
     expected = clip.state_dict()
     state, buffers = dict(state), [name for name in state if name not in expected and name.endswith(BUFFERS)]
     for name in buffers:
@@ -152,6 +156,9 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
         if name in state and name in expected and state[name].numel() == 1:
             state[name] = state[name].reshape(expected[name].shape)
+    if resizing := describe_resizing(clip, state):
+        open_clip.model.resize_pos_embed(state, clip)
+        messages.note(f"{path}: of pictures of another size: positions resized, {resizing}")
     different_names = sorted(set(expected) ^ set(state))
     if wrong := different_names or sorted(k for k in expected if expected[k].shape != state[k].shape):
         name = wrong[0]
@@ -166,6 +173,18 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     for name, tensor in state.items():
         check_numbers(tensor, expected[name], f"{path}: {name!r}")
     clip.load_state_dict(state)
+
+
+def describe_resizing(clip: ClipModule, state: Mapping[str, Tensor]) -> str:
+    """Return between which grids of patches the positions of a square picture must be resized; nothing where none."""
+    theirs, ours = state.get(POSITIONS), clip.state_dict().get(POSITIONS)
+    if theirs is None or ours is None or theirs.ndim != 2 or theirs.shape[1] != ours.shape[1]:
+        return ""
+    side = math.isqrt(max(0, len(theirs) - 1))
+    grid = clip.visual.grid_size
+    if len(theirs) == len(ours) or side < 1 or side**2 + 1 != len(theirs) or math.prod(grid) + 1 != len(ours):
+        return ""
+    return f"{side} x {side} to {grid[0]} x {grid[1]}"
 
 
 def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:

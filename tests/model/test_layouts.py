@@ -10,6 +10,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import open_clip
 import pytest
 import torch
 from PIL import Image
@@ -196,6 +197,25 @@ def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
     assert loaded.model_cfg["text_cfg"]["context_length"] == 64
     loaded.save(tmp_path / "saved")
     same(backbone.load(tmp_path / "saved").clip, loaded.clip, loaded.tokenize(TEXTS))
+
+
+def test_pictures_of_another_size(source, tmp_path, capsys):
+    """Positions are resized as open_clip does, said in a note and in the model; what is no square stays refused."""
+    state = source.clip.state_dict()
+    torch.save(state, tmp_path / "theirs.pt")
+    config = QUICK | {"vision_cfg": QUICK["vision_cfg"] | {"image_size": 64}}
+    write_json(tmp_path / "large.json", config)
+    loaded = backbone.load(tmp_path / "theirs.pt", str(tmp_path / "large.json"), activation="quickgelu")
+    expected = open_clip.CLIP(**config)
+    resized = dict(state)
+    open_clip.model.resize_pos_embed(resized, expected)
+    expected.load_state_dict(resized)
+    same(loaded.clip, expected, source.tokenize(TEXTS), side=64)
+    assert loaded.resized == "2 x 2 to 4 x 4"
+    assert "positions resized, 2 x 2 to 4 x 4" in capsys.readouterr().err
+    torch.save(state | {"visual.positional_embedding": torch.zeros(4, 32)}, tmp_path / "theirs.pt")
+    with pytest.raises(UserError, match=r"another architecture: .*'visual.positional_embedding', \[4, 32\] and not"):
+        backbone.load(tmp_path / "theirs.pt", str(tmp_path / "large.json"), activation="quickgelu")
 
 
 def adapted(state: dict, rank: int) -> tuple[dict, dict]:
