@@ -199,6 +199,27 @@ def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
     same(backbone.load(tmp_path / "saved").clip, loaded.clip, loaded.tokenize(TEXTS))
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
+    """An .npz by its content; one with objects is a pickle, which is not run."""
+    monkeypatch.chdir(tmp_path)
+    state = {name: tensor.numpy() for name, tensor in source.clip.state_dict().items()}
+    with Path("theirs.bin").open("wb") as file:
+        save(file, **state)
+    same(backbone.load("theirs.bin", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
+    save("theirs.npz", **state, extra=np.array([Evil()], dtype=object))
+    with pytest.raises(UserError, match=r"theirs.npz: not a readable weights file \(ValueError\); fetch it again"):
+        backbone.load("theirs.npz", tiny, activation="quickgelu")
+    assert not Path("ran").exists()
+
+
+def test_an_archive_of_arrays_that_grows_is_refused(tmp_path):
+    """Zeros pack well: four times the file at most."""
+    np.savez_compressed(tmp_path / "bomb.npz", weight=np.zeros(1 << 20, np.float32))
+    with pytest.raises(UserError, match="its parts together are larger than the file"):
+        weight_files.read_weights(tmp_path / "bomb.npz")
+
+
 def test_pictures_of_another_size(source, tmp_path, capsys):
     """Positions are resized as open_clip does, said in a note and in the model; what is no square stays refused."""
     state = source.clip.state_dict()
