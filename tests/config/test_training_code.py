@@ -105,6 +105,7 @@ MORE = {  # beside the method's own file
         "compclip.model.heads",
         "compclip.model.hub_cache",
         "compclip.model.hub_repositories",
+        "compclip.model.model_weights",
         "compclip.model.released_heads",
         "compclip.model.rotary_text",
         "compclip.model.weight_archives",
