@@ -170,7 +170,7 @@ def _score_own(
     """Yield the results, or the error, of each of open_clip's checkpoints and runs' folders."""
     from compclip.evaluate import run_checkpoints, score
 
-    how = (args.model, device, args.tokenizer, args.activation)
+    how = (args.model, device, args.tokenizer, args.activation, args.weights)
     with run_checkpoints.open_checkpoints(args.checkpoint, root, *how) as checkpoints:
         loaded = scoring_options.load_benchmarks(params, args)
         if len(checkpoints) == 1:
@@ -235,6 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--loader", default="", help="of a model that is not open_clip's: `compclip list models`")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
     parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
+    parser.add_argument("--weights", default="", help="a word, as ema: which weights of a file with several")
     scoring_options.add_options(parser)
     return parser
 
@@ -247,6 +248,8 @@ def _check_given(args: argparse.Namespace, overrides: list[str]) -> None:
                 f"--cell {args.cell}: is scored on evaluate.benchmarks of params.yaml into its own folder; "
                 f"leave out {option}, or give --checkpoint FOLDER instead of --cell"
             )
+    if args.weights and not (args.checkpoint and args.model):
+        raise UserError(f"--weights {args.weights}: is of a weights file; give --checkpoint FILE and --model NAME")
     if args.method and (value := [*args.benchmarks, args.out, *overrides]) != [""]:
         raise UserError(f"--method {args.method}: is scored as plan/ has it; leave out {next(filter(None, value))}")
 

@@ -34,7 +34,7 @@ MODELS = Path("models")
 @contextlib.contextmanager
 def open_checkpoints(
     refs: Sequence[str], root: Path = Path("."), model: str = "", device: str = "cpu", tokenizer: str = "",
-    activation: str = "",
+    activation: str = "", choice: str = "",
 ) -> Iterator[dict[str, ScoredCheckpoint]]:  # fmt: skip
     """Give the checkpoints that `refs` stand for, by reference; weights of unfinished runs are there for the block.
 
@@ -46,7 +46,7 @@ def open_checkpoints(
         checkpoints = {}
         for ref in dict.fromkeys(refs):
             folder, step = _locate(ref, root, stack)
-            checkpoint = score.checkpoint_at(folder, model, device, tokenizer, activation)
+            checkpoint = score.checkpoint_at(folder, model, device, tokenizer, activation, choice)
             made_with = {**checkpoint.made_with, "path": ref, **({"step": str(step)} if step else {})}
             checkpoints[ref] = replace(checkpoint, made_with=made_with)
         yield checkpoints

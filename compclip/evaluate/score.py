@@ -26,7 +26,7 @@ from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import benchmark_module, embed, head_scores, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
-from compclip.model import backbone, clip_model, model_config, tokenizers, weight_files
+from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
 from compclip.model.replicas import copy_models
 from compclip.runs import gpus
@@ -90,19 +90,27 @@ class ScoredCheckpoint:
     device: str = "cpu"
     tokenizer: str = ""
     activation: str = ""
+    choice: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The fingerprint of its weights, also of which in a file, by which embeddings are kept; empty without one."""
+        fingerprint = self.made_with.get("fingerprint", "")
+        return f"{fingerprint}{self.choice}" if fingerprint else ""
 
     def open(self) -> ClipModel:
         """Load the model."""
-        return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation)
+        return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation, choice=self.choice)
 
 
 def checkpoint_at(
-    ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = ""
+    ref: str, model: str = "", device: str = "cpu", tokenizer: str = "", activation: str = "", choice: str = ""
 ) -> ScoredCheckpoint:
     """Return a checkpoint that is known by its path, or by a hub's name and tag, which stand for themselves."""
-    return ScoredCheckpoint(
-        ref, {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}, model, device, tokenizer, activation
-    )
+    made_with = {"path": ref, "fingerprint": backbone.identify_checkpoint(ref)}
+    if choice:
+        made_with["weights"] = choice
+    return ScoredCheckpoint(ref, made_with, model, device, tokenizer, activation, choice)
 
 
 def score_model(
@@ -188,7 +196,8 @@ def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budge
         for request in requests:
             size = budget
             with contextlib.suppress(UserError):  # no folder with weights counts as the whole budget
-                size = weight_files.find_weights(Path(checkpoint(request))).stat().st_size
+                weights = weight_files.find_weights(Path(checkpoint(request)))
+                size = sum(part.stat().st_size for part in transformers_files.list_parts(weights))
             if not room or size > room or len(groups[-1]) == TOGETHER:
                 groups.append([])
                 room = budget
@@ -229,15 +238,16 @@ def _score_together(
 ) -> list[dict[str, dict]]:
     start = time.perf_counter()
     models = [checkpoint.open() for checkpoint in checkpoints]
-    weights = [checkpoint.made_with.get("fingerprint", "") for checkpoint in checkpoints]
+    weights = [checkpoint.identity for checkpoint in checkpoints]
     devices = gpus.list_devices(checkpoints[0].device)
     scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures, devices)
     check_outcomes(scored[0])
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
     documents = []
     for checkpoint, model, outcomes in zip(checkpoints, models, scored, strict=True):
-        stand_in = {"tokenizer": model.tokenizer.record} if model.tokenizer.record else {}
-        documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **stand_in}, seconds))
+        changes = {"tokenizer": model.tokenizer.record, "resized": model.resized}
+        changed = {name: change for name, change in changes.items() if change}
+        documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **changed}, seconds))
     cut_texts = {name: count_cut_texts(models[0], benchmark.texts) for name, benchmark in loaded.benchmarks.items()}
     for document in (document for of_checkpoint in documents for document in of_checkpoint.values()):
         if cut_texts[document["benchmark"]]:

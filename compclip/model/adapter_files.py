@@ -25,7 +25,7 @@ def load_adapter(clip: ClipModule, folder: str | Path) -> None:
     """Add a saved adapter to the model that it was trained on. Raises UserError where it fits another."""
     folder = Path(folder)
     rank, alpha = _read_settings(folder / lora.CONFIG)
-    saved = weight_files.read_weights(folder / lora.WEIGHTS)
+    saved = weight_files.read_tensors(folder / lora.WEIGHTS)
     names = sorted({name.partition(".lora_")[0] for name in saved})  # the config's pattern of them is not used
     matrices = [name for name in names if _is_matrix(clip, saved, name)]
     _check_factors(saved, matrices, rank, folder)

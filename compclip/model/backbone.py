@@ -63,13 +63,15 @@ def create(
     activation: str = "",
     captioner: bool = False,
     alpha: float = 1.0,
+    choice: str = "",
 ) -> ClipModel:
     """Create a model by open_clip's name or a config file, with weights by a hub's tag, by path, or random.
 
     Names `hf-hub:REPOSITORY` and `local-dir:FOLDER` bring their own weights. `tokenizer`: a folder, or `clip` for a
     stand-in. `activation`: what weights were trained with whose file does not say. `captioner`: the model must
-    write captions (CoCa), which a backbone must not. `alpha`: of adapters inside a file. Raises UserError
-    for an unknown name, weights that are missing or fit another model, and a hub that does not answer.
+    write captions (CoCa), which a backbone must not. `alpha`: of adapters inside a file. `choice`: which model of a
+    file that has several, as `model_weights.select_model` takes it. Raises UserError for an unknown name, weights that
+    are missing or fit another model, and a hub that does not answer.
     """
     if model.startswith(SCHEMES):
         if weights:
@@ -83,15 +85,16 @@ def create(
     cfg = open_clip.get_model_config(name)
     _check_kind(cfg, f"model {model}", captioner)
     torch.manual_seed(seed)
-    head = None
+    head, resized = None, ""
     if weights and (Path(weights).exists() or Path(weights).suffix or "/" in weights):  # no hub's tag
-        clip, coder, theirs = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha)
+        clip, coder, theirs = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha, choice)
         preprocess, head = weight_files.default_preprocessing(name) | theirs.preprocess_cfg, theirs.head
+        resized = weight_files.describe_resizing(clip, theirs.state)
     else:
         coder = _load_tokenizer(name, cfg, tokenizer)
         clip, preprocess = _load_tag(name, cfg, weights)
     loaded = _assemble_checked(clip.to(device), cfg, f"{model}::{weights or RANDOM}", preprocess, coder)
-    return replace(loaded, head=head and head.to(device))
+    return replace(loaded, head=head and head.to(device), resized=resized)
 
 
 def load(
@@ -102,6 +105,7 @@ def load(
     activation: str = "",
     captioner: bool = False,
     alpha: float = 1.0,
+    choice: str = "",
 ) -> ClipModel:
     """Load a checkpoint: a folder in open_clip's format, `NAME::TAG` of a hub, or weights of the architecture `model`.
 
@@ -124,7 +128,7 @@ def load(
         raise UserError(f"checkpoint {ref!r}: {ABSENT}")
     if not model:
         raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
-    return create(model, ref, 0, device, tokenizer, activation, captioner, alpha)
+    return create(model, ref, 0, device, tokenizer, activation, captioner, alpha, choice)
 
 
 def load_backbone(spec: Backbone, seed: int) -> ClipModel:
@@ -230,7 +234,7 @@ def _check_sizes(head: heads.Head, model_cfg: dict, folder: Path) -> None:
 
 
 def _load_file(
-    name: str, cfg: dict, file: Path, tokenizer: str, activation: str, alpha: float
+    name: str, cfg: dict, file: Path, tokenizer: str, activation: str, alpha: float, choice: str
 ) -> tuple[ClipModule, Any, AuthorsModel]:
     """Return the module of a config with a file's weights, its tokenizer, and what else the file is.
 
@@ -238,7 +242,7 @@ def _load_file(
     """
     if file.is_dir() and not transformers_files.is_folder(file):
         raise UserError(f"weights {file}: a folder without {CONFIG}; put it there, or give the weights file")
-    theirs = author_layouts.convert(weight_files.read_weights(file, alpha), file)
+    theirs = author_layouts.convert(weight_files.read_weights(file, alpha, choice), file)
     model_config.complete_config(cfg, theirs.state)
     cfg["vision_cfg"] |= theirs.vision_cfg
     cfg["text_cfg"] |= theirs.text_cfg

@@ -65,6 +65,7 @@ class ClipModel:
     """An open_clip model with tokenizer and image transform, and the config that makes it again in plain open_clip.
 
     `head`: what decides beside the towers how a picture and a text are compared, a `model.heads.Head`.
+    `resized`: of which grid of patches its positions were, where its file is of pictures of another size.
     """
 
     clip: ClipModule
@@ -74,6 +75,7 @@ class ClipModel:
     preprocess_cfg: dict
     source: str
     head: Any = None
+    resized: str = ""
 
     @property
     def image_size(self) -> int:

@@ -334,7 +334,7 @@ def load_head(folder: Path, kinds: Mapping[str, Callable[..., Head]] = KINDS) ->
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{folder / CONFIG}: options: {one_line(str(error))[:160]}; {ADVICE}") from error
     fault = f"weights of another head than {CONFIG} says; {ADVICE}"
-    return fill_head(head, weight_files.read_weights(folder / WEIGHTS), str(folder / WEIGHTS), fault)
+    return fill_head(head, weight_files.read_tensors(folder / WEIGHTS), str(folder / WEIGHTS), fault)
 
 
 def fill_head(head: Head, state: dict[str, Tensor], source: str, fault: str) -> Head:

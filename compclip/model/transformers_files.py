@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -25,6 +25,7 @@ from compclip.model import model_config
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 NAMES = ("model.safetensors", "pytorch_model.bin")
+INDEX = ".index.json"  # behind the name of weights that lie in several files
 PAIR = ("text-encoder", "vision-encoder")
 # Which activation is whose, and what a config means that does not say.
 ACTIVATIONS = {"quick_gelu": "quickgelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
@@ -96,14 +97,35 @@ def is_folder(path: Path) -> bool:
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return a folder's weights files. Raises UserError where they are missing, or in several parts."""
+    """Return the weights, or their index, of a folder or each of two towers. Raises UserError where there are none."""
     files = []
     for tower in _tower_folders(folder):
-        file = next((tower / name for name in NAMES if (tower / name).is_file()), None)
+        file = find_file(tower, NAMES)
         if file is None:
-            raise UserError(f"{tower}: has {CONFIG} but no {NAMES[0]}; put the weights there, in one file")
+            raise UserError(f"{tower}: has {CONFIG} but no {NAMES[0]}; put the weights there")
         files.append(file)
     return files
+
+
+def find_file(folder: Path, names: Sequence[str]) -> Path | None:
+    """Return the first weights file of these names that a folder has, or the index of its parts."""
+    paths = [folder / f"{name}{ending}" for name in names for ending in ("", INDEX)]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def list_parts(path: Path) -> list[Path]:
+    """Return the files of weights: the one itself, or those that an index names. Raises UserError for a wrong index."""
+    if not path.name.endswith(INDEX):
+        return [path]
+    places = read_mapping(path).get("weight_map")
+    names = set(places.values()) if isinstance(places, dict) and all(map(_is_part, places.values())) else set()
+    if not names:
+        raise UserError(f"{path}: weight_map: must name files of its folder by tensors; fetch the folder again")
+    return [path.parent / name for name in sorted(names)]
+
+
+def _is_part(name: object) -> bool:
+    return isinstance(name, str) and name.endswith((".safetensors", ".bin")) and name == Path(name).name
 
 
 def _tower_folders(folder: Path) -> list[Path]:

@@ -1,34 +1,41 @@
 """Weights as files: what a hub has, what a file holds, and which activation it was trained with.
 
-A file holds a raw state dict, one below a key (Lightning, open_clip, OpenAI's clip package as its users save it), with
-adapters beside the weights or without, or is the TorchScript archive in which OpenAI published its own. A folder is
-open_clip's or transformers'.
+A file holds a state dict, which `model_weights` finds in what its trainer saved, with adapters beside the weights or
+without, or is the TorchScript archive in which OpenAI published its own. A folder is open_clip's or transformers'.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import pickle
+import re
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from compclip.base import messages
 from compclip.base.errors import UserError, unknown
-from compclip.model import hub_cache, model_config, transformers_files, weight_archives
+from compclip.model import hub_cache, model_config, model_weights, transformers_files, weight_archives
 from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name
 
 # Names of the weights of a folder in open_clip's format, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
-_ARCHIVE_SIZES = ("input_resolution", "context_length", "vocab_size")  # no weights
-KEYS = ("state_dict", "model_state_dict", "model")  # below which a file may hold its tensors
-PREFIXES = ("module.", "model.", "_orig_mod.")  # of DDP, of Lightning and wrappers, of torch.compile
-LAYOUT = f"give a file of tensors by name, plain or below the key {', '.join(KEYS[:-1])} or {KEYS[-1]}"
+# Names of buffers that models compute themselves, and of the sizes in OpenAI's archives.
+BUFFERS = ("attn_mask", "position_ids", "input_resolution", "context_length", "vocab_size")
+LAYOUT = "give a file of tensors by name, as state_dict() has them"
+POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
+POSITIONS = "visual.positional_embedding"
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
+_PEFT_FACTOR = re.compile(r"(.*\.lora_[AB])(?:\.\w+)?\.weight")
 
 
 def find_layout(path: Path) -> str:
@@ -40,23 +47,37 @@ def find_layout(path: Path) -> str:
     return "file"
 
 
-def read_weights(path: Path, alpha: float = 1.0) -> dict[str, Tensor]:
+def read_weights(path: Path, alpha: float = 1.0, choice: str = "") -> dict[str, Tensor]:
     """Return tensors by open_clip's names, floats as float32, adapters of `alpha` merged; no code of a file is run.
 
-    Raises UserError for a file that cannot be read, holds something else, or would grow beyond its size.
+    `choice`: which model of a file that has several. Raises UserError for a file that cannot be read, holds something
+    else, or would grow beyond its size.
     """
-    if transformers_files.is_folder(path):
-        states = [_read_file(file) for file in transformers_files.find_files(path)]
-        return transformers_files.rename_tensors({name: tensor for state in states for name, tensor in state.items()})
-    return merge_loralib(_read_file(path), alpha, path)
+    state = read_tensors(path, choice)
+    if any(name.startswith(("vision_model.", "text_model.")) for name in state):
+        state = transformers_files.rename_tensors(state)
+    return merge_loralib(state, alpha, path)
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
-    """Return a file's tensors, without the prefixes that wrappers add to their names."""
+def read_tensors(path: Path, choice: str = "") -> dict[str, Tensor]:
+    """Return the tensors of a file's model, or of a folder of transformers, by the names that they have in it."""
+    files = transformers_files.find_files(path) if transformers_files.is_folder(path) else [path]
+    parts = [part for file in files for part in transformers_files.list_parts(file)]
+    select = functools.partial(model_weights.select_model, path=path, choice=choice)
+    if len(parts) == 1:
+        return _read_file(parts[0], select)
+    states = [_read_file(part, lambda content: content) for part in parts]  # one may have no name of a model
+    return select({name: tensor for state in states for name, tensor in state.items()})
+
+
+def _read_file(path: Path, select: Callable[[Any], Any]) -> dict[str, Tensor]:
+    """Return the tensors of the part of a file that `select` takes."""
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
     try:
-        state = _read_tensors(path)
+        state = _read_content(path, select)
+    except UserError:
+        raise
     except Exception as error:  # pickle, zip and safetensors errors share no base
         why = f": {error}" if isinstance(error, weight_archives.UnsafePickle) else f" ({type(error).__name__})"
         advice = "fetch it again"
@@ -64,37 +85,54 @@ def _read_file(path: Path) -> dict[str, Tensor]:
             why = ": damaged, or with objects of its authors' code, which is not run here"
             advice = "fetch it again, or where you trust it save its state_dict alone"
         raise UserError(f"{path}: not a readable weights file{why}; {advice}") from error
-    state = _select_weights(state)
     _check_tensors(state, path)
-    state = {name: tensor for name, tensor in state.items() if name not in _ARCHIVE_SIZES}
-    while state and (shared := [p for p in PREFIXES if all(name.startswith(p) for name in state)]):
-        state = {name.removeprefix(shared[0]): tensor for name, tensor in state.items()}
     return {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
-def _select_weights(content: Any) -> Any:
-    """Return the mapping below one of KEYS, or the content of the file as it is."""
-    sections = (content.get(key) for key in KEYS) if isinstance(content, dict) else ()
-    return next((section for section in sections if isinstance(section, dict)), content)
-
-
-def _read_tensors(path: Path) -> Any:
-    if path.suffix == ".safetensors":
-        return load_file(path)
+def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
+    """Return what `select` takes of a file, whose kind is known by its content and not by its name."""
+    if _read_start(path).startswith(POINTER):
+        raise UserError(f"{path}: is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
+    if _is_safetensors(path):
+        return select(load_file(path))
     if _is_archive(path):
-        return weight_archives.read_archive(path)
+        return select(weight_archives.read_archive(path))
     is_zip = zipfile.is_zipfile(path)
     if is_zip:
         with zipfile.ZipFile(path) as file:
-            unpacked = sum(info.file_size for info in file.infolist())
-        if unpacked > path.stat().st_size:  # torch compresses nothing, a bomb does
+            members = file.infolist()
+        has_arrays = bool(members) and all(info.filename.endswith(".npy") for info in members)
+        growth = MAX_SHARING if has_arrays else 1  # torch compresses nothing, numpy may, a bomb does
+        if sum(info.file_size for info in members) > growth * path.stat().st_size:
             raise weight_archives.UnsafePickle("its parts together are larger than the file")
+        if has_arrays:
+            return select(_read_arrays(path))
     try:
-        return torch.load(path, "cpu", weights_only=True)
+        with path.open("rb") as stream:  # by a path, torch goes by the name
+            return select(torch.load(stream, "cpu", weights_only=True))
     except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
         if not is_zip:
             raise
-        return weight_archives.read_saved(path, _select_weights)
+        return weight_archives.read_saved(path, select)
+
+
+def _read_arrays(path: Path) -> dict[str, Tensor]:
+    """Return the arrays of an .npz of numpy's as tensors; those of objects are pickles, and raise ValueError."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+
+
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(POINTER))
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Return whether a file begins with a length and a header in JSON, as safetensors does."""
+    if not path.is_file():
+        return False
+    start = _read_start(path)
+    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
 
 
 def _check_tensors(state: Any, path: Path) -> None:
@@ -118,10 +156,20 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
 
     Raises UserError naming the tensor for those of another architecture, and those that are no numbers to compute with.
     """
+    import open_clip
+
     expected = clip.state_dict()
+    state, buffers = dict(state), [name for name in state if name not in expected and name.endswith(BUFFERS)]
+    for name in buffers:
+        del state[name]
+    if buffers:
+        messages.note(f"{path}: left out {model_weights.name_few(buffers)}, which the model computes itself")
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
         if name in state and name in expected and state[name].numel() == 1:
             state[name] = state[name].reshape(expected[name].shape)
+    if resizing := describe_resizing(clip, state):
+        open_clip.model.resize_pos_embed(state, clip)
+        messages.note(f"{path}: of pictures of another size: positions resized, {resizing}")
     different_names = sorted(set(expected) ^ set(state))
     if wrong := different_names or sorted(k for k in expected if expected[k].shape != state[k].shape):
         name = wrong[0]
@@ -136,6 +184,18 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     for name, tensor in state.items():
         check_numbers(tensor, expected[name], f"{path}: {name!r}")
     clip.load_state_dict(state)
+
+
+def describe_resizing(clip: ClipModule, state: Mapping[str, Tensor]) -> str:
+    """Return between which grids of patches the positions of a square picture must be resized; nothing where none."""
+    theirs, ours = state.get(POSITIONS), clip.state_dict().get(POSITIONS)
+    if theirs is None or ours is None or theirs.ndim != 2 or theirs.shape[1] != ours.shape[1]:
+        return ""
+    side = math.isqrt(max(0, len(theirs) - 1))
+    grid = clip.visual.grid_size
+    if len(theirs) == len(ours) or side < 1 or side**2 + 1 != len(theirs) or math.prod(grid) + 1 != len(ours):
+        return ""
+    return f"{side} x {side} to {grid[0]} x {grid[1]}"
 
 
 def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:
@@ -159,7 +219,7 @@ def _is_archive(path: Path) -> bool:
 
 def _recorded_activation(path: Path) -> tuple[str, str]:
     """Return the activation that a file was trained with and what says so; empty where nothing does."""
-    if path.suffix == ".safetensors" and path.is_file():
+    if _is_safetensors(path):
         try:
             with safe_open(path, "pt") as file:
                 if activation := (file.metadata() or {}).get("activation"):
@@ -170,7 +230,7 @@ def _recorded_activation(path: Path) -> tuple[str, str]:
         activation = transformers_files.read_activation(path)
         return activation, transformers_files.CONFIG if activation else ""
     config = path.parent / CONFIG
-    if path.name in NAMES and config.is_file():
+    if path.name.removesuffix(transformers_files.INDEX) in NAMES and config.is_file():
         return activation_name(model_config.read_config(config)["model_cfg"]), str(config)
     return (QUICK, "OpenAI's archive") if path.is_file() and _is_archive(path) else ("", "")
 
@@ -279,10 +339,10 @@ def _download_advice(cfg: dict) -> str:
 
 
 def find_weights(folder: Path) -> Path:
-    """Return the weights file of a folder in open_clip's format. Raises UserError where there is none."""
-    for name in NAMES:
-        if (folder / name).is_file():
-            return folder / name
+    """Return the weights file of a folder in open_clip's format, or its index. Raises UserError where there is none."""
+    file = transformers_files.find_file(folder, NAMES)
+    if file:
+        return file
     raise UserError(f"{folder}: has {CONFIG} but no weights; put {NAMES[0]} there")
 
 
@@ -292,11 +352,15 @@ def find_weights(folder: Path) -> Path:
 def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[str, Tensor]:
     """Add the low-rank factors that a file holds to its weights, as FSC-CLIP, SVLC and DAC released theirs.
 
-    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`.
+    loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`;
+    PEFT's: `X.lora_A.NAME.weight` to `X.weight` or, of attention, `X.in_proj_weight`.
     Training computes with W + alpha / r (B A). r is read from the factors (of a convolution [r k, in k] and
     [out k, r k], k its side); alpha stands in no file, and is 1 in the three. Raises UserError for factors that belong
     to no weight, or do not fit it.
     """
+    state, names = {_factor_name(name): tensor for name, tensor in state.items()}, len(state)
+    if len(state) < names:
+        raise UserError(f"{path}: has several adapters of one weight; merge those that are meant, and save it again")
     weights = {name: tensor for name, tensor in state.items() if not name.endswith((DOWN_FACTOR, UP_FACTOR))}
     factors = sorted(set(state) - set(weights))
     partner = {DOWN_FACTOR: UP_FACTOR, UP_FACTOR: DOWN_FACTOR}
@@ -306,6 +370,8 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
     for first in filter(lambda name: name.endswith(DOWN_FACTOR), factors):
         base = first.removesuffix(DOWN_FACTOR)
         weight = base.removesuffix("_") if base.endswith("_") else f"{base}weight"
+        if weight not in weights and f"{base}in_proj_weight" in weights:
+            weight = f"{base}in_proj_weight"
         if weight not in weights:
             raise UserError(f"{path}: {first[:120]!r}: adapts {weight[:120]!r}, which the file lacks")
         update = _multiply_factors(state[first], state[base + UP_FACTOR], weights[weight], alpha)
@@ -314,11 +380,23 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
             shape = list(weights[weight].shape)
             raise UserError(f"{path}: {first[:120]!r}: factors {shapes} are none of a weight {shape}")
         weights[weight] = weights[weight] + update
+    if factors:
+        count = len(factors) // 2
+        messages.note(f"{path}: {count} adapters merged with alpha {alpha:g} (released's lora_alpha gives another)")
     return weights
+
+
+def _factor_name(name: str) -> str:
+    """Return the name of a factor as loralib has it; other names as they are."""
+    match = _PEFT_FACTOR.fullmatch(name)
+    return match[1] if match else name
 
 
 def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) -> Tensor | None:
     """Return the update of a weight, or None where the factors do not fit it."""
+    shape = weight.shape
+    if down.ndim == up.ndim == weight.ndim == 4 and up.shape[2:] == (1, 1):  # PEFT's, of a convolution
+        down, up, weight = down.flatten(1), up.flatten(1), weight.flatten(1)
     side = weight.shape[-1] if weight.ndim == 4 else 1
     if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
         return None
@@ -330,4 +408,4 @@ def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) ->
         or up.shape[0] * down.shape[1] != weight.numel()
     ):
         return None
-    return (up @ down).view(weight.shape) * (alpha / rank)
+    return (up @ down).view(shape) * (alpha / rank)

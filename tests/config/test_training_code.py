@@ -106,6 +106,7 @@ MORE = {  # beside the method's own file
         "compclip.model.heads",
         "compclip.model.hub_cache",
         "compclip.model.hub_repositories",
+        "compclip.model.model_weights",
         "compclip.model.released_heads",
         "compclip.model.run_weights",
         "compclip.model.towers",

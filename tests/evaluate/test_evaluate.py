@@ -245,6 +245,21 @@ def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
 
 
+def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
+    """The result says which; the embeddings of the other are not taken for theirs, and a folder has one model."""
+    state = backbone.load(checkpoint).clip.state_dict()
+    average = {name: tensor + 0.1 * torch.randn_like(tensor) for name, tensor in state.items()}
+    torch.save({"model": state, "model_ema": average}, tmp_path / "w.pt")
+    write_json(tmp_path / "tiny.json", backbone.load(checkpoint).model_cfg)
+    one = ["--checkpoint", str(tmp_path / "w.pt"), "--model", str(tmp_path / "tiny.json"), "--device", "cpu"]
+    evaluate_command.main([*one, "--benchmarks", "plus", "--out", str(tmp_path / "ema"), "--weights", "ema"])
+    identities = {score.checkpoint_at(str(tmp_path / "w.pt"), choice=choice).identity for choice in ("", "ema")}
+    assert len(identities) == 2
+    assert files.read_json(tmp_path / "ema" / "plus.json")["checkpoint"]["weights"] == "ema"
+    with pytest.raises(UserError, match="--weights ema: is of a weights file; give --checkpoint FILE and --model"):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--weights", "ema"])
+
+
 def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, params, root):
     """By the command; and a table's pictures are unpacked beside it, where the section says."""
     for name in ("folders", "tar", "parquet"):

@@ -10,6 +10,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import open_clip
 import pytest
 import torch
 from PIL import Image
@@ -69,6 +70,22 @@ LAYOUTS = {
     "TripletCLIP": lambda s: {"model_state_dict": s, "optimizer_state_dict": {}, "epoch": 3},
     "GNM-CLIP": lambda s: {"model_state_dict": {k: v.half() for k, v in s.items()}, "loss": np.float64(0.5)},
     "parameters": lambda s: {"model": {k: nn.Parameter(v) for k, v in s.items()}, "loss": np.array([1.0])},
+    "a wrapper's own word": lambda s: {"state_dict": prefixed(s, "net.clip_model.")},
+    "DeepSpeed": lambda s: {"module": prefixed(s, "clip."), "optimizer": {"state": {0: torch.ones(2)}}, "epoch": 1},
+    "FSDP, its parts too": lambda s: {
+        f"_fsdp_wrapped_module.{name.replace('.resblocks.', '._fsdp_wrapped_module.resblocks.')}": value
+        for name, value in s.items()
+    },
+    "Lightning, with its loss": lambda s: {
+        "state_dict": prefixed(s, "model.") | {"loss.logit_scale": torch.ones(()), "loss.queue": torch.ones(3)}
+    },
+    "its average beside it": lambda s: {
+        "state_dict_ema": prefixed({k: v + 1 for k, v in s.items()}, "module."),
+        "state_dict": prefixed(s, "module."),
+    },
+    "its average alone": lambda s: {"ema": {"module": s, "updates": 7}},
+    "AveragedModel": lambda s: {"n_averaged": torch.tensor(3)} | prefixed(s, "module."),
+    "buffers": lambda s: s | {"attn_mask": torch.zeros(77, 77), "text.position_ids": torch.arange(77)},
     "sizes": lambda s: s | {"input_resolution": torch.tensor(32), "vocab_size": torch.tensor(49408)},
 }
 
@@ -79,6 +96,64 @@ def test_files(tiny, source, tmp_path, layout):
     torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
     loaded = backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
     same(loaded.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "notes"),
+    [
+        ("raw", []),
+        ("DDP in Lightning", ["'state_dict.model.module.'"]),
+        ("Lightning, with its loss", ["'state_dict.model.'", "'state_dict.loss.logit_scale', 'state_dict.loss.queue'"]),
+        ("its average beside it", ["'state_dict.module.', not those below 'state_dict_ema.module.'"]),
+        ("its average alone", ["'ema.module.'"]),
+        ("buffers", ["'attn_mask', 'text.position_ids'"]),
+    ],
+)
+def test_what_is_taken_off_is_said(tiny, source, tmp_path, capsys, layout, notes):
+    """A prefix, what is left out, and which of two models is read, each in a note; nothing of a plain file."""
+    torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
+    backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+    error = capsys.readouterr().err
+    assert bool(error) == bool(notes)
+    for text in notes:
+        assert text in error
+
+
+def test_the_average_of_a_file_can_be_chosen(tiny, source, tmp_path):
+    """By a word of its key; a word that fits none or several, and two models of which neither is an average, ask."""
+    state = source.clip.state_dict()
+    path = tmp_path / "theirs.pt"
+    torch.save(LAYOUTS["its average beside it"](state), path)
+    chosen = backbone.load(path, tiny, activation="quickgelu", choice="ema").clip.state_dict()
+    assert all(torch.equal(chosen[name], value + 1) for name, value in state.items())
+    for word in ("teacher", "module"):
+        with pytest.raises(UserError, match=f"--weights {word}: fits . of its models, below 'state_dict_ema.module.'"):
+            backbone.load(path, tiny, activation="quickgelu", choice=word)
+    torch.save(prefixed(state, "student.") | prefixed(state, "teacher."), path)
+    with pytest.raises(UserError, match=r"holds several models, below 'student.', 'teacher.'; give --weights"):
+        backbone.load(path, tiny, activation="quickgelu")
+
+
+def test_one_name_twice_is_refused(tiny, source, tmp_path):
+    """With a wrapper's word and without it, which one is meant is not known."""
+    state = source.clip.state_dict()
+    torch.save(state | prefixed(state, "_orig_mod."), tmp_path / "theirs.pt")
+    with pytest.raises(UserError, match="has a name twice"):
+        backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
+
+
+def test_a_file_s_kind_is_that_of_its_content(tiny, source, tmp_path):
+    """safetensors named .bin, torch's named .safetensors, and a pointer in the place of either."""
+    state = source.clip.state_dict()
+    save_file(state, tmp_path / "theirs.bin", {"activation": "quickgelu"})
+    same(backbone.load(tmp_path / "theirs.bin", tiny).clip, source.clip, source.tokenize(TEXTS))
+    torch.save(state, tmp_path / "theirs.safetensors")
+    loaded = backbone.load(tmp_path / "theirs.safetensors", tiny, activation="quickgelu")
+    same(loaded.clip, source.clip, source.tokenize(TEXTS))
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 605143884\n"
+    (tmp_path / "theirs.safetensors").write_text(pointer)
+    with pytest.raises(UserError, match=r"theirs.safetensors: is a Git LFS pointer.*git lfs pull"):
+        backbone.load(tmp_path / "theirs.safetensors", tiny, activation="quickgelu")
 
 
 class Evil:
@@ -106,8 +181,10 @@ def test_code_beside_weights_is_not_run(tiny, source, tmp_path, monkeypatch, zip
 
 def test_a_key_that_holds_no_weights(tiny, tmp_path):
     """A settings object in the place of tensors is named."""
-    torch.save({"model": {"a": argparse.Namespace()}}, tmp_path / "theirs.pt")
-    with pytest.raises(UserError, match=r"'a' is a argparse.Namespace, not a tensor; give a file of tensors by name"):
+    torch.save({"model": {"visual.a": argparse.Namespace()}}, tmp_path / "theirs.pt")
+    with pytest.raises(
+        UserError, match=r"'visual.a' is a argparse.Namespace, not a tensor; give a file of tensors by name"
+    ):
         backbone.load(tmp_path / "theirs.pt", tiny)
 
 
@@ -120,6 +197,46 @@ def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
     assert loaded.model_cfg["text_cfg"]["context_length"] == 64
     loaded.save(tmp_path / "saved")
     same(backbone.load(tmp_path / "saved").clip, loaded.clip, loaded.tokenize(TEXTS))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
+    """An .npz by its content; one with objects is a pickle, which is not run."""
+    monkeypatch.chdir(tmp_path)
+    state = {name: tensor.numpy() for name, tensor in source.clip.state_dict().items()}
+    with Path("theirs.bin").open("wb") as file:
+        save(file, **state)
+    same(backbone.load("theirs.bin", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
+    save("theirs.npz", **state, extra=np.array([Evil()], dtype=object))
+    with pytest.raises(UserError, match=r"theirs.npz: not a readable weights file \(ValueError\); fetch it again"):
+        backbone.load("theirs.npz", tiny, activation="quickgelu")
+    assert not Path("ran").exists()
+
+
+def test_an_archive_of_arrays_that_grows_is_refused(tmp_path):
+    """Zeros pack well: four times the file at most."""
+    np.savez_compressed(tmp_path / "bomb.npz", weight=np.zeros(1 << 20, np.float32))
+    with pytest.raises(UserError, match="its parts together are larger than the file"):
+        weight_files.read_weights(tmp_path / "bomb.npz")
+
+
+def test_pictures_of_another_size(source, tmp_path, capsys):
+    """Positions are resized as open_clip does, said in a note and in the model; what is no square stays refused."""
+    state = source.clip.state_dict()
+    torch.save(state, tmp_path / "theirs.pt")
+    config = QUICK | {"vision_cfg": QUICK["vision_cfg"] | {"image_size": 64}}
+    write_json(tmp_path / "large.json", config)
+    loaded = backbone.load(tmp_path / "theirs.pt", str(tmp_path / "large.json"), activation="quickgelu")
+    expected = open_clip.CLIP(**config)
+    resized = dict(state)
+    open_clip.model.resize_pos_embed(resized, expected)
+    expected.load_state_dict(resized)
+    same(loaded.clip, expected, source.tokenize(TEXTS), side=64)
+    assert loaded.resized == "2 x 2 to 4 x 4"
+    assert "positions resized, 2 x 2 to 4 x 4" in capsys.readouterr().err
+    torch.save(state | {"visual.positional_embedding": torch.zeros(4, 32)}, tmp_path / "theirs.pt")
+    with pytest.raises(UserError, match=r"another architecture: .*'visual.positional_embedding', \[4, 32\] and not"):
+        backbone.load(tmp_path / "theirs.pt", str(tmp_path / "large.json"), activation="quickgelu")
 
 
 def adapted(state: dict, rank: int) -> tuple[dict, dict]:
@@ -154,9 +271,43 @@ def test_adapters_beside_their_weights(tiny, source, tmp_path, rank):
     torch.testing.assert_close(doubled - plain, 2 * (merged["visual.conv1.weight"] - plain), rtol=1e-4, atol=1e-5)
 
 
+def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
+    """PEFT's own state_dict, of linear layers, attention and a convolution, against its own merge; alpha is said.
+
+    Its merge of attention adds the output projection's update twice (0.21), which is half of it here.
+    """
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=2, lora_alpha=6, target_modules=r".*(attn|c_fc|conv1)", init_lora_weights=False, bias="none"
+    )
+    wrapped = peft.get_peft_model(copy.deepcopy(source.clip), config)
+    torch.save({"state_dict": prefixed(wrapped.state_dict(), "net.")}, tmp_path / "lora.pt")
+    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu", alpha=6.0)
+    expected = wrapped.merge_and_unload().state_dict()
+    for name, weight in source.clip.state_dict().items():
+        if name.endswith("attn.out_proj.weight"):
+            expected[name] = (expected[name] + weight) / 2
+    torch.testing.assert_close(loaded.clip.state_dict(), expected, rtol=0, atol=1e-5)
+    assert "adapters merged with alpha 6" in capsys.readouterr().err
+    assert not torch.equal(loaded.clip.visual.conv1.weight, source.clip.visual.conv1.weight)
+
+
+def test_loralib_s_factors_as_layers(tiny, source, tmp_path):
+    """Named with `.weight`, as where each factor is an nn.Linear."""
+    files, merged = adapted(source.clip.state_dict(), 2)
+    layers = {f"{n}.weight" if n.endswith((".lora_A", ".lora_B")) else n: tensor for n, tensor in files.items()}
+    torch.save(layers, tmp_path / "lora.pt")
+    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
+    torch.testing.assert_close(loaded.clip.state_dict(), merged, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "change,message",
     [
+        (
+            {"a.weight": (4, 6), "a.lora_A.one.weight": (2, 6), "a.lora_A.two.weight": (2, 6)},
+            r"has several adapters of",
+        ),
         ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
         ({"a.weight": (4, 6), "a.lora_B": (4, 2)}, r"'a.lora_B': a factor of an adapter without its other"),
         ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
@@ -221,6 +372,46 @@ def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
         backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
     with pytest.raises(UserError, match="give the architecture with --model NAME"):
         backbone.load(tmp_path / "theirs")
+
+
+def test_transformers_names_in_a_file(tiny, clip_model, tmp_path):
+    """A CLIPModel within somebody's module."""
+    torch.save({"state_dict": prefixed(clip_model.state_dict(), "clip.")}, tmp_path / "theirs.ckpt")
+    loaded = backbone.load(tmp_path / "theirs.ckpt", tiny, activation="quickgelu")
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+
+
+def test_weights_in_several_files(tiny, clip_model, tmp_path):
+    """As transformers writes large models; a part that is missing is named, and one elsewhere is not read."""
+    folder = tmp_path / "theirs"
+    clip_model.save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    loaded = backbone.load(folder, tiny)
+    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
+    index = folder / "model.safetensors.index.json"
+    content = read_json(index)
+    part = sorted(set(content["weight_map"].values()))[0]
+    (folder / part).rename(tmp_path / part)
+    with pytest.raises(UserError, match=f"{part}: no such weights file"):
+        backbone.load(folder, tiny)
+    for elsewhere in (f"../{part}", str(tmp_path / part), 1, []):
+        write_json(index, content | {"weight_map": {"logit_scale": elsewhere}})
+        with pytest.raises(UserError, match="index.json: weight_map: must name files of its folder"):
+            backbone.load(folder, tiny)
+
+
+def test_a_folder_of_open_clip_in_several_files(source, tmp_path):
+    """The index stands in the place of the file, and wrappers' names stand in every part."""
+    folder = tmp_path / "theirs"
+    source.save(folder)
+    file = weight_files.find_weights(folder)
+    state = prefixed(load_file(file), "module.")
+    file.unlink()
+    places = {name: f"part-{number % 3}.bin" for number, name in enumerate(state)}
+    for part in set(places.values()):
+        torch.save({name: tensor for name, tensor in state.items() if places[name] == part}, folder / part)
+    write_json(folder / f"{file.name}.index.json", {"metadata": {}, "weight_map": places})
+    same(backbone.load(folder).clip, source.clip, source.tokenize(TEXTS))
 
 
 def test_fg_clip(tiny, clip_model, tmp_path):
@@ -308,4 +499,4 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
     assert "'transformer.resblocks.0.attn.in_proj_weight" in refusal_of()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    assert "has config.json but no model.safetensors; put the weights there, in one file" in refusal_of()
+    assert "has config.json but no model.safetensors; put the weights there" in refusal_of()

@@ -26,6 +26,8 @@ def readers() -> Iterator[Reader]:
         "weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*", "theirs/*")
     )
     yield Reader("weights:authors", _authors, lambda _: _opened("weights.pt", "quick.json"), ("weights.pt",))
+    yield Reader("weights:index", _indexed, lambda _: _opened("model"), ("model/*.index.json", "model/part.*"))
+    yield Reader("weights:arrays", _arrays, lambda _: _opened("weights.npz", "tiny.json", "gelu"), ("weights.npz",))
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
@@ -56,6 +58,21 @@ def _pickled(folder: Path) -> None:
 
     _checkpoint(folder)
     torch.save(tiny().clip.state_dict(), folder / "weights.pt")
+
+
+def _indexed(folder: Path) -> None:
+    _checkpoint(folder)
+    [file] = (folder / "model").glob("*.safetensors")
+    file.rename(file.with_name("part.safetensors"))
+    places = dict.fromkeys(tiny().clip.state_dict(), "part.safetensors")
+    file.with_name(f"{file.name}.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def _arrays(folder: Path) -> None:
+    import numpy as np
+
+    _checkpoint(folder)
+    np.savez(folder / "weights.npz", **{name: tensor.numpy() for name, tensor in tiny().clip.state_dict().items()})
 
 
 def _beside(folder: Path) -> None:
