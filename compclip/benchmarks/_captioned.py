@@ -125,7 +125,8 @@ def _karpathy(file: Path, entries: list[Any], pictures: Path, split: str) -> Ite
         folder = read_field(file, name, row, "filepath") if "filepath" in row else ""
         key = name if files[name] == 1 else f"{folder}/{name}"
         # COCO's images lie in `filepath` (val2014), unless all lie in one folder
-        yield key, pictures / folder / name if os.path.isdir(pictures / folder) else pictures / name, captions
+        is_flat = files[name] == 1 and not os.path.isdir(pictures / folder)
+        yield key, pictures / name if is_flat else pictures / folder / name, captions
 
 
 def _coco(
