@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from compclip.base import child_environment, thread_waiting
 from compclip.base.errors import UserError
@@ -31,9 +31,6 @@ from compclip.config.grid import parse_cell
 from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks, waiting_jobs
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
-
-if TYPE_CHECKING:
-    from compclip.runs.unsent_jobs import UnsentJob
 
 # What a job runs, as job.json records it: to the results, or to the checkpoint. A job of any other module than TRAINS
 # and SHARDS ends with results.
@@ -310,7 +307,21 @@ def forget_job(folder: RunFolder) -> None:
     find_unsent_record(folder).unlink(missing_ok=True)
 
 
-def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+class AwaitedJob(Protocol):
+    """What is waited for: somebody who works on a run, or a job that is to be sent."""
+
+    @property
+    def waits_by(self) -> str:
+        """Why it does not run yet; empty where it does."""
+
+    def state(self) -> str:
+        """pending, running, done or failed."""
+
+    def label(self) -> str:
+        """What it is called."""
+
+
+def wait_for_job(job: AwaitedJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     while (state := job.state()) in LIVE:
         waiting_jobs.warn(job.waits_by, job.label())
