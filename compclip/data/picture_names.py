@@ -33,12 +33,12 @@ class PictureFinder:
         if os.path.lexists(path) or not self._images:
             return path
         below = os.path.relpath(path, self._images).replace("\\", "/")
-        found = self._find_below(below)
-        if found is None and "/" in below:
-            found = self._find_below(below.rpartition("/")[2])
-            if found:
-                self._names_of.setdefault(found, {})[below] = None
-        return found or path
+        file = self._find_below(below)
+        if file is None and "/" in below:
+            file = self._find_below(below.rpartition("/")[2])
+            if file:
+                self._names_of.setdefault(file, {})[below] = None
+        return file or path
 
     def find_shared(self) -> dict[str, str]:
         """Return the files that several names were found to mean, each with a line that names two of them."""
@@ -51,14 +51,14 @@ class PictureFinder:
 
     def _find_below(self, name: str) -> str | None:
         folder = self._images
-        for part in PurePath(name).parts:
-            fitting = self._list(folder).get(part.casefold(), ())
-            if len(fitting) > 1 and part not in fitting:
+        for component in PurePath(name).parts:
+            fitting = self._list(folder).get(component.casefold(), ())
+            if len(fitting) > 1 and component not in fitting:
                 pair = " and ".join(map(repr, fitting[:2]))
                 raise UserError(f"{self._file}: {name!r}: {pair} in {folder} fit; write the name as the file's")
             if not fitting:
                 return None
-            folder = os.path.join(folder, part if part in fitting else fitting[0])
+            folder = os.path.join(folder, component if component in fitting else fitting[0])
         return folder if os.path.isfile(folder) else None
 
     def _list(self, folder: str) -> dict[str, list[str]]:

@@ -197,7 +197,7 @@ def group_by_inputs(requests: Sequence[T], checkpoint: Callable[[T], str], budge
             size = budget
             with contextlib.suppress(UserError):  # no folder with weights counts as the whole budget
                 weights = weight_files.find_weights(Path(checkpoint(request)))
-                size = sum(part.stat().st_size for part in transformers_files.list_parts(weights))
+                size = sum(file.stat().st_size for file in transformers_files.list_parts(weights))
             if not room or size > room or len(groups[-1]) == TOGETHER:
                 groups.append([])
                 room = budget

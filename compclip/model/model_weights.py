@@ -52,15 +52,17 @@ def select_model(content: Any, path: Path, choice: str = "") -> Any:
     if not prefixes and not choice:
         return content
     prefix = _choose_prefix(prefixes, path, choice)
-    others = [other for other in prefixes if other != prefix]
-    foreign = tuple(other for other in others if other.startswith(prefix))
+    unread_prefixes = [candidate for candidate in prefixes if candidate != prefix]
+    foreign = tuple(candidate for candidate in unread_prefixes if candidate.startswith(prefix))
     chosen = [entry for entry in entries if entry.path.startswith(prefix) and not entry.path.startswith(foreign)]
     state = {entry.path.removeprefix(prefix): entry.value for entry in chosen}
     if len(state) < len(chosen):
         raise UserError(f"{path}: has a name twice, with a wrapper's and without; save the bare model's state_dict")
     sections = {entry.section for entry in chosen}
     beside = [entry.path for entry in entries if entry.section in sections and not entry.path.startswith(prefix)]
-    _tell_choice(path, prefix, others, [name for name in beside if not name.startswith(tuple(others))])
+    _tell_choice(
+        path, prefix, unread_prefixes, [name for name in beside if not name.startswith(tuple(unread_prefixes))]
+    )
     return state
 
 
@@ -95,17 +97,17 @@ def _choose_prefix(prefixes: Sequence[str], path: Path, choice: str) -> str:
     return suitable[0]
 
 
-def _tell_choice(path: Path, prefix: str, others: Sequence[str], beside: Sequence[str]) -> None:
+def _tell_choice(path: Path, prefix: str, unread_prefixes: Sequence[str], beside: Sequence[str]) -> None:
     """Say which names were read, and what stands beside them."""
-    parts = [f"weights below {prefix[:80]!r}"] if prefix else []
-    parts += [f"not those below {other[:80]!r} (--weights)" for other in others]
+    phrases = [f"weights below {prefix[:80]!r}"] if prefix else []
+    phrases += [f"not those below {candidate[:80]!r} (--weights)" for candidate in unread_prefixes]
     if beside:
-        parts.append(f"without {name_few(beside)}")
-    if parts:
-        messages.note(f"{path}: read {', '.join(parts)}")
+        phrases.append(f"without {name_few(beside)}")
+    if phrases:
+        messages.note(f"{path}: read {', '.join(phrases)}")
 
 
 def name_few(names: Sequence[str]) -> str:
     """Return the first of some names, and how many there are."""
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(repr(name[:80]) for name in names[:FEW]) + more
+    remainder = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(repr(name[:80]) for name in names[:FEW]) + remainder

@@ -62,11 +62,11 @@ def read_weights(path: Path, alpha: float = 1.0, choice: str = "") -> dict[str, 
 def read_tensors(path: Path, choice: str = "") -> dict[str, Tensor]:
     """Return the tensors of a file's model, or of a folder of transformers, by the names that they have in it."""
     files = transformers_files.find_files(path) if transformers_files.is_folder(path) else [path]
-    parts = [part for file in files for part in transformers_files.list_parts(file)]
+    weight_paths = [weight_path for file in files for weight_path in transformers_files.list_parts(file)]
     select = functools.partial(model_weights.select_model, path=path, choice=choice)
-    if len(parts) == 1:
-        return _read_file(parts[0], select)
-    states = [_read_file(part, lambda content: content) for part in parts]  # one may have no name of a model
+    if len(weight_paths) == 1:
+        return _read_file(weight_paths[0], select)
+    states = [_read_file(path, lambda content: content) for path in weight_paths]  # one may have no name of a model
     return select({name: tensor for state in states for name, tensor in state.items()})
 
 

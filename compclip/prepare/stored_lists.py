@@ -62,7 +62,7 @@ def find_texts(
             counts[f"{VARIATION}_damaged"] += sum(not packed for records in texts[kind] for packed in records)
         else:
             cleaning = Counter[str]()
-            texts[kind] = [_clean_texts(stored, cleaning) for stored in texts[kind]]
+            texts[kind] = [_clean_texts(list_texts, cleaning) for list_texts in texts[kind]]
             counts.update({name.replace("captions", kind): number for name, number in cleaning.items() if number})
         counts.update(count_texts(kind, texts[kind]))
     return texts, metadata, counts

@@ -237,8 +237,7 @@ class ViewMaker:
             _draw_other(text, read_as_caption, draw, again, views) if is_cut(text) else text
             for text, draw in zip(positives, draws, strict=True)
         ]
-        kept = tuple(None if is_cut(text) else text for text in drawn)
-        return kept, sum(map(is_cut, drawn))
+        return tuple(None if is_cut(text) else text for text in drawn), sum(map(is_cut, drawn))
 
     def _show(self, picture: Image.Image, views: Views, rng: np.random.Generator) -> tuple[Image.Image, Part]:
         """Return the picture as it is shown, and which part of it that is."""
