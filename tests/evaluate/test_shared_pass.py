@@ -74,6 +74,7 @@ def test_a_pass_holds_so_many(monkeypatch):
 class SmallFile:
     """A file of one byte."""
 
+    name = "weights.safetensors"
     st_size = 1
 
     def stat(self):

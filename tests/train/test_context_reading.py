@@ -7,7 +7,6 @@ import pytest
 
 from compclip.data.sample import Sample
 from compclip.interface.views import Views
-from compclip.methods import fsc_clip
 from compclip.model.tokenizers import ClipTokenizer, StandInTokenizer
 from compclip.text import shuffle, swap
 from compclip.text.spacy_parser import annotate
@@ -65,7 +64,7 @@ def test_room_is_what_is_left_for_a_text(tokenizer):
 
 def test_negatives_are_drawn_again_within_the_context(data):
     """Every draw by its own generator; none that the model reads as the caption is left, and few are masked."""
-    views = fsc_clip.views(fsc_clip.Config(caption="full"), 0)
+    views = Views(negatives=(swap.negclip, swap.single, shuffle.bigram), caption="full")
     unread = [
         n for view in views_of(data, views, PLAIN_READER) for n in view.negatives if n and reader().reads_alike(n, LONG)
     ]
