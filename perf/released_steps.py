@@ -11,12 +11,12 @@ B pictures, K negatives.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,6 @@ from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.model import backbone, clip_model
 from compclip.model.clip_model import ClipModel
-from compclip.text import sentences
-from compclip.train import composite
 from compclip.train.batch import Batch, View
 from compclip.train.encode import encode_features
 from compclip.train.loader import collate
@@ -126,70 +124,6 @@ def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipM
     return batch, Step(picture_B3HW, batch.text_BL, {n: term.detach() for n, term in terms.items()}, slopes)
 
 
-def step_negclip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
-    """Each row brings its near picture; texts stand as there: captions, then negatives."""
-    rows = [View(squeeze(paths[i]), CAPTIONS[i], NEGATIVES[i][:1]) for i in (*range(len(paths)), *NEAR)]
-    batch, step = take_step("negclip", {"hard_images": 1}, rows, model)
-    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]))
-
-
-def step_fsc_clip(paths: list[str], model: ClipModel, theirs: Step) -> Step:
-    """Captions, then the negatives that are there, kind by kind."""
-    rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i]) for i, path in enumerate(paths)]
-    batch, step = take_step("fsc_clip", {}, rows, model)
-    by_kind = [batch.negative_BKL[batch.mask_BK[:, k], k] for k in range(batch.mask_BK.shape[1])]
-    return replace(step, token_AL=torch.cat([batch.text_BL, *by_kind]))
-
-
-def step_svlc(paths: list[str], model: ClipModel, theirs: Step) -> Step:
-    """A negative of each caption; captions, then negatives."""
-    rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i][:1]) for i, path in enumerate(paths)]
-    batch, step = take_step("svlc", {}, rows, model)
-    total = {"total": torch.stack(list(step.terms.values())).sum()}
-    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]), terms=total)
-
-
-def step_clic(paths: list[str], model: ClipModel, theirs: Step) -> Step:
-    """Their partners and orders of sentences; composites, joined texts and tokens are ours."""
-    rows, count = [], len(theirs.texts) // len(paths)
-    for i, path in enumerate(paths):
-        given = theirs.texts[i * count : (i + 1) * count]  # further ones, p1, p2, negative, the single caption
-        partner = next(j for j in range(len(paths)) if join_clic(CAPTIONS[i], CAPTIONS[j]) == given[2])
-        p1, p2 = join_clic(CAPTIONS[i], CAPTIONS[partner]), join_clic(CAPTIONS[partner], CAPTIONS[i])
-        ways = [join_clic(*pair) for pair in itertools.permutations((*FURTHER[i], *FURTHER[partner]), 2)]
-        further = [next(way for way in ways if way == text) for text in given[:2]]
-        negative = join_clic(f"no {CAPTIONS[i]}", CAPTIONS[partner])
-        first, second = Image.open(path).convert("RGB"), Image.open(paths[partner]).convert("RGB")
-        generators = map(np.random.default_rng, range(9))  # both orders of the two are among them
-        squares = [composite.join_pictures(first, second, model.image_size, rng) for rng in generators]
-        square = min(squares, key=lambda square: distance(square, theirs.picture_B3HW[i]))
-        rows.append(View(square, p1, (negative,), (p2, *further)))
-    batch, step = take_step("clic", {"ends": "clic", "statistics": "imagenet"}, rows, model)
-    texts = [batch.text_BL, *batch.positive_BPL.unbind(1), batch.negative_BKL[:, 0]]
-    total = {"total": torch.stack(list(step.terms.values())).sum()}
-    return replace(step, token_AL=torch.cat(texts), terms=total)
-
-
-def join_clic(first: str, second: str) -> str:
-    """Join two captions as CLIC's method does with `ends: clic`, in lower case."""
-    return sentences.JOINS["clic"](first.lower(), second.lower())
-
-
-def distance(square: Image.Image, picture_3HW: Tensor) -> float:
-    """Return how far a composite is from one that is normalised by ImageNet's statistics."""
-    statistics = torch.tensor([composite.IMAGENET["mean"], composite.IMAGENET["std"]])
-    pixels = torch.from_numpy(np.array(square)).permute(2, 0, 1)[None]
-    return float((clip_model.normalise_pictures(pixels, statistics)[0] - picture_3HW).abs().mean())
-
-
-STEPS: dict[str, Callable[[list[str], ClipModel, Step], Step]] = {
-    "negclip": step_negclip,
-    "fsc_clip": step_fsc_clip,
-    "clic": step_clic,
-    "svlc": step_svlc,
-}
-
-
 def run_program(method: str, folder: Path, work: Path, paths: list[str], model: ClipModel) -> Step:
     """Return the step of the released program, of a process of its own."""
     given = {
@@ -232,18 +166,21 @@ def compare(ours: Step, theirs: Step) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print a line for each METHOD=FOLDER."""
+    suffix = "_program.py"
+    compared = sorted(file.name.removesuffix(suffix) for file in CHILD.with_name("steps").glob(f"*{suffix}"))
     for argument in argv:
         method, _, folder = argument.partition("=")
-        if method not in STEPS:
-            raise unknown("method", method, STEPS, "METHOD=FOLDER")
+        if method not in compared:
+            raise unknown("method", method, compared, "METHOD=FOLDER")
         if not folder or not Path(folder).is_dir():
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
             paths, model = draw_pictures(Path(work)), open_model(Path(work))
             theirs = run_program(method, Path(folder), Path(work), paths, model)
-            print(f"{method}: {compare(STEPS[method](paths, model, theirs), theirs)}", flush=True)
+            ours = import_module(f"perf.steps.{method}").step(paths, model, theirs)
+            print(f"{method}: {compare(ours, theirs)}", flush=True)
     if not argv:
-        print("\n".join(STEPS))
+        print("\n".join(compared))
     return 0
 
 
