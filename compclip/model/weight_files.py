@@ -7,6 +7,7 @@ without, or is the TorchScript archive in which OpenAI published its own. A fold
 from __future__ import annotations
 
 import functools
+import io
 import math
 import pickle
 import re
@@ -35,6 +36,12 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 POSITIONS = "visual.positional_embedding"
 DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
+_CORE = re.compile(r"^numpy\._core\b")  # as numpy 2 names it
+_PLAIN = {
+    "collections.OrderedDict", "numpy.ndarray", "numpy.dtype", "numpy.core.multiarray._reconstruct",
+    "numpy.core.multiarray.scalar", "numpy.core.numeric._frombuffer",
+    "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter",
+}  # fmt: skip
 _PEFT_FACTOR = re.compile(r"(.*\.lora_[AB])(?:\.\w+)?\.weight")
 
 
@@ -107,6 +114,11 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
             raise weight_archives.UnsafePickle("its parts together are larger than the file")
         if has_arrays:
             return select(_read_arrays(path))
+    if not is_zip:
+        with path.open("rb") as stream:
+            content = _PlainUnpickler(stream).load()  # torch.save's older files begin with a number
+        if isinstance(content, dict):
+            return _take_tensors(select(content))
     try:
         with path.open("rb") as stream:  # by a path, torch goes by the name
             return select(torch.load(stream, "cpu", weights_only=True))
@@ -114,6 +126,25 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
         if not is_zip:
             raise
         return weight_archives.read_saved(path, select)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads tensors and arrays of numpy's in plain containers; any other class or function is refused unimported."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what makes a tensor or an array. Raises UnpicklingError for anything else."""
+        if (module, name) == ("torch.storage", "_load_from_bytes"):  # which would run what the bytes hold
+            return lambda data: torch.load(io.BytesIO(data), "cpu", weights_only=True)
+        if f"{_CORE.sub('numpy.core', module)}.{name}" not in _PLAIN:
+            raise pickle.UnpicklingError(f"{module}.{name} is not run")
+        return super().find_class(module, name)
+
+
+def _take_tensors(content: Any) -> Any:
+    """Return a mapping with its arrays of numbers as tensors; anything else as it is."""
+    if not isinstance(content, dict):
+        return content
+    return {name: torch.as_tensor(value) if isinstance(value, np.ndarray) else value for name, value in content.items()}
 
 
 def _read_arrays(path: Path) -> dict[str, Tensor]:

@@ -213,6 +213,20 @@ def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
     assert not Path("ran").exists()
 
 
+@pytest.mark.parametrize("convert", [lambda tensor: tensor.numpy(), lambda tensor: tensor, torch.nn.Parameter])
+def test_a_plain_pickle(tiny, source, tmp_path, monkeypatch, convert):
+    """Tensors or arrays as `pickle.dump` writes them; a function among them is not run."""
+    file = tmp_path / "theirs.pkl"
+    monkeypatch.chdir(tmp_path)
+    state = {name: convert(tensor) for name, tensor in source.clip.state_dict().items()}
+    file.write_bytes(pickle.dumps({"model": state, "step": np.float64(3)}))
+    same(backbone.load(file, tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
+    file.write_bytes(pickle.dumps({"model": state, "more": Evil()}))
+    with pytest.raises(UserError, match="its authors' code, which is not run here"):
+        backbone.load(file, tiny, activation="quickgelu")
+    assert not Path("ran").exists()
+
+
 def test_an_archive_of_arrays_that_grows_is_refused(tmp_path):
     """Zeros pack well: four times the file at most."""
     np.savez_compressed(tmp_path / "bomb.npz", weight=np.zeros(1 << 20, np.float32))
