@@ -10,7 +10,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -52,8 +52,13 @@ def hash_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, str]:
 
 def hash_code(*entries: str, without: Sequence[str] = ()) -> str:
     """Return the SHA-256 (hex) over names and syntax trees of `find_modules`."""
+    return join_hashes(hash_modules(*entries, without=without))
+
+
+def join_hashes(modules: Mapping[str, str]) -> str:
+    """Return one hash over the names and the hashes of modules."""
     total = hashlib.sha256()
-    for name, digest in hash_modules(*entries, without=without).items():
+    for name, digest in sorted(modules.items()):
         total.update(f"{name}\0{digest}\n".encode())
     return total.hexdigest()
 

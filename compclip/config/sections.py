@@ -88,7 +88,6 @@ class Train:
     log_every_steps: PositiveInt = 10
     checkpoint_every_min: NonNegativeFloat = 10.0  # 0: not by time
     checkpoint_every_steps: NonNegativeInt = 0  # 0: not by steps
-    keep_checkpoint: bool = False  # the last one before the end stays, so that `carry` can compare the end
     # shares of the steps after which the weights are kept as well, and scored as the last ones are
     snapshots: list[BetweenZeroAndOne] = field(default_factory=list)
     choose: str = ""  # a column, read on validation items: the row shows the best of snapshots and end; "": the end

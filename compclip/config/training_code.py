@@ -1,10 +1,21 @@
-"""Hash the code that decides the numbers of a method's runs, for their run keys and for plan/train/<method>.json."""
+"""Name the code that decides the numbers of a method's runs, for their run keys and for plan/train/<method>.json.
+
+`numbers.json` has for each method the version of its numbers, and of each module the hash that was shown to give them
+(`make numbers`). A module with another hash, such as one that somebody edits, stands in the key by that hash, so that
+nothing stale is served; one that is listed adds nothing, so that an edit which changes no number trains nothing again.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from compclip.base import code_hash, plugins
+from compclip.base.files import read_mapping
 from compclip.interface.method import load_method
 
 ENTRY = "compclip.train.fine_tuning"  # imports all of it but the method
@@ -20,6 +31,26 @@ NOT_NUMERICAL = (
     "compclip.model.transformers_files",
     "compclip.model.weight_files",
 )
+
+NUMBERS = Path(__file__).with_name("numbers.json")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a release says of its code: versions by method, hashes by module.
+
+    `older`: of each method the hash of all modules by which runs were trained before there were versions.
+    """
+
+    versions: Mapping[str, int]
+    modules: Mapping[str, list[str]]
+    older: Mapping[str, str]
+
+
+@functools.cache
+def read_numbers() -> Numbers:
+    """Read the shipped file."""
+    return Numbers(**read_mapping(NUMBERS))
 
 
 def entries(method: str) -> tuple[str, str]:
@@ -37,11 +68,28 @@ def left_out(method: str) -> tuple[str, ...]:
 
 @functools.cache
 def hash_training_code(method: str) -> str:
-    """Return the hash of the code that decides a method's numbers. Raises UserError for an unknown method."""
-    return code_hash.hash_code(*entries(method), without=left_out(method))
+    """Return the name of the code that decides a method's numbers. Raises UserError for an unknown method."""
+    return name_code(method, hash_training_modules(method))
 
 
-@functools.cache
 def hash_training_modules(method: str) -> dict[str, str]:
     """Return the hash of each module behind `hash_training_code`, by name. Raises UserError for an unknown method."""
     return code_hash.hash_modules(*entries(method), without=left_out(method))
+
+
+def name_code(method: str, modules: Mapping[str, str]) -> str:
+    """Return a hash over the version of a method's numbers and those of its modules that the version does not cover.
+
+    `modules` may be those of a run that was trained before there were versions.
+    """
+    name, numbers = method.partition(".")[0], read_numbers()
+    is_older = numbers.older.get(name) == code_hash.join_hashes(modules)
+    uncovered = {} if is_older else list_uncovered(modules)
+    text = json.dumps([numbers.versions.get(name, 0), uncovered], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def list_uncovered(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return the modules whose code `numbers.json` does not name; a hash depends on what the method leaves out."""
+    known = read_numbers().modules
+    return {name: digest for name, digest in modules.items() if digest not in known.get(name, ())}

@@ -43,7 +43,7 @@ from compclip.runs import (
     jobs,
     local_runs,
     notify,
-    release_proof,
+    older_runs,
     run_folder,
     run_store,
     shard_tasks,
@@ -73,7 +73,7 @@ def send(
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
-        release_proof.take_over((run for run in runs if not run.finished), root)
+        older_runs.take_over((run for run in runs if not run.finished), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)

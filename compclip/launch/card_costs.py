@@ -39,7 +39,7 @@ LARGEST_MODEL = 1 << 37  # weights
 SAME_STEP = (
     "epochs", "max_steps", "lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "beta1", "beta2", "eps",
     "weight_decay", "decayed", "schedule", "grad_clip_norm", "max_logit_scale", "compile", "threads", "log_every_steps",
-    "checkpoint_every_steps", "keep_checkpoint", "workers", "shuffle", "augment", "augment_scale", "average_alpha",
+    "checkpoint_every_steps", "workers", "shuffle", "augment", "augment_scale", "average_alpha",
     "text_groups", "snapshots", "choose",
 )  # fmt: skip
 

@@ -86,8 +86,8 @@ def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
 
 
 def _format_origin(origin: dict[str, Any]) -> str:
-    """Say which run a carried one was trained as, and what of it was compared."""
-    return f"trained as {origin['from']}, carried on {origin['date'][:10]}: {origin['compared']}" if origin else ""
+    """Say which run one that was taken over was trained as."""
+    return f"trained as {origin['from']}, taken over on {origin['date'][:10]}" if origin else ""
 
 
 def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:

@@ -111,7 +111,7 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
 def describe_origin(trained: Trained) -> str:
     """Say which run a finished one was carried from; empty for one that was trained under its own key."""
     origin = trained.facts().get("carried")
-    return f"carried from {origin['from']}" if origin else ""
+    return f"taken over from {origin['from']}" if origin else ""
 
 
 def _find_state(folder: RunFolder) -> str:

@@ -10,23 +10,24 @@ from typing import Any
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.config import grid
+from compclip.config import grid, training_code
 from compclip.config.grid import Run
-from compclip.config.training_code import hash_training_modules
-from compclip.interface.method import load_method
 from compclip.runs import inventory, run_store
 from compclip.runs.run_folder import Inputs, RunFolder
-from compclip.runs.run_store import StoredRun
 
 
 @dataclass(frozen=True)
 class KeyParts:
-    """Fingerprints of the data, of the backbone and of all that was read; each module's hash by its name."""
+    """Fingerprints of the data, of the backbone and of all that was read; each module's hash by its name.
+
+    `code` is what the key has of the modules; empty of runs that are older than versions of numbers.
+    """
 
     data: str
     backbone: str
     inputs: str
     modules: Mapping[str, str]
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,10 @@ def describe_key(run: Run, root: Path) -> KeyParts:
     """Return what a run's key is made of now, parameters aside. Raises UserError for inputs that are not there."""
     fingerprints = run_store.hash_run_inputs(run, root)
     backbone = run_store.hash_backbone(Inputs(root, run.cell))
-    return KeyParts(fingerprints.data, backbone, fingerprints.all, hash_training_modules(run.method_name))
+    method = run.method_name
+    modules = training_code.hash_training_modules(method)
+    code = training_code.hash_training_code(method)
+    return KeyParts(fingerprints.data, backbone, fingerprints.all, modules, code)
 
 
 def write_parts(folder: RunFolder, key: KeyParts) -> None:
@@ -90,8 +94,11 @@ def read_parts(folder: RunFolder) -> KeyParts | None:
         raise UserError(f"{folder.code}: damaged ({error}); remove the file") from error
 
 
-def compare_modules(old: Mapping[str, str], new: Mapping[str, str]) -> ModuleChanges:
-    """Return which modules differ, sorted by name."""
+def compare_modules(method: str, recorded: KeyParts, current: KeyParts) -> ModuleChanges:
+    """Return which modules differ, sorted by name; none where both have the same version of the numbers."""
+    old, new = recorded.modules, current.modules
+    if current.code == (recorded.code or training_code.name_code(method, old)):
+        return ModuleChanges((), (), ())
     changed = tuple(sorted(name for name in old.keys() & new.keys() if old[name] != new[name]))
     return ModuleChanges(changed, tuple(sorted(new.keys() - old.keys())), tuple(sorted(old.keys() - new.keys())))
 
@@ -111,25 +118,6 @@ def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
             yield RecordedRun(folder, config, folder.final.facts(), read_parts(folder))
         except UserError:  # somebody else's, or damaged: `compclip runs` says so
             continue
-
-
-def differs_in_code_alone(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> bool:
-    """Return whether parameters, options that are new since then at their defaults, and inputs are equal.
-
-    Older runs recorded the fingerprint of their data alone: a trial sees another backbone.
-    """
-    if run.folder.key == cell_run.key:
-        return False
-    try:
-        old = run.complete_config()
-    except UserError:
-        return False
-    trains = load_method(cell_run.run.method_name).TRAINS
-    if run_store.hash_parameters(old, trains) != run_store.hash_parameters(cell_run.run.plain, trains):
-        return False
-    if run.key_parts:
-        return run.key_parts.inputs == current.inputs
-    return run.facts.get("data_fingerprint") == current.data
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

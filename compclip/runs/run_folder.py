@@ -8,13 +8,11 @@ In the store, store/<run key>/:
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
     seen.*.json                                 since when a machine sees a lease stand still
     kept users/*.json                           a mark: is not to be removed; the projects that published the run
-    code.json first_steps.json                  what its key was made of; numbers of its first steps (`compclip carry`)
+    code.json                                   what its key was made of
     metrics.jsonl step_*.safetensors            the training so far
-    kept_state/step_*.safetensors               the state shortly before the end, with `train.keep_checkpoint`
     final/                                      the training when it is finished; environment.json comes last
     snapshots/<share>/final/ scores/            the weights at a share of the training, a run's folder each
     again/                                      a second training, for snapshots that a finished run lacks
-    final/carried.json                          of a run that was taken over from an older key: what was compared
     scores/<identity>/*.json scored.json        results by what they depend on; which ones the last job left
 
 Beside it, by a cell's name: runs/<method>/<backbone-data-seed>/ and results/<method>/<backbone-data-seed>/, which hold
@@ -49,7 +47,6 @@ CUT = "cut/"  # before the name of texts: the share that the model reads as anot
 REPLACED = "replaced/pictures"  # the share of samples in whose place the next one was trained, as no picture was read
 FAULTS = (CUT, REPLACED)  # shares that are recorded only where there are any, and that no method asks for
 SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samples (`train.view_shares`)
-FIRST_STEPS = "first_steps.json"
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
@@ -79,7 +76,6 @@ class Trained(_Folder):
         self.weights = self.checkpoint / WEIGHTS
         self.metrics = path / "metrics.jsonl"  # one line a logged step
         self.environment = path / "environment.json"  # versions, machine, times and the run key
-        self.certificate = path / "carried.json"  # why a run of an older key counts as this one
         # What is published; environment.json last, which marks the rest as complete.
         self.published_files = (self.config, self.checkpoint, self.metrics, self.environment)
 
@@ -114,8 +110,6 @@ class RunFolder(_Folder):
         self.lives = path / "lives"  # a file for each process that worked on the run
         self.users = path / "users"  # in a shared store, a file for each project that published the run
         self.code = path / "code.json"  # what its key was made of: data, backbone, and each module's hash
-        self.first_steps = path / FIRST_STEPS  # numbers and hashes of the weights after the first steps
-        self.kept_state = path / "kept_state"  # a checkpoint shortly before the end
         self.again = path / "again"  # where a finished run is trained once more, for its snapshots
         self.rungs = path / "rungs.json"  # where a sweep's pruner wants scores on the way
         self.intermediate = path / "intermediate.jsonl"  # scores on the way

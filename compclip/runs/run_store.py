@@ -33,7 +33,7 @@ VARIABLE = "COMPCLIP_STORE"
 PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "keep_checkpoint", "snapshots", "choose")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose")
 
 
 @dataclass(frozen=True)
@@ -172,16 +172,16 @@ def compute_key(run: Mapping[str, Any], trains: bool, inputs: str, code: str) ->
 
     Equal keys give equal bits, so that nothing is trained twice and nothing stale is served.
     """
-    return _hash([select_parameters(run, trains), inputs, code])
+    return _hash([_leave_out_off(select_parameters(run, trains)), inputs, code])
 
 
 def hash_parameters(run: Mapping[str, Any], trains: bool) -> str:
     """Return a hash such that runs with different ones have different keys, whatever their data and code are."""
-    return _hash(select_parameters(run, trains))
+    return _hash(_leave_out_off(select_parameters(run, trains)))
 
 
 def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
-    """Return what a key takes from a resolved run.
+    """Return what a key takes from a resolved run; what is off is left out of the key itself.
 
     The names of backbone and data are no part of it: their contents are. Of a method that trains nothing, schedule and
     seed are none either, but for the context length, to which its text tower is cut.
@@ -191,7 +191,17 @@ def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
         schedule = {"train": train, "seed": run["cell"]["seed"]}
     else:
         schedule = {"context_length": length} if (length := train.get("context_length")) else {}
-    return {"method": run["cell"]["method"].partition(".")[0], "config": run["method"], **schedule}
+    method = run["cell"]["method"].partition(".")[0]
+    return {"method": method, "config": run["method"], **schedule}
+
+
+def _leave_out_off(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without those that are off (null, false, 0, empty), those of inner mappings alike.
+
+    A new option that is off by default changes no key.
+    """
+    inner = {name: _leave_out_off(value) if isinstance(value, Mapping) else value for name, value in options.items()}
+    return {name: value for name, value in inner.items() if value}
 
 
 def _hash(value: Any) -> str:

@@ -52,11 +52,6 @@ class Cause:
         inputs = [pair for pair in (self.data, self.backbone) if pair and pair[0] != pair[1]]
         return len(self.parameters) + len(inputs) + self.other_inputs + (self.modules is None or bool(self.modules))
 
-    @property
-    def is_code_alone(self) -> bool:
-        """Whether nothing but code is known to differ."""
-        return self.count == (self.modules is None or bool(self.modules))
-
 
 def find_cause(cell_run: StoredRun) -> Cause | None:
     """Compare a cell with the nearest finished run; None where there is none of its method."""
@@ -82,7 +77,7 @@ def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
     new = key_parts.flatten(run_store.select_parameters(cell_run.resolved, trains))
     names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
     parameters = {name: (recorded_values.get(name, ABSENT), new.get(name, ABSENT)) for name in names}
-    new_options = [name for name in new if name not in recorded_values and name not in parameters]
+    new_options = [name for name in new if new[name] and name not in recorded_values and name not in parameters]
     recorded, data = run.key_parts, str(run.facts.get("data_fingerprint") or "")
     if recorded is None:
         return Cause(run, parameters, new_options, (data, current.data) if data else None, None, False, None)
@@ -94,7 +89,7 @@ def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
         (recorded.data, current.data),
         (recorded.backbone, current.backbone),
         same_named and recorded.inputs != current.inputs,
-        key_parts.compare_modules(recorded.modules, current.modules),
+        key_parts.compare_modules(cell_run.run.method_name, recorded, current),
     )
 
 
@@ -139,14 +134,12 @@ def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     lines += ["  input      a file that the method reads beside them (neighbours, or its own)"] * cause.other_inputs
     lines += _format_modules(cause.modules)
     lines.append(f"its training took {cause.run.device_seconds:.0f} s of a device; another one costs about that")
-    if cause.is_code_alone:
-        lines.append(f"`compclip carry {cell.method}` takes it over if the new code gives the same numbers")
     return "\n".join(lines)
 
 
 def _format_origin(cell_run: StoredRun) -> str:
     carried = cell_run.folder.final.facts().get("carried")
-    return f", carried from {carried['from']}: {carried['compared']}" if carried else ""
+    return f", taken over from {carried['from']}" if carried else ""
 
 
 def _format_input(kind: str, name: str, pair: tuple[str, str] | None) -> list[str]:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from compclip.base import links, messages
+from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
-from compclip.base.shared_folders import make_folder, read_user
+from compclip.base.shared_folders import read_user
 from compclip.interface.method import load_method
 from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import REPLACED, Inputs, RunFolder
+from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.runs.run_store import StoredRun
 from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, snapshots, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
@@ -100,20 +100,9 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
         "data_fingerprint": run.data_fingerprint,
         "weights_fingerprint": fingerprint(final.checkpoint),
     }
-    links.remove(final.certificate)  # of a `carry` that was killed
-    if run.run.train.keep_checkpoint:
-        _keep_checkpoint(folder)
     write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()
-
-
-def _keep_checkpoint(folder: RunFolder) -> None:
-    """Move the checkpoint before the last one to where it stays; nothing where there is only one."""
-    for path in folder.checkpoints()[-2:-1]:
-        links.remove(folder.kept_state)
-        make_folder(folder.kept_state)
-        os.replace(path, folder.kept_state / path.name)
 
 
 def describe_environment(device: str) -> dict[str, Any]:

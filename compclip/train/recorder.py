@@ -29,19 +29,17 @@ from compclip.base.shared_folders import open_plain
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
 from compclip.model import towers
-from compclip.runs.run_folder import FIRST_STEPS, SHARE
+from compclip.runs.run_folder import SHARE
 from compclip.train import (
     checkpoint,
     distributed,
     fine_tuning,
-    first_steps,
     fitting_batch,
     resource_advice,
     view_shares,
 )
 from compclip.train.checkpoint_writer import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
-from compclip.train.first_steps import FirstSteps
 from compclip.train.resource_advice import Adviser, read_memory
 from compclip.train.throughput import Meter
 
@@ -122,7 +120,6 @@ class Recorder(Observer):
         self.must_stop = False
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
-        self.first_steps: FirstSteps | None = None
         self.writer = CheckpointWriter(work)
         self.model_cfg: dict[str, Any] = {}
         self.arithmetic: dict[str, Any] = {}  # of the run's float32 products, as torch has it
@@ -139,7 +136,6 @@ class Recorder(Observer):
             # the counts of a checkpoint are those of all processes: the first goes on from them
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
-            self.first_steps = FirstSteps(self.work / FIRST_STEPS, header["step"])
             warn_of_phases(self.run, steps, per_epoch)
             warn_of_stages(self.run, steps, per_epoch)
         dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
@@ -187,20 +183,18 @@ class Recorder(Observer):
             numbers.update(getattr(batch, kind))
 
     def reads_step(self, step: int) -> bool:
-        """Return whether a step is logged, saved, or one of the first."""
+        """Return whether a step is logged or saved."""
         steps_done, cfg = step + 1, self.run.train
         at_end = steps_done == self.steps
         must_stop, is_due = distributed.are_set_anywhere(self.must_stop, self.is_first and self._is_due(steps_done))
         self.is_stopping = must_stop and not at_end
         self.logs = steps_done % cfg.log_every_steps == 0 or at_end
         self.saves = is_due or self.is_stopping or at_end
-        return self.logs or self.saves or steps_done <= first_steps.COUNT
+        return self.logs or self.saves
 
     def _is_due(self, steps_done: int) -> bool:
         """Return whether a checkpoint is due, by steps or by this process's clock."""
         every, seconds = self.run.train.checkpoint_every_steps, 60 * self.run.train.checkpoint_every_min
-        if self.run.train.keep_checkpoint and steps_done == self.steps - first_steps.COUNT:
-            return True
         return (every > 0 and steps_done % every == 0) or 0 < seconds <= read_clock() - self.saved_at
 
     def after_step(self, step: int, batch: Batch, views: Views, numbers: StepNumbers | None, lr: float) -> None:
@@ -213,8 +207,6 @@ class Recorder(Observer):
             shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
             self.log.write(steps_done, numbers, lr, shares)
             self.adviser.look(self.meter.span_wait())
-        if self.first_steps and numbers and steps_done <= first_steps.COUNT:
-            self.first_steps.add(first_steps.describe_step(steps_done, numbers, lr, state))
         if checks:
             view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
         if self.saves and self.is_first:

@@ -140,15 +140,14 @@ def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     ] in tables
 
 
-def test_a_carried_run_says_what_was_compared(tmp_path):
+def test_a_run_that_was_taken_over_says_so(tmp_path):
     """Beside the commit that trained it."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "carried"))
+    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "older"))
     runs[2].environment["carried"] = {
         "from": "0123",
-        "compared": "steps 1 to 3: equal bits",
         "date": "2026-11-25T01:02:03Z",
     }
-    origin_note = "trained as 0123, carried on 2026-11-25: steps 1 to 3: equal bits"
+    origin_note = "trained as 0123, taken over on 2026-11-25"
     assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", origin_note, "", "", ""]
     assert origin_note in report_page.render_page(build(runs))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,11 +11,10 @@ import torch
 from torch import nn
 
 from compclip.base.errors import UserError
-from compclip.config import grid, read
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
-from compclip.train import extras, phases, recorder, trial_steps
+from compclip.train import extras, phases, recorder
 from tests import distributed_check, small_training, tiny_project
 
 STEPS = 6
@@ -182,16 +179,6 @@ def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
     embedding = "token_embedding.weight"
     far = [(seen[step][embedding] - seen[0][embedding]).abs().max() for step in range(1, STEPS)]
     assert far[2] < far[1] and far[4] < far[3]  # one step from the first agent, less than two
-
-
-def test_carry_expects_the_rates_of_phases(project, tmp_path):
-    """Those that a run logged, a tenth and whole in turns behind step 2; other rates are told by their step."""
-    small_training.train(project, "il_clip", tmp_path, recorder.do_nothing, "train.log_every_steps=1")
-    logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    run = grid.resolve(read.load_params(project / "params.yaml"), "il_clip-tiny-scenes-0")
-    assert trial_steps.find_rate_difference(run, logged, STEPS, 3) is None
-    steeper_run = replace(run, method=replace(run.method, rising_from=0.5))
-    assert trial_steps.find_rate_difference(steeper_run, logged, STEPS, 3).step == 3
 
 
 def test_a_run_that_ends_before_its_phases_says_so(capsys):
