@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
@@ -30,6 +32,17 @@ def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
     except ValueError:  # of int(): its time grows with the square of the digits
         fault = "has a number of thousands of digits"
     raise UserError(f"{where}: {f'line {line}: ' if line else ''}{fault}; {fix}")
+
+
+def read_field(file: str | Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
+    """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
+    if not isinstance(row, Mapping):
+        raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
+    if name not in row:
+        raise UserError(f"{file}: record {record}: no field {name!r}; found {', '.join(row)}; fetch the official file")
+    if not isinstance(row[name], kind):
+        raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
+    return row[name]
 
 
 def replace_lone(text: str) -> str:

@@ -1,11 +1,6 @@
-"""Captioned pictures as the field writes them down, told apart by content: id, picture and captions of each.
+"""Captioned pictures, told apart by content: id, picture and captions of each. Formats of `data.caption_files`, and
 
-Karpathy's dataset JSON     {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}
-COCO's captions JSON        {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
 LAVIS' lists                [{"image": "val2014/….jpg", "caption": ["…"]}]; training lists have a caption a record
-Flickr8k's captions.txt     image,caption with quotes where a caption holds a comma (Kaggle's)
-Flickr8k.token.txt          name.jpg#0 TAB caption; Flickr30k's results_20130124.token too
-CLIP_benchmark's            name.jpg,caption without quotes, behind a line that is no caption (*_karpathy.txt)
 CLIP_benchmark's tars       of each key a picture and its captions, a line each, in .txt
 FLAIR's trees               {"annotations": [{"image", "caption", "image_id"}]}, a caption a record, in the folder
                             `annotations` or at the top, and pictures in folders beside it
@@ -16,23 +11,23 @@ into sentences, each a caption of its picture.
 
 from __future__ import annotations
 
-import csv
-import io
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.benchmarks._files import check_unique, first_existing, read_field, read_tar_pairs
+from compclip.data import caption_files
+from compclip.data.caption_files import CaptionedPicture
+from compclip.data.picture_names import CAPTION_ENDINGS
 from compclip.evaluate.benchmark import Record
+from compclip.runs.item_outcomes import LOST_NAMES
 
 SUBSET = "all"
 PATTERNS = ("*.json", "captions.txt", "*_karpathy.txt", "Flickr8k.token.txt", "results_*.token")
-UNQUOTED = "_karpathy.txt"  # CLIP_benchmark's files
 FLAIR_FOLDER = "annotations"
 SENTENCE_ENDS = re.compile(r"[.\n]|</s>")  # FLAIR's rule: "1.5 m" is two pieces, "What? No!" is one
 Captioned = tuple[str, Path | str, list[str]]  # id, picture, captions
@@ -52,30 +47,32 @@ def make_records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Reco
     return with_captions, {"image_without_caption": len(records) - len(with_captions)}
 
 
-def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
-    """Yield the pictures of a file in their order; what belongs to none is counted in `lost`.
+def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -> list[Captioned]:
+    """Return the pictures of a file in their order; what belongs to none is counted in `lost`.
 
     Raises UserError for another format, an unknown split, or a record without a field.
     """
     if file.suffix == ".json":
-        return _json(file, pictures, split, lost)
-    captions = _read_lines(file, lost)
-    if file.name.endswith(UNQUOTED):
-        _check_no_split(file, split, "CLIP_benchmark's files")
-        names: Collection[str] = captions.keys()
-    else:  # a split is a file that lists its pictures
-        names = _read_names(file.parent / split, captions) if split else captions.keys()
-        lost["name_without_caption"] = len(set(names) - captions.keys())
-    return [(name, pictures / name, texts) for name, texts in captions.items() if name in names]
+        captioned = _read_json(file, split, lost)
+    else:
+        captioned = caption_files.read_lines(file, lost)
+        if file.name.endswith(caption_files.UNQUOTED):
+            _check_no_split(file, split, "CLIP_benchmark's files")
+        else:  # a split is a file that lists its pictures
+            keys = {picture.key for picture in captioned}
+            names = _read_names(file.parent / split, keys) if split else keys
+            lost[LOST_NAMES] = len(names - keys)
+            captioned = [picture for picture in captioned if picture.key in names]
+    return [(picture.key, pictures / picture.name, picture.captions) for picture in captioned]
 
 
 def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
     """Yield the pictures of a folder's tars with their captions. Raises UserError for damaged tars and other texts."""
-    for key, ref, raw in read_tar_pairs(folder, "txt", MOST, "no_captions", lost):
+    for key, ref, raw in read_tar_pairs(folder, CAPTION_ENDINGS, MOST, "no_captions", lost):
         try:
-            yield key, ref, raw.decode("utf-8").splitlines()
+            yield key, ref, raw.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            raise UserError(f"{folder}: {key}.txt: not UTF-8 at byte {error.start}; fetch the tar again") from error
+            raise UserError(f"{folder}: {key}: not UTF-8 at byte {error.start}; fetch the tar again") from error
 
 
 def flair_root(file: Path) -> Path:
@@ -99,52 +96,22 @@ def split_sentences(text: str) -> list[str]:
     return [piece for piece in (raw.strip() for raw in SENTENCE_ENDS.split(text)) if piece]
 
 
-def _json(file: Path, pictures: Path, split: str, lost: Counter[str]) -> Iterable[Captioned]:
+def _read_json(file: Path, split: str, lost: Counter[str]) -> list[CaptionedPicture]:
     content = read_json(file)
     if isinstance(content, list):
-        return _lavis(file, content, pictures, split)
+        return _read_lavis(file, content, split)
     if not isinstance(content, dict) or not content:
         raise UserError(f"{file}: neither an object nor a list of captioned pictures; fetch the official file")
     entries = read_field(file, "(whole file)", content, "images", list)
     if "annotations" in content:
-        return _coco(file, content, pictures, split, lost)
+        _check_no_split(file, split, "COCO caption files")
+        return caption_files.read_coco(file, content, lost)
     if entries and (not isinstance(entries[0], Mapping) or "sentences" in entries[0]):
-        return _karpathy(file, entries, pictures, split or "test")
+        return caption_files.read_karpathy(file, content, split or "test")
     raise UserError(f"{file}: neither COCO captions ('annotations') nor Karpathy's ('sentences'); give another file")
 
 
-def _karpathy(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
-    names = [read_field(file, str(index), row, "split") for index, row in enumerate(entries)]
-    if split not in names:
-        raise unknown("split", split, set(names), str(file))
-    rows = [row for name, row in zip(names, entries, strict=True) if name == split]
-    files = Counter(read_field(file, "?", row, "filename") for row in rows)
-    for row in rows:
-        name = row["filename"]
-        captions = [read_field(file, name, s, "raw") for s in read_field(file, name, row, "sentences", list)]
-        folder = read_field(file, name, row, "filepath") if "filepath" in row else ""
-        key = name if files[name] == 1 else f"{folder}/{name}"
-        # COCO's images lie in `filepath` (val2014), unless all lie in one folder
-        is_flat = files[name] == 1 and not os.path.isdir(pictures / folder)
-        yield key, pictures / name if is_flat else pictures / folder / name, captions
-
-
-def _coco(
-    file: Path, content: Mapping[str, Any], pictures: Path, split: str, lost: Counter[str]
-) -> Iterator[Captioned]:
-    _check_no_split(file, split, "COCO caption files")
-    captions: dict[str, list[str]] = {}
-    for index, row in enumerate(read_field(file, "(whole file)", content, "annotations", list)):
-        key = str(read_field(file, str(index), row, "image_id", (int, str)))
-        captions.setdefault(key, []).append(read_field(file, f"of annotation {index}", row, "caption"))
-    rows = enumerate(content["images"])
-    keys = [str(read_field(file, f"of image {index}", row, "id", (int, str))) for index, row in rows]
-    lost["caption_without_image"] = sum(len(captions[key]) for key in captions.keys() - set(keys))
-    for key, row in zip(keys, content["images"], strict=True):
-        yield key, pictures / read_field(file, key, row, "file_name"), captions.get(key, [])
-
-
-def _lavis(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterator[Captioned]:
+def _read_lavis(file: Path, entries: list[Any], split: str) -> list[CaptionedPicture]:
     """Read LAVIS' lists: a record's `caption` is a list, or a text of which a picture may have several records."""
     _check_no_split(file, split, "LAVIS' lists")
     if not entries:
@@ -157,8 +124,7 @@ def _lavis(file: Path, entries: list[Any], pictures: Path, split: str) -> Iterat
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{file}: record {index}: field 'caption' holds other than texts; fetch the official file")
         captions.setdefault(name, []).extend(texts)
-    for name, picture_captions in captions.items():
-        yield name, Path(first_existing((pictures / name, pictures / Path(name).name))), picture_captions
+    return [CaptionedPicture(name, name, texts) for name, texts in captions.items()]
 
 
 def _check_no_split(file: Path, split: str, what: str) -> None:
@@ -166,63 +132,10 @@ def _check_no_split(file: Path, split: str, what: str) -> None:
         raise UserError(f"{file}: split={split!r}: {what} have no splits; leave split out")
 
 
-def _read_names(file: Path, captions: Mapping[str, list[str]]) -> set[str]:
+def _read_names(file: Path, captioned: Collection[str]) -> set[str]:
     """Return the names of a file that lists pictures, one a line. Raises UserError where none has a caption."""
     names = {name for line in read_text(file).splitlines() if (name := line.strip())}
-    if names.isdisjoint(captions):
+    if names.isdisjoint(captioned):
         name = min(names, default="")
         raise UserError(f"{file}: none of its {len(names)} names has a caption, as {name!r}; correct split")
     return names
-
-
-def _read_lines(file: Path, lost: Counter[str]) -> dict[str, list[str]]:
-    """Read a caption a line, those of each picture in the order of the file.
-
-    Line by line: an open quote would swallow the lines after it. CLIP_benchmark drops the first line of its files, and
-    so do we; a caption there is counted. Raises UserError for another header, and a line that is no name and caption.
-    """
-    lines = enumerate(io.StringIO(read_text(file).removeprefix("\ufeff"), newline=None), 1)
-    parse = _parse_token if ".token" in file.suffixes else _parse_quoted
-    if file.name.endswith(UNQUOTED):
-        parse = _parse_unquoted
-        lost["caption_in_first_line"] = int(".jpg," in next(lines, (1, ""))[1])
-    elif parse is _parse_quoted:
-        header = next((line.strip() for _, line in lines if line.strip()), "")
-        if next(csv.reader([header]), []) != ["image", "caption"]:
-            raise UserError(f"{file}: expected the header 'image,caption'; found {header!r}")
-    captions: dict[str, list[str]] = {}
-    for number, line in lines:
-        try:
-            if line.strip():
-                name, caption = parse(line.rstrip("\n"))
-                captions.setdefault(name, []).append(caption)
-        except ValueError as error:
-            raise UserError(f"{file}: line {number}: {error}") from error
-    if not captions:
-        raise UserError(f"{file}: holds no captions; fetch the official file")
-    return captions
-
-
-def _parse_unquoted(line: str) -> tuple[str, str]:
-    name, mark, caption = line.strip().partition(".jpg,")
-    if not mark:
-        raise ValueError("expected name.jpg,caption; fetch the official file")
-    return f"{name}.jpg", caption
-
-
-def _parse_token(line: str) -> tuple[str, str]:
-    key, tab, caption = line.partition("\t")
-    name, _, index = key.rpartition("#")
-    if not (tab and name and index.isdecimal()):
-        raise ValueError("expected name.jpg#0, a tab and a caption; fetch the official file")
-    return name, caption
-
-
-def _parse_quoted(line: str) -> tuple[str, str]:
-    try:
-        row = next(csv.reader([line], strict=True))
-    except csv.Error as error:
-        raise ValueError(f"{error}; close a caption's quotes on its line and double those within it") from error
-    if len(row) != 2:
-        raise ValueError("expected image,caption; quote captions that hold a comma")
-    return row[0], row[1]

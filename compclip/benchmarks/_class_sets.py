@@ -128,7 +128,7 @@ def find_labels(folder: Path, *fallbacks: str) -> tuple[Path | None, list[str]]:
     """Return the file of a folder that names the classes of its numbers, and the names; (None, []) without one."""
     for name in (*LABELS, *fallbacks):
         if (folder / name).is_file():
-            lines = read_text(folder / name).removeprefix("\ufeff").rstrip().split("\n")
+            lines = read_text(folder / name).rstrip().split("\n")
             return folder / name, [line.strip() for line in lines]
     return None, []
 

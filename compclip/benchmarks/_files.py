@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from compclip.base import json_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_regular, read_json, read_text
+from compclip.base.json_text import read_field as read_field  # benchmarks take it from here
 from compclip.data import tar_members
-from compclip.data.picture_names import ENDINGS
 from compclip.evaluate import picture_references
 from compclip.evaluate.benchmark import Groups, Record
 
 GROUPS = "groups.json"
 T = TypeVar("T")
-
-
-def read_field(file: Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
-    """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
-    if not isinstance(row, Mapping):
-        raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
-    if name not in row:
-        raise UserError(f"{file}: record {record}: no field {name!r}; found {', '.join(row)}; fetch the official file")
-    if not isinstance(row[name], kind):
-        raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
-    return row[name]
 
 
 def read_choice(file: Path, record: str, row: Any, name: str, choices: Collection[str]) -> str:
@@ -176,9 +165,9 @@ def tar_files(folder: Path) -> list[Path]:
 
 
 def read_tar_pairs(
-    folder: Path, suffix: str, most: int, missing_count: str, lost: Counter[str]
+    folder: Path, endings: Sequence[str], most: int, missing_count: str, lost: Counter[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield key, reference of the picture, and bytes of the member with `suffix`, for each key with both.
+    """Yield key, reference of the picture, and bytes of the member with one of `endings`, for each key with both.
 
     The tars are webdatasets, as CLIP_benchmark's program writes them; pictures are read where they lie. Other keys are
     counted as `no_picture`, or by `missing_count`. A text of more than `most` bytes is none. Raises UserError for a tar
@@ -191,8 +180,7 @@ def read_tar_pairs(
             raise UserError(f"{error}; an uncompressed tar belongs there: fetch it again") from error
         keys = set[str]()
         for sample in samples:
-            picture = next((member for ending, member in sample.members.items() if f".{ending}" in ENDINGS), None)
-            text = sample.members.get(suffix)
+            picture, text = sample.picture, sample.first_of(endings)
             if picture is None or text is None or not picture.size:
                 lost["no_picture" if text else missing_count] += 1
                 continue

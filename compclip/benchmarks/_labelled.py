@@ -208,7 +208,7 @@ def in_tars(
     labels, release = find_labels(names, "classnames.txt") if class_set.title else (None, [])
     numbers = class_numbers(labels or folder, release, class_set, True, "")
     labelled = []
-    for key, ref, raw in read_tar_pairs(folder, "cls", LONGEST, "no_label", lost):
+    for key, ref, raw in read_tar_pairs(folder, (".cls",), LONGEST, "no_label", lost):
         label = raw.strip()
         if not label.isdigit():
             raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")

@@ -65,7 +65,7 @@ def lines_or_rows(
 
 def read_columns(table: Path, needed: Sequence[str]) -> list[KeyedRow]:
     """Read all rows of a CSV file by its header. Raises UserError for a missing column and a row of another length."""
-    reader = csv.DictReader(io.StringIO(read_text(table).removeprefix("\ufeff"), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(read_text(table), newline=""), strict=True)
     rows: list[KeyedRow] = []
     try:
         if absent := [name for name in needed if name not in (reader.fieldnames or ())]:

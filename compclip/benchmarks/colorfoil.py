@@ -17,17 +17,18 @@ behind the paper's numbers. The paper's part of Flickr30k is in no program and l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.base.files import read_json
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, one_file, read_field, refuse_split
+from compclip.benchmarks._files import images_folder, one_file, refuse_split
+from compclip.data.caption_files import CaptionedPicture, read_coco
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -85,10 +86,9 @@ def load(
     refuse_split("colorfoil", split)
     config = options or Config()
     file = one_file(Path(path), *FILES)
-    pictures, content = images_folder(file.parent, images), read_json(file)
-    entries = read_field(file, "(whole file)", content, "images", list)
+    pictures, entries = images_folder(file.parent, images), read_coco(file, read_json(file), Counter())
     rng = np.random.default_rng(config.seed)
-    captions = _choose_captions(file, content, entries, COLORS[config.colors])
+    captions = _choose_captions(entries, COLORS[config.colors])
     records = [
         Record(SUBSET, key, (str(pictures / name),), (caption, make_foil(caption, rng, config)))
         for key, name, caption in captions
@@ -99,21 +99,14 @@ def load(
     return Benchmark(coloured, (file,), evaluate, dropped=dropped, kind=COMPOSITION)
 
 
-def _choose_captions(
-    file: Path, content: Any, entries: Sequence[Any], colors: frozenset[str]
-) -> list[tuple[str, str, str]]:
+def _choose_captions(pictures: Sequence[CaptionedPicture], colors: frozenset[str]) -> list[tuple[str, str, str]]:
     """Return id, file name and first caption with a colour of each picture that has one, in the order of pictures."""
-    caption_of: dict[Any, str] = {}
-    for position, row in enumerate(read_field(file, "(whole file)", content, "annotations", list)):
-        caption = read_field(file, f"of annotation {position}", row, "caption")
-        if colors & set(caption.split(" ")):
-            caption_of.setdefault(read_field(file, f"of annotation {position}", row, "image_id", (int, str)), caption)
-    keys = [read_field(file, f"of image {i}", row, "id", (int, str)) for i, row in enumerate(entries)]
-    return [
-        (str(key), read_field(file, str(key), row, "file_name"), caption_of[key])
-        for key, row in zip(keys, entries, strict=True)
-        if key in caption_of
-    ]
+    chosen = []
+    for key, name, captions in pictures:
+        caption = next((caption for caption in captions if colors & set(caption.split(" "))), None)
+        if caption is not None:
+            chosen.append((key, name, caption))
+    return chosen
 
 
 def make_foil(caption: str, rng: np.random.Generator, config: Config) -> str:

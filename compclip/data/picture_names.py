@@ -11,6 +11,8 @@ from compclip.base.errors import UserError
 ENDINGS = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm",
 )  # fmt: skip
+# Endings of the captions beside them, in lower case; the first of several is taken.
+CAPTION_ENDINGS = (".txt", ".caption")
 
 
 class PictureFinder:

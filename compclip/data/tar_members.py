@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from compclip.data.picture_names import ENDINGS
 
 BLOCK = 512
 
@@ -58,6 +60,15 @@ class TarSample:
     key: str
     members: dict[str, TarMember] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+
+    @property
+    def picture(self) -> TarMember | None:
+        """The picture, by any ending that is read."""
+        return self.first_of((*ENDINGS, ".image"))
+
+    def first_of(self, endings: Iterable[str]) -> TarMember | None:
+        """Return the member with the first of the endings that there is."""
+        return next((self.members[e[1:]] for e in endings if e[1:] in self.members), None)
 
 
 def iterate_samples(path: str) -> Iterator[TarSample]:

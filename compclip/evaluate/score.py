@@ -30,7 +30,7 @@ from compclip.model import backbone, clip_model, model_config, tokenizers, trans
 from compclip.model.clip_model import ClipModel
 from compclip.model.replicas import copy_models
 from compclip.runs import gpus
-from compclip.runs.item_outcomes import COMPOSITION, PARTIAL, Items, is_partial
+from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, SMALLER, Items, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
@@ -323,6 +323,8 @@ def metric_table(documents: Mapping[str, dict]) -> str:
             n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
             scored, records = doc["coverage"].get(metric, (0, 0))
             mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
+            if lost := doc["counts"].get(LOST_NAMES):
+                mark += f"  {SMALLER} {lost:,} names without a caption"
             is_cosine = metric in doc["scores"]
             mark = ("  a cosine, no percent" if is_cosine else "") + mark
             lines.append(f"{name:<18} {metric:<36} {format_share(value, is_cosine):>7} {n:>7}{mark}")

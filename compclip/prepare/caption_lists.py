@@ -169,7 +169,7 @@ def _read_json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Lis
         for line in filter(bytes.strip, iterate_lines(file)):
             counts["captions_rows"] += 1
             try:
-                record = _parse_json(line.decode("utf-8"), path)
+                record = _parse_json(line.decode("utf-8-sig"), path)
             except UnicodeDecodeError:
                 counts["captions_not_utf8"] += 1
                 continue
@@ -264,7 +264,7 @@ def _read_text(path: Path, counts: Counter) -> str | None:
     """Return the text of a file, which is a row of the list; None, counted, where there is none."""
     counts["captions_rows"] += 1
     try:
-        return read_bytes(path).decode("utf-8")
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         counts["captions_not_utf8"] += 1
     except UserError:  # a folder, a pipe or a link to nowhere

@@ -13,9 +13,9 @@ from compclip.publish.source_run import SourceRun
 from compclip.report import blind_comparison, statistics, table_rows, tables
 from compclip.report.escape import to_markdown
 from compclip.report.statistics import Interval, ItemDifferences
-from compclip.report.table_heads import column_coverage
+from compclip.report.table_heads import column_mark
 from compclip.report.tables import Column, Statistic
-from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, PARTIAL, RETRIEVAL
+from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.result_files import FinishedRun
 
 HEADLINE = "headline"
@@ -37,7 +37,7 @@ class CardNumber:
     value: float
     interval: Interval | None
     statistic: Statistic
-    is_partial: bool = False  # whether less than nine tenths of the records were scored
+    mark: str = ""  # of a number that is not of the whole benchmark
     above: Statistic | None = None  # the difference to the best row that looks at no picture
     sighted: Statistic | None = None  # the number on items that all those rows get wrong
 
@@ -51,12 +51,11 @@ def collect_numbers(source: SourceRun) -> list[CardNumber]:
         value = tables.column_value(source.run, column)
         statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
-            interval, coverage = compute_item_interval(source.run, column), column_coverage(column, [source.run])
-            is_partial = coverage is not None and coverage.is_partial
+            interval, mark = compute_item_interval(source.run, column), column_mark(column, [source.run])
             compared = blind_comparison.is_compared(column, blind)
             above = blind_comparison.compute_above(column, trainings, blind) if compared else None
             sighted = blind_comparison.compute_score(column, on_sighted) if compared else None
-            numbers.append(CardNumber(column, value, interval, statistic, is_partial, above, sighted))
+            numbers.append(CardNumber(column, value, interval, statistic, mark, above, sighted))
     return numbers
 
 
@@ -106,7 +105,7 @@ def format_table(numbers: list[CardNumber]) -> str:
         column, statistic = number.column, number.statistic
         spread = "" if statistic.std is None else f" ± {_show(column, statistic.std)}"
         mean = "" if statistic.seeds < 2 else f"{_show(column, statistic.mean)}{spread}"
-        name = " ".join(filter(None, (column.metric, column.arrow, PARTIAL * number.is_partial)))
+        name = " ".join(filter(None, (column.metric, column.arrow, number.mark)))
         cells: tuple[str, ...] = (
             column.benchmark,
             name,
@@ -144,11 +143,11 @@ def _show_difference(column: Column, statistic: Statistic) -> str:
 
 
 def make_model_index(numbers: list[CardNumber], source: SourceRun) -> list[Any]:
-    """Make the entries of a model-index: the published checkpoint's numbers, shares in percent; no partial ones."""
+    """Make the entries of a model-index: the published checkpoint's numbers, shares in percent; no marked ones."""
     from huggingface_hub import EvalResult
 
     entries = []
-    for number in (number for number in numbers if not number.is_partial):
+    for number in (number for number in numbers if not number.mark):
         column = number.column
         task, title = TASKS.get(source.run.results[column.benchmark].kind, TASKS[COMPOSITION])
         unit = "" if column.score else " (%)"

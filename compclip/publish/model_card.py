@@ -162,10 +162,11 @@ def _describe_blind(source: SourceRun) -> str:
 def _describe_marks(source: SourceRun, numbers: list[card_numbers.CardNumber]) -> str:
     """Describe what makes numbers unlike those of others: records that are missing, a tokenizer that stands in."""
     sentences = []
-    if any(number.is_partial for number in numbers):
+    if any(PARTIAL in number.mark for number in numbers):
         sentences.append(
             f" {PARTIAL} less than nine tenths of the records were scored: no number of the whole benchmark."
         )
+    sentences += [f" {sentence}." for sentence in table_heads.describe_lost_names([source.run])]
     if tokenizers := {result.tokenizer for result in source.run.results.values() if result.tokenizer}:
         sentences.append(f" Texts were read by a stand-in tokenizer ({', '.join(sorted(tokenizers))}).")
     return "".join(sentences)

@@ -118,7 +118,7 @@ def _latex_table(
         spans.append(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(format_name(name))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + n - 1}}}")
         first += n
-    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.partial_marks(group).items()}
+    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
     rows = _latex_rows(group, cell, "{}")
     last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []

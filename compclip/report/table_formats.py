@@ -152,7 +152,7 @@ def _layout_table(
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
-        "marks": table_heads.partial_marks(group),
+        "marks": table_heads.column_marks(group),
         "head": describe_head(group),
         "scored": table_heads.benchmark_coverage(group),
         "seen": {},
@@ -247,7 +247,7 @@ def _least_line(group: ResultTable) -> str:
 
 
 def _markdown_table(group: ResultTable, cell: FormatCell) -> str:
-    marks = table_heads.partial_marks(group)
+    marks = table_heads.column_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
     lines = [["method", table_heads.name_count(group), *names], ["---", *["---:"] * (len(names) + 1)]]
     rows = [_markdown_row(row, table_heads.row_label(row, group), group, cell) for row in group.rows]

@@ -1,7 +1,7 @@
 """What stands around a table: its backbone's weights, how many records were scored, pictures that training has seen.
 
-A column of which less than nine tenths was scored is marked: most often pictures are missing. What a data set shares
-with the benchmarks is in data/overlaps/<name>.json.
+A column of which less than nine tenths was scored is marked: most often pictures are missing. So is a retrieval whose
+gallery lacks pictures of its split. What a data set shares with the benchmarks is in data/overlaps/<name>.json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compclip.model import model_config
 from compclip.report import run_details, tables
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs import progress
-from compclip.runs.item_outcomes import PARTIAL, is_partial
+from compclip.runs.item_outcomes import LOST_NAMES, PARTIAL, SMALLER, is_partial
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import REPLACED
 
@@ -94,10 +94,29 @@ def column_benchmarks(column: Column) -> list[str]:
     return list(dict.fromkeys(name for member in column.members for name in column_benchmarks(member)))
 
 
-def partial_marks(group: ResultTable) -> dict[Column, str]:
-    """Return the mark of each column of which less than nine tenths was scored."""
-    coverages = {column: column_coverage(column, group.runs) for column in group.columns}
-    return {column: PARTIAL for column, coverage in coverages.items() if coverage and coverage.is_partial}
+def column_mark(column: Column, runs: Sequence[FinishedRun]) -> str:
+    """Return a column's marks: little of it was scored, its gallery lost pictures; "" for a number like others'."""
+    coverage, lost = column_coverage(column, runs), count_lost_names(runs)
+    marks = (PARTIAL * bool(coverage and coverage.is_partial), SMALLER * any(map(lost.get, column_benchmarks(column))))
+    return " ".join(filter(None, marks))
+
+
+def column_marks(group: ResultTable) -> dict[Column, str]:
+    """Return the marks of each column that has some."""
+    marks = {column: column_mark(column, group.runs) for column in group.columns}
+    return {column: mark for column, mark in marks.items() if mark}
+
+
+def count_lost_names(runs: Sequence[FinishedRun]) -> dict[str, int]:
+    """Count the pictures that each retrieval lost: its split's file names them, and they have no caption."""
+    counts = {name: result.counts.get(LOST_NAMES, 0) for run in runs for name, result in run.results.items()}
+    return {name: number for name, number in counts.items() if number}
+
+
+def describe_lost_names(runs: Sequence[FinishedRun]) -> list[str]:
+    """Say of which retrievals pictures are lost, and what that does to their numbers."""
+    why = "names of its split's file have no caption: recall in the smaller gallery is higher"
+    return [f"{SMALLER} {name}: {number:,} {why}" for name, number in count_lost_names(runs).items()]
 
 
 def describe_marks(group: ResultTable) -> list[str]:
@@ -108,10 +127,13 @@ def describe_marks(group: ResultTable) -> list[str]:
     notes += [f"{CHOSEN} {method} {which}" for method, which in group.checkpoints.items()]
     notes += [f"{STALLED} {row.method}: {which}" for row in group.rows if (which := describe_stalls(row))]
     notes += _list_replaced(group)
-    if partial_marks(group):
+    marks = column_marks(group).values()
+    if any(PARTIAL in mark for mark in marks):
         notes.append(
             f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
         )
+    if any(SMALLER in mark for mark in marks):
+        notes += describe_lost_names(group.runs)
     if names := tables.list_single_items(group.runs):
         notes.append(f"{tables.SINGLE_ITEMS}, and intervals are too narrow: {', '.join(names)}")
     return notes

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
+LOST_NAMES = "name_without_caption"  # count of a result: pictures of a split's file that have no caption
+SMALLER = "⊂"  # marks a number of a retrieval whose gallery lacks these
 
 
 def is_partial(scored: int, records: int) -> bool:

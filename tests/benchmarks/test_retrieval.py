@@ -34,6 +34,11 @@ def shape(benchmark) -> list[tuple]:
     return [(record.id, record.images[0].rpartition("/")[2], record.texts) for record in benchmark.records]
 
 
+def load_section(file):
+    """The benchmark as a section of params.yaml names it, with its pictures as they are called on the disk."""
+    return benchmark_module.load_benchmark("x", Section("retrieval", str(file), str(file.parent / "images")))
+
+
 def test_karpathy(dump):
     file = dump("r/dataset_coco.json", KARPATHY)
     assert shape(retrieval.load(file)) == [("a.png", "a.png", ("a1", "a2")), ("b.png", "b.png", ("b1",))]
@@ -44,12 +49,12 @@ def test_karpathy(dump):
 
 def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, picture):
     file = dump("r/dataset_coco.json", KARPATHY)
-    assert retrieval.load(file).images[0] == str(file.parent / "a.png")
-    picture("r/images/val2014/a.png")
-    assert retrieval.load(file).images[0] == str(file.parent / "images/val2014/a.png")
+    flat = picture("r/images/a.png")
+    assert load_section(file).images == [str(flat), str(flat.parent / "val2014/b.png")]
+    at = picture("r/images/val2014/a.png")
+    assert load_section(file).images[0] == str(at)
     row = KARPATHY["images"][0] | {"filepath": "x" * 300}  # too long for a folder
-    file = dump("r/dataset_coco.json", {"images": [row]})
-    assert retrieval.load(file).images == [str(file.parent / "images/a.png")]
+    assert load_section(dump("r/dataset_coco.json", {"images": [row]})).images == [str(flat)]
 
 
 def test_coco_drops_and_counts_what_has_no_caption(dump):
@@ -90,7 +95,7 @@ def test_lavis_lists(dump, picture):
     """Pictures in the folder that the list names, or all in one."""
     file = dump("r/coco_karpathy_test.json", LAVIS)
     at = picture("r/images/b.png")
-    benchmark = retrieval.load(file.parent)
+    benchmark = load_section(file)
     assert shape(benchmark) == [
         ("val2014/a.png", "a.png", ("a1", "a2")),
         ("val2014/b.png", "b.png", ("b1",)),
@@ -133,7 +138,7 @@ def test_clip_benchmarks_tars_of_captions(tmp_path):
     assert benchmark.dropped == {"no_captions": 1, "empty_caption": 1, "image_without_caption": 1}
     assert images.load_image(parse_reference(benchmark.images[0])[0]).size == (8, 8) and benchmark.files == ()
     tar_files.write(tar, [("s0.jpg", raw), ("s0.txt", b"\xff")])
-    with pytest.raises(UserError, match=r"test: 0/s0.txt: not UTF-8 at byte 0; fetch the tar again"):
+    with pytest.raises(UserError, match=r"test: 0/s0: not UTF-8 at byte 0; fetch the tar again"):
         retrieval.load(tmp_path / "wds", split="test")
 
 
@@ -233,7 +238,7 @@ def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
         ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', r"x.txt: line 3: .* close a caption's quotes"),
         ("x.txt", 'image,caption\na.jpg,"A" man\n', r"x.txt: line 2: .* double those"),
         ("x.txt", "file,text\n", r"expected the header 'image,caption'; found 'file,text'"),
-        ("x.txt", "image,caption\na.png,one, two\n", r"line 2: expected image,caption"),
+        ("y.json", {**COCO, "images": [*COCO["images"], {"id": "7", "file_name": "z.png"}]}, r"id '7' stands twice"),
         ("x.txt", "image,caption\na.png\n", r"line 2: expected image,caption"),
     ],
 )

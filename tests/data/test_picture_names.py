@@ -13,10 +13,11 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import retrieval
+from compclip.config.released_lists import Captions
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.picture_names import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
-from compclip.prepare import sources
+from compclip.prepare import caption_lists, sources
 from compclip.prepare.sources import coco, img2dataset, karpathy, webdataset
 
 FORMATS = {
@@ -127,6 +128,14 @@ def test_one_file_name_in_two_folders(tmp_path, module, content, captions):
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     (tmp_path / "a.json").write_text('{"a": 1}', encoding="utf-8-sig")
     assert read_json(tmp_path / "a.json") == {"a": 1}
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "7.json").write_text('["a dog"]', encoding="utf-8-sig")
+    (tmp_path / "rows.jsonl").write_text('{"key": "7", "caption": "a dog"}', encoding="utf-8-sig")
+    for cfg in (
+        Captions(str(tmp_path / "list"), on="key"),
+        Captions(str(tmp_path / "rows.jsonl"), on="key", column=["caption"]),
+    ):
+        assert list(caption_lists.read_rows(cfg, Counter())) == [("7", ("a dog",))]
 
 
 def test_a_split_file_has_a_name_a_line(tmp_path):

@@ -131,7 +131,7 @@ def test_twice_and_without_a_picture(folder):
         },
     )
     _, counts = read_source(coco, data("coco", path, folder))
-    assert counts["captions_without_image"] == 2
+    assert counts["caption_without_image"] == 2
 
 
 def test_counts_are_those_of_the_limit(folder):
@@ -155,20 +155,20 @@ def test_invalid_utf8_lines_and_long_captions_are_counted(folder):
     "source,value,message",
     [
         (karpathy, {}, "no field 'images'"),
-        (karpathy, {"images": [{"split": "train", "sentences": []}]}, "image 0: no field 'filename'"),
+        (karpathy, {"images": [{"split": "train", "sentences": []}]}, "record 0: no field 'filename'"),
         (karpathy, {"images": [{"split": "train", "filename": "a.jpg", "sentences": [{}]}]}, "no field 'raw'"),
-        (karpathy, {"images": [{"split": "val"}]}, "no image of split 'train'; splits there: val"),
-        (karpathy, {"images": 3}, "field 'images' is a int"),
-        (karpathy, {"images": [1]}, "image 0: no field 'split'"),
+        (karpathy, {"images": [{"split": "val"}]}, "unknown split 'train'; known: val"),
+        (karpathy, {"images": 3}, "field 'images' is 3"),
+        (karpathy, {"images": [1]}, "record 0: expected an object, not int"),
         (
             karpathy,
             {"images": [{"split": "train", "filename": 3, "sentences": []}]},
-            "image 0: field 'filename' is a int",
+            "record 0: field 'filename' is 3",
         ),
-        (karpathy, {"images": [image("a.jpg", "train", None)]}, "image 0: field 'raw' is a NoneType"),
-        (coco, {"images": [], "annotations": [{}]}, "annotation 0: no field 'image_id'"),
-        (coco, {"images": [], "annotations": [{"image_id": [1], "caption": "x"}]}, "field 'image_id' is a list"),
-        (coco, {"images": [], "annotations": [{"image_id": 1, "caption": None}]}, "field 'caption' is a NoneType"),
+        (karpathy, {"images": [image("a.jpg", "train", None)]}, "record a.jpg: field 'raw' is None"),
+        (coco, {"images": [], "annotations": [{}]}, "record of annotation 0: no field 'image_id'"),
+        (coco, {"images": [], "annotations": [{"image_id": [1], "caption": "x"}]}, "field 'image_id' is \\[1\\]"),
+        (coco, {"images": [], "annotations": [{"image_id": 1, "caption": None}]}, "field 'caption' is None"),
     ],
 )
 def test_malformed_files(folder, source, value, message):

@@ -152,10 +152,13 @@ def test_a_part_of_a_benchmark_is_marked(project):
     """And not handed to the hub's index as the benchmark's number."""
     path = fake_runs.result(project, CELL, "sugarcrepe")
     write_json(path, read_mapping(path) | {"counts": {"records": 100, "scored": 15}})
+    path = fake_runs.result(project, CELL, "retrieval")
+    write_json(path, read_mapping(path) | {"counts": {"records": 5, "scored": 5, "name_without_caption": 2}})
     main([CELL, "--to", "out"])
     card = huggingface_hub.ModelCard.load(project / "out/README.md")
     assert "| sugarcrepe | swap ↑ ‡ | 70.0 | " in card.text and "‡ less than nine tenths" in card.text
-    assert {result.dataset_name for result in card.data.eval_results} == {"hard_positives", "retrieval"}
+    assert "| i2t_recall_at_1 ↑ ⊂ |" in card.text and "⊂ retrieval: 2 names" in card.text
+    assert {result.dataset_name for result in card.data.eval_results} == {"hard_positives"}
 
 
 def test_intervals_of_shares_are_shares(project):

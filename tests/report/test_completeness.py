@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.base.files import write_atomic
+from compclip.evaluate import score
 from compclip.report import __main__ as report_command
 from compclip.report import latex_tables, report_page, table_formats, table_heads
 from compclip.report.run_collection import collect_runs
@@ -99,6 +100,26 @@ def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     assert scored == {"swap": ("5", "15"), "swap_att": ("15", "15"), "swap_obj": ("5", "15")}
 
 
+def test_a_retrieval_that_lost_names_to_its_split_is_marked(tmp_path):
+    """Its columns and the means over them, in every file and on the terminal; no others, and no column without a loss."""
+    project(tmp_path)
+    for cell in fake_runs.cells():
+        path = fake_runs.result(tmp_path, cell.name, "retrieval")
+        document = json.loads(path.read_text())
+        document["counts"]["name_without_caption"] = 3
+        path.write_text(json.dumps(document))
+    page = built(tmp_path)
+    html = report_page.render_page(page)
+    marked = re.findall(r'<th scope="col" class="[^"]*partial[^"]*" title="([^"]+)">', html)
+    assert {"summary/I2T", "retrieval/i2t_recall_at_1"} <= set(marked) and "sugarcrepe/swap" not in marked
+    assert html.count("⊂ retrieval: 3 names") == 1 and "‡" not in html
+    text, tex = table_formats.format_markdown(page.main, ()), latex_tables.format_latex(page.main)
+    assert "retrieval/i2t_recall_at_1 ↑ ⊂ |" in text and "⊂ retrieval: 3 names" in text
+    assert r"$\uparrow$ $\subset$ &" in tex
+    table = score.metric_table({"retrieval": document | {"coverage": {}}})
+    assert re.search(r"i2t_recall_at_1 .* ⊂ 3 names without a caption\n", table)
+
+
 def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
     runs, _ = collect_runs(
         fake_runs.cells(), fake_runs.BENCHMARKS, project(tmp_path, swap_att=[14, 15], swap_obj=[13, 15])
@@ -112,7 +133,7 @@ def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
 def test_results_without_coverage_have_that_of_their_counts(tmp_path):
     """Nothing is marked where all of a benchmark was scored."""
     page = built(project(tmp_path))
-    assert not table_heads.partial_marks(page.main[0]) and "‡" not in report_page.render_page(page)
+    assert not table_heads.column_marks(page.main[0]) and "‡" not in report_page.render_page(page)
     assert table_heads.benchmark_coverage(page.main[0])["sugarcrepe"] == Coverage(15, 15)
 
 

@@ -8,21 +8,22 @@ part)` gives the samples of one of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import PurePosixPath
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from compclip.base.errors import UserError
+from compclip.data.caption_files import CaptionedPicture
+from compclip.data.sample import Sample
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Data
 
 
-def require_field(record: Any, key: str, where: str, kind: type | tuple[type, ...] = str) -> Any:
-    """Return a field of a record. Raises UserError naming file, record and field where it is missing or no `kind`."""
-    if not isinstance(record, dict) or key not in record:
-        raise UserError(f"{where}: no field {key!r}; the file is not in the expected format")
-    if not isinstance(record[key], kind):
-        type_name = type(record[key]).__name__
-        raise UserError(f"{where}: field {key!r} is a {type_name}; the file is not in the expected format")
-    return record[key]
+def make_samples(cfg: Data, pictures: Sequence[CaptionedPicture]) -> Iterator[Sample]:
+    """Give a sample for each picture of a file, in their order."""
+    ids = make_ids([picture.name for picture in pictures])
+    for sample_id, picture in zip(ids, pictures, strict=True):
+        yield Sample(sample_id, str(Path(cfg.images) / picture.name), tuple(picture.captions), cfg.split)
 
 
 def make_ids(names: Sequence[str]) -> list[str]:

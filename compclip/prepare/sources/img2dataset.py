@@ -8,39 +8,37 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, read_mapping
 from compclip.config.sections import Data
-from compclip.data.picture_names import ENDINGS
+from compclip.data.picture_names import CAPTION_ENDINGS, ENDINGS
 from compclip.data.sample import Sample
-
-CAPTION_ENDINGS = (".txt", ".caption")
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
-    """Give samples in the order of the files' names. Captions that are not UTF-8, or no files, are dropped and counted.
+    """Give samples in the order of the files' names, captions from the .txt where there is a .caption too.
 
+    Captions that are not UTF-8, or no files, and pictures without any are dropped and counted.
     Raises UserError for a folder without captions.
     """
     has_captions = False
-    for file in _iterate_texts(cfg.path):
-        has_captions, name = True, str(Path(file).relative_to(cfg.path).with_suffix(""))
-        picture = _find_picture(Path(cfg.images) / name)
-        url, sha256 = _read_metadata(Path(file).with_suffix(".json"))
-        captions = tuple(_read_captions(Path(file), counts))
-        yield Sample(name, str(picture), captions, cfg.split, url=url, sha256=sha256)
+    for file in _iterate_texts(Path(cfg.path), Path(cfg.images), counts):
+        has_captions, name = True, str(file.relative_to(cfg.path).with_suffix(""))
+        picture = Path(cfg.images) / name
+        url, sha256 = _read_metadata(file.with_suffix(".json"))
+        image = picture.with_name(_find_file(picture, ENDINGS) or f"{picture.name}.jpg")
+        yield Sample(name, str(image), tuple(_read_captions(file, counts)), cfg.split, url=url, sha256=sha256)
     if not has_captions:
         raise UserError(f"{cfg.path}: no .txt files there; download with img2dataset --output_format files")
 
 
-def _find_picture(stem: Path) -> Path:
-    """Return the picture of that path with any ending that is read, in any case; `stem`.jpg where there is none."""
+def _find_file(stem: Path, endings: Sequence[str]) -> str:
+    """Return the name of the file that is `stem` with the first of the endings, in any case; "" where there is none."""
     names = _list_names(str(stem.parent))
-    present = (names[key] for ending in ENDINGS if (key := f"{stem.name}{ending}") in names)
-    return stem.with_name(next(present, f"{stem.name}.jpg"))
+    return next((names[key] for ending in endings if (key := f"{stem.name}{ending}") in names), "")
 
 
 @functools.lru_cache(maxsize=2)  # the files of a folder come one after the other
@@ -53,18 +51,25 @@ def _list_names(folder: str) -> dict[str, str]:
     return {stem + ending.lower(): stem + ending for stem, ending in map(os.path.splitext, names)}
 
 
-def _iterate_texts(folder: str) -> Iterator[str]:
-    """Give the .txt files below a folder, in the order of their paths."""
+def _iterate_texts(folder: Path, images: Path, counts: Counter) -> Iterator[Path]:
+    """Give a file of captions for each picture below a folder, in the order of their paths; count pictures without."""
     try:
         with os.scandir(folder) as scan:
             entries = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror or error}; give the folder that img2dataset wrote") from error
+    captioned = set[str]()
     for entry in entries:
-        if os.path.splitext(entry.name)[1].lower() in CAPTION_ENDINGS:
-            yield entry.path
+        path = Path(entry.path)
+        if path.suffix.lower() in CAPTION_ENDINGS:
+            captioned.add(path.stem)
+            if entry.name == _find_file(path.with_suffix(""), CAPTION_ENDINGS):
+                yield path
         elif entry.is_dir(follow_symlinks=False):
-            yield from _iterate_texts(entry.path)
+            yield from _iterate_texts(path, images / entry.name, counts)
+    names = map(os.path.splitext, _list_names(str(images)))
+    without = sum(ending in ENDINGS and stem not in captioned for stem, ending in names)
+    counts.update(images=without, no_caption=without)
 
 
 def _read_metadata(file: Path) -> tuple[str, str]:

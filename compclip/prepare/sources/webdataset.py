@@ -21,12 +21,10 @@ from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.data import tar_members
-from compclip.data.picture_names import ENDINGS
+from compclip.data.picture_names import CAPTION_ENDINGS
 from compclip.data.sample import Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
-SUFFIXES = (*(ending.removeprefix(".") for ending in ENDINGS), "image")
-TEXTS = ("txt", "caption")
 MEMBERS = True  # further ones may be named
 MAX_TEXT_BYTES = 1 << 20  # of a caption's file
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
@@ -58,7 +56,7 @@ def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
 
 
 def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Counter) -> Iterator[Sample]:
-    picture = next((group.members[s] for s in SUFFIXES if s in group.members), None)
+    picture = group.picture
     if picture is None:
         counts["no_picture"] += 1
         return
@@ -66,8 +64,7 @@ def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Coun
         counts["unreadable_image"] += 1
         return
     metadata = _read_json(group, tar)
-    text = next((group.members[s] for s in TEXTS if s in group.members), None)
-    captions = _read_captions(text, metadata, tar, counts)
+    captions = _read_captions(group.first_of(CAPTION_ENDINGS), metadata, tar, counts)
     url, sha256 = (value if isinstance(value := metadata.get(name), str) else "" for name in ("url", "sha256"))
     members = [(name, group.members[name]) for name in released_lists.tar_members(cfg) if name in group.members]
     yield Sample(

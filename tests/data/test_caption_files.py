@@ -1,0 +1,155 @@
+"""One reader a format: training and benchmarks read the same pictures and captions from the same files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.benchmarks import retrieval
+from compclip.config.sections import BenchmarkSection, Data
+from compclip.evaluate import benchmark_module
+from compclip.prepare.sources import coco, flickr8k, img2dataset, karpathy, webdataset
+from tests.data import reading, tar_files
+
+RAW = tar_files.picture(8, 8)
+
+
+def karpathy_record(folder, split="train", name="1.jpg"):
+    return {"filename": name, "filepath": folder, "split": split, "sentences": [{"raw": folder}, {"raw": "two"}]}
+
+
+KARPATHY = {"images": [karpathy_record("a"), karpathy_record("b", "restval"), karpathy_record("c", "test")]}
+COCO = {
+    "images": [{"id": 7, "file_name": "a/1.jpg"}, {"id": "8", "file_name": "b/1.jpg"}, {"id": 9, "file_name": "2.jpg"}],
+    "annotations": [
+        {"image_id": 8, "caption": "b"}, {"image_id": "7", "caption": "a"}, {"image_id": 8, "caption": "two"},
+        {"image_id": 1, "caption": "of none"},
+    ],
+}  # fmt: skip
+LINES = "a/1.jpg,a\nb/1.jpg,b\nb/1.jpg,two, and three\n"
+TOKENS = "a/1.jpg#0\ta\nb/1.jpg#0\tb\nb/1.jpg#1\ttwo, and three\n"
+PAIRS = [("a/1.jpg", ("a",)), ("b/1.jpg", ("b", "two, and three"))]
+OF_LINES = {
+    "captions.txt": f"image,caption\n{LINES}",
+    "quoted.txt": f'"image","caption"\n{LINES}',
+    "blank.csv": f"\n image,caption\n\n{LINES}\n",
+    "returns.txt": f"image,caption\n{LINES}".replace("\n", "\r\n"),
+    "results_20130124.token": TOKENS,
+    "tokens.csv": TOKENS,
+    "flickr30k_train_karpathy.txt": f"image,caption\n{LINES}",
+}
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_bytes(text.encode("utf-8-sig"))
+    return path
+
+
+def read_both(source, path, images, split=""):
+    """Pictures below `images` with their captions, as training and as retrieval read them, and the counts of both."""
+    counts = Counter()
+    cfg = Data(source=source.__name__.rpartition(".")[2], path=str(path), images=str(images), captioner="none")
+    samples = [(Path(s.image), s.captions) for s in source.records(cfg, counts)]
+    benchmark = retrieval.load(path, images=images, split=split)
+    records = [(Path(record.images[0]), record.texts) for record in benchmark.records]
+    sides = [[(str(picture.relative_to(images)), texts) for picture, texts in side] for side in (samples, records)]
+    return *sides, counts, benchmark.dropped
+
+
+@pytest.mark.parametrize("name", OF_LINES)
+def test_both_read_a_caption_a_line(tmp_path, name):
+    """Quoted headers, blank lines, marks at the start, commas in captions; the format is known by its content."""
+    samples, records, _, _ = read_both(flickr8k, write(tmp_path / name, OF_LINES[name]), tmp_path)
+    assert samples == records == PAIRS
+
+
+def test_both_read_karpathys_splits(tmp_path):
+    """Train includes restval; a name in two folders is two pictures."""
+    path = write(tmp_path / "dataset_coco.json", KARPATHY)
+    samples, records, _, _ = read_both(karpathy, path, tmp_path, "train")
+    assert samples == records == [("a/1.jpg", ("a", "two")), ("b/1.jpg", ("b", "two"))]
+    assert [record.id for record in retrieval.load(path, split="train").records] == ["a/1.jpg", "b/1.jpg"]
+    assert [record.id for record in retrieval.load(path, split="test").records] == ["1.jpg"]
+
+
+def test_both_read_cocos_captions_and_count_those_of_no_image(tmp_path):
+    samples, records, counts, dropped = read_both(coco, write(tmp_path / "c.json", COCO), tmp_path)
+    assert samples == [*records, ("2.jpg", ())] == [("a/1.jpg", ("a",)), ("b/1.jpg", ("b", "two")), ("2.jpg", ())]
+    assert counts["caption_without_image"] == dropped["caption_without_image"] == 1
+
+
+def test_both_find_pictures_that_lie_in_one_folder(tmp_path):
+    """A list that names folders, of pictures without: the same files, under training's and retrieval's own ids."""
+    path = write(tmp_path / "list.json", {"images": [karpathy_record("val", name=f"{i}.jpg") for i in range(2)]})
+    for number in range(2):
+        (tmp_path / "p").mkdir(exist_ok=True)
+        (tmp_path / "p" / f"{number}.jpg").write_bytes(RAW)
+    samples, _ = reading.read_source(karpathy, Data("karpathy", str(path), str(tmp_path / "p"), captioner="none"))
+    section = BenchmarkSection("retrieval", path=str(path), images=str(tmp_path / "p"), split="train")
+    benchmark = benchmark_module.load_benchmark("retrieval", section)
+    assert [s.image for s in samples] == benchmark.images == [str(tmp_path / "p" / f"{i}.jpg") for i in range(2)]
+    assert ([s.id for s in samples], [r.id for r in benchmark.records]) == (["0", "1"], ["0.jpg", "1.jpg"])
+
+
+def test_an_id_of_two_images_is_refused_by_both(tmp_path):
+    """Their captions cannot be told apart."""
+    path = write(tmp_path / "c.json", COCO | {"images": [*COCO["images"], {"id": 7, "file_name": "3.jpg"}]})
+    cfg = Data(source="coco", path=str(path), images=str(tmp_path), captioner="none")
+    for read in (lambda: list(coco.records(cfg, Counter())), lambda: retrieval.load(path)):
+        with pytest.raises(UserError, match=r"c.json: id '7' stands twice"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "count"),
+    [
+        (b'b.jpg,"open', "close a caption's quotes", "malformed_lines"),
+        (b"b.jpg", "expected image,caption", "malformed_lines"),
+        (b"b.jpg,\xff", "not UTF-8", "invalid_utf8_lines"),
+    ],
+)
+def test_a_damaged_line_is_counted_in_training_and_ends_a_benchmark(tmp_path, line, fault, count):
+    """A gallery without one picture is another benchmark."""
+    path, counts = tmp_path / "captions.txt", Counter()
+    path.write_bytes(b"image,caption\na.jpg,a\n" + line + b"\nc.jpg,c\n")
+    cfg = Data(source="flickr8k", path=str(path), images=str(tmp_path), captioner="none")
+    assert [s.id for s in flickr8k.records(cfg, counts)] == ["a", "c"] and counts == {count: 1}
+    with pytest.raises(UserError, match=f"captions.txt: line 3: .*{fault}"):
+        retrieval.load(path)
+
+
+SIDECARS = [("0", "TXT"), ("1", "caption"), ("2", "Caption"), ("3", "txt")]
+
+
+@pytest.mark.parametrize("picture", ["JPG", "image"])
+def test_captions_beside_pictures_in_a_tar(tmp_path, picture):
+    """Whatever case their endings are in, with a mark at the start; a picture without is counted by both sides."""
+    members = [
+        m for key, ending in SIDECARS for m in ((f"{key}.{picture}", RAW), (f"{key}.{ending}", b"\xef\xbb\xbfx"))
+    ]
+    tar = tar_files.write(tmp_path / "0.tar", [*members, ("4.jpg", RAW), ("4.text", b"lost")])
+    cfg = Data(source="webdataset", path=str(tmp_path), images=str(tmp_path), captioner="none")
+    samples = list(webdataset.records(cfg, Counter(), str(tar)))
+    benchmark = retrieval.load(tmp_path)
+    assert [(s.id, s.captions) for s in samples if s.captions] == [(f"0/{key}", ("x",)) for key, _ in SIDECARS]
+    assert [(r.id, r.texts) for r in benchmark.records] == [(f"0/{key}", ("x",)) for key, _ in SIDECARS]
+    _, counts = reading.read_source(webdataset, cfg)
+    assert counts["no_caption"] == benchmark.dropped["no_captions"] == 1
+
+
+def test_captions_beside_pictures_in_a_folder(tmp_path):
+    """The .txt is taken where there are two, and pictures without a caption are counted, in folders of their own too."""
+    for key, ending in (*SIDECARS, ("3", "caption"), ("4", "text")):
+        write(tmp_path / "captions" / "0" / f"{key}.{ending}", f"{ending} {key}")
+    for name in (*(f"{n}.JPG" for n in range(5)), "5.png"):
+        write(tmp_path / "pictures" / "0" / name, "").write_bytes(RAW)
+    cfg = Data(source="img2dataset", path=str(tmp_path / "captions"), images=str(tmp_path / "pictures"))
+    samples, counts = reading.read_source(img2dataset, cfg)
+    assert [s.captions for s in samples] == [("TXT 0",), ("caption 1",), ("Caption 2",), ("txt 3",)]
+    assert (counts["images"], counts["samples"], counts["no_caption"]) == (6, 4, 2)
