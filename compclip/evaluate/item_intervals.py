@@ -31,4 +31,6 @@ def _collect_items(document: Mapping[str, Any], metric: str) -> list[ItemDiffere
     outcomes = document["items"][metric]
     items = Items(tuple(outcomes["ids"]), np.array(outcomes["outcomes"], float))
     units = tuple(document.get("units", {}).get(metric, ())) or item_units(items)
-    return [ItemDifferences(document["benchmark"], 1.0, items.ids, items.values[None], units)] * (len(set(units)) > 1)
+    if len(set(units)) < 2:
+        return []
+    return [ItemDifferences(document["benchmark"], 1.0, items.ids, items.values[None], units)]

@@ -27,6 +27,7 @@ import numpy as np
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
+from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module, census
@@ -180,7 +181,7 @@ def _least(
 def format_table(powers: Sequence[ColumnPower], seeds: Sequence[int]) -> list[str]:
     """Format a line for each column; differences in points."""
     width = max(len("column"), *(len(power.column.name) for power in powers))
-    heads = [f"{n} seed{'s' * (n > 1)}" for n in seeds]
+    heads = [format_count(n, "seed") for n in seeds]
     lines = [f"{'column':<{width}} {'items':>8} {'pictures':>8} " + " ".join(f"{head:>8}" for head in heads)]
     for power in powers:
         values = " ".join(f"{power.column.scale * power.least[n]:>8.1f}" for n in seeds)

@@ -86,7 +86,7 @@ def make_head(
         license=licence or None,
         library_name=library,
         pipeline_tag="zero-shot-image-classification",
-        tags=TAGS + ["transformers"] * converted,
+        tags=[*TAGS, "transformers"] if converted else TAGS,
         datasets=list(dict.fromkeys(datasets)) or None,
         base_model=find_base_model(source.run.config.get("backbone") or {}) or None,
         model_name=source.run.cell.name,

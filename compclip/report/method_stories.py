@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.report.escape import to_markdown
@@ -120,7 +121,7 @@ def _list_changes(changes: Statistics, columns: Mapping[str, Column], sighted: S
 
 
 def _count(changes: Statistics) -> str:
-    return f"{len(changes)} column{'s' * (len(changes) != 1)}"
+    return format_count(len(changes), "column")
 
 
 def format_markdown(stories: Sequence[MethodStory]) -> str:

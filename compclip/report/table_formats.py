@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from compclip.base.number_text import format_count
 from compclip.config.sections import WHOLE
 from compclip.report import decisions, escape, report_figures, statistics, table_heads
 from compclip.report.escape import to_markdown
@@ -68,7 +69,7 @@ def _count_checkpoints(statistic: Statistic) -> str:
     """Return how many checkpoints, or pairs of them, a number is the mean of."""
     if statistic.backbones > 1:
         return f"{statistic.seeds} checkpoints of {statistic.backbones} backbones"
-    return f"{statistic.seeds} seed{'s' * (statistic.seeds > 1)}"
+    return format_count(statistic.seeds, "seed")
 
 
 def describe_head(group: ResultTable) -> dict[str, str]:

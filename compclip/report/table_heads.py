@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.files import read_mapping
+from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
 from compclip.report import run_details, tables
@@ -256,7 +257,7 @@ def describe_overlaps(group: ResultTable, shared: SharedPictures) -> list[str]:
     """Describe each benchmark's shared pictures in a sentence."""
     sentences = []
     for name, counts in shared.items():
-        pictures = f"{counts[PICTURES]:,} picture{'s' * (counts[PICTURES] != 1)}"
+        pictures = format_count(counts[PICTURES], "picture")
         criteria = ", ".join(f"{counts[key]:,} {text}" for key, text in CRITERIA.items() if counts.get(key))
         sentences.append(f"{group.data} shares {pictures} with {name} ({criteria})")
     return sentences

@@ -48,7 +48,8 @@ def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
     size = format_bytes(inventory.count_bytes(runs))
     total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
-    total += f"; {refused} refused" * bool(refused)
+    if refused:
+        total += f"; {refused} refused"
     return "\n".join([*lines, "", total])
 
 
@@ -77,7 +78,7 @@ def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
     if run.refused:
         return run.folder.key, "", "", "", run.state, run.fault
     users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
-    marks = ["kept"] * run.is_kept + [run.origin] * bool(run.origin) + [run.fault] * bool(run.fault)
+    marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.fault) if mark]
     hours = device_hours.format_hours(run.device_seconds, run.on_gpu)
     return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
 

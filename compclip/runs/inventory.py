@@ -188,14 +188,18 @@ class RunUsers:
             return users
         path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
         if path is None:
-            return users + ["perhaps a cell whose data is not here"] * bool(self.open)
+            return [*users, "perhaps a cell whose data is not here"] if self.open else users
         try:
             run = read.read_values(path, ())
             cell = parse_cell(run.get("cell"), f"{folder.path}: cell")
             open_cell = self.open.get(run_store.hash_parameters(run, load_method(cell.method).TRAINS))
         except (UserError, KeyError) as error:
             return [*users, f"perhaps a cell: {error}"]
-        return users + [f"MLflow: {cell.name}"] * (cell.name in self.lost) + [f"perhaps {open_cell}"] * bool(open_cell)
+        if cell.name in self.lost:
+            users.append(f"MLflow: {cell.name}")
+        if open_cell:
+            users.append(f"perhaps {open_cell}")
+        return users
 
 
 def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:

@@ -131,7 +131,8 @@ def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     lines += [f"  parameter  {name}: {old} -> {new}" for name, (old, new) in cause.parameters.items()]
     lines += [f"  option     {name}: new since then, at its default" for name in cause.new_options]
     lines += _format_input("data", cell.data, cause.data) + _format_input("backbone", cell.backbone, cause.backbone)
-    lines += ["  input      a file that the method reads beside them (neighbours, or its own)"] * cause.other_inputs
+    if cause.other_inputs:
+        lines.append("  input      a file that the method reads beside them (neighbours, or its own)")
     lines += _format_modules(cause.modules)
     lines.append(f"its training took {cause.run.device_seconds:.0f} s of a device; another one costs about that")
     return "\n".join(lines)

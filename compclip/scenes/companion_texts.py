@@ -176,7 +176,7 @@ def reword(text: str, words: Words) -> str:
     """Replace words in a text, and fit its articles to the new ones."""
     pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     text = re.sub(rf"\b({pattern})\b", lambda m: words[m[1]], text)
-    return re.sub(r"\b([Aa])n? (\w)", lambda m: f"{m[1]}{'n' * (m[2] in 'aeiou')} {m[2]}", text)
+    return re.sub(r"\b([Aa])n? (\w)", lambda m: f"{m[1]}{'n' if m[2] in 'aeiou' else ''} {m[2]}", text)
 
 
 def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSentence], count: int) -> list[str]:

@@ -260,8 +260,8 @@ def _sentence(rng: np.random.Generator, scene: Scene, paired: float) -> str:
             text = _neighbour_sentence(rng, choose(rng, facts), paired)
         else:
             count = len(scene.things)
-            number = f"there {'is' if count == 1 else 'are'} {NUMBERS[count]} symbol{'s' * (count > 1)}"
-            text = f"{number} on a light background"
+            number = f"is {NUMBERS[1]} symbol" if count == 1 else f"are {NUMBERS[count]} symbols"
+            text = f"there {number} on a light background"
     return text[0].upper() + text[1:]
 
 

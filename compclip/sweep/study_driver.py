@@ -393,7 +393,8 @@ class StudyDriver:
         t = self.opened.get_trials(deepcopy=False)[number]
         params = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in t.params.items())
         outcome = self._format_values(t.values) if t.state == TrialState.COMPLETE else t.user_attrs.get("reason", "")
-        print(f"trial {number} {STATES[t.state]}{note}: {params}{': ' * bool(outcome)}{outcome}", flush=True)
+        line = f"trial {number} {STATES[t.state]}{note}: {params}"
+        print(f"{line}: {outcome}" if outcome else line, flush=True)
 
     def _format_values(self, values: list[float]) -> str:
         objectives_json = [{"metric": column.name, "score": column.score} for column in self.columns]

@@ -164,8 +164,9 @@ def format_values(study_json: Mapping[str, Any], values: Sequence[float]) -> str
 
 
 def _format_number(objective: Mapping[str, Any], value: float) -> str:
-    is_cosine = bool(objective.get("score"))
-    return format_share(value, is_cosine) + " %" * (not is_cosine)
+    if objective.get("score"):
+        return format_share(value, is_cosine=True)
+    return f"{format_share(value)} %"
 
 
 def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,7 +274,6 @@ def list_rows(study: Mapping[str, Any]) -> list[dict]:
 
 
 def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    marks = ["best"] * (t["number"] == study["best"]) + ["the paper's values"] * t["paper"]
-    several = len(study["objectives"]) > 1
-    marks += ["front"] * (several and t["number"] in study["front"])
-    return ", ".join(marks)
+    is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
+    marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
+    return ", ".join(mark for mark, is_borne in marks.items() if is_borne)
