@@ -66,7 +66,8 @@ class T5Decoder(nn.Module):
         """[B, L, V] logits of each token of the targets, and these tokens."""
         seen_B1W = self.project(text_BD.to(self.project.weight.dtype))[:, None]
         wanted_BL = target_BL.masked_fill(target_BL == PADDING, -100)
-        return self.decoder(encoder_outputs=(seen_B1W,), labels=wanted_BL).logits, target_BL
+        outputs = self.decoder(encoder_outputs=(seen_B1W,), labels=wanted_BL, use_cache=False)
+        return outputs.logits, target_BL
 
     def train(self, mode: bool = True) -> T5Decoder:
         """Set the mode of the projection; the frozen decoder stays in evaluation mode."""

@@ -238,13 +238,16 @@ def t5(tmp_path_factory) -> Path:
 
 
 def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
-    """Token mean over unequal lengths; a slope for the map and the embedding, none for T5; no dropout."""
+    """Token mean over unequal lengths; a slope for the map and the embedding, none for T5; no dropout, no cache."""
     ids = t5_of.tokenize_targets(str(t5), ["a red star", "a moon"], 12)
     assert ids[:, :4].tolist() == [[3, 4, 5, 1], [3, 7, 1, -1]] and (ids[:, 4:] == -1).all()
     torch.manual_seed(0)
     head = decoders.build_decoder(str(t5), WIDTHS).train()
-    text = torch.randn(2, 8, requires_grad=True)
+    text, outputs = torch.randn(2, 8, requires_grad=True), []
+    hook = head.decoder.register_forward_hook(lambda *call: outputs.append(call[-1]))
     loss = -decoders.log_likelihood(head, text, ids)
+    hook.remove()
+    assert outputs[0].past_key_values is None  # keys for a next token, which training never asks for
     theirs = head.decoder(encoder_outputs=(head.project(text)[:, None],), labels=ids.masked_fill(ids == -1, -100)).loss
     torch.testing.assert_close(loss, theirs)
     loss.backward()
