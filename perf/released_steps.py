@@ -136,7 +136,6 @@ def take_step(
     assert batch.statistics_23 is not None
     picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
     model.clip.double().train().zero_grad()
-    batch = replace(batch, image_B3HW=picture_B3HW.double(), statistics_23=None)
     heads = getattr(model.clip, "heads", None)
     f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
     if f.memory:
