@@ -26,7 +26,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.interface.method import load_method
 from compclip.model import backbone, clip_model
 from compclip.model.clip_model import ClipModel
@@ -92,9 +92,9 @@ def draw_pictures(folder: Path) -> list[str]:
     return paths
 
 
-def open_model(folder: Path) -> ClipModel:
-    """Return a tiny model of random weights, gains and biases too."""
-    write_json(folder / "tiny.json", CONFIG)
+def open_model(folder: Path, config: dict[str, Any]) -> ClipModel:
+    """Return a tiny model of random weights, gains and biases too; its config is written into the folder."""
+    write_json(folder / "tiny.json", config)
     model = backbone.create(str(folder / "tiny.json"), seed=1)
     generator = torch.Generator().manual_seed(1)
     shake(model.clip, generator)
@@ -154,7 +154,7 @@ def run_program(method: str, folder: Path, work: Path, paths: list[str], model: 
         "negatives": NEGATIVES,
         "near": NEAR,
         "further": FURTHER,
-        "model": CONFIG,
+        "model": read_mapping(work / "tiny.json"),
         "work": str(work),
         "state": model.clip.state_dict(),
     }
@@ -197,8 +197,8 @@ def main(argv: Sequence[str]) -> int:
         if not folder or not Path(folder).is_dir():
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
-            paths, model = draw_pictures(Path(work)), open_model(Path(work))
             module = import_module(f"perf.steps.{method}")
+            paths, model = draw_pictures(Path(work)), open_model(Path(work), CONFIG | getattr(module, "MODEL", {}))
             prepare(method, getattr(module, "OPTIONS", {}), model)
             theirs = run_program(method, Path(folder), Path(work), paths, model)
             print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)
