@@ -136,6 +136,8 @@ def take_step(
     assert batch.statistics_23 is not None
     picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
     model.clip.double().train().zero_grad()
+    if batch.region_box_BR4 is not None:
+        batch = replace(batch, region_box_BR4=batch.region_box_BR4.double())
     heads = getattr(model.clip, "heads", None)
     f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
     if f.memory:
