@@ -200,7 +200,8 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
             module = import_module(f"perf.steps.{method}")
-            paths, model = draw_pictures(Path(work)), open_model(Path(work), CONFIG | getattr(module, "MODEL", {}))
+            create = getattr(module, "open_model", open_model)
+            paths, model = draw_pictures(Path(work)), create(Path(work), CONFIG | getattr(module, "MODEL", {}))
             prepare(method, getattr(module, "OPTIONS", {}), model)
             theirs = run_program(method, Path(folder), Path(work), paths, model)
             print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)

@@ -17,7 +17,7 @@ OPTIONS = {"short": "photo", "regions": len(BOXES), "region_negatives": FALSE_TE
 
 
 def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
-    """A long and a short caption, and four regions, each with a caption that they drew, the first one, and false ones."""
+    """A long and a short caption, and four regions with the captions that they drew, first captions and false texts."""
     rows, count = [], len(theirs.texts) // len(paths)
     for i, path in enumerate(paths):
         _, _, *drawn = theirs.texts[i * count : (i + 1) * count]
