@@ -6,7 +6,8 @@ from compclip.model.clip_model import ClipModel
 from perf.released_steps import Step
 from perf.steps import codebook_clip
 
-OPTIONS, MODEL = codebook_clip.OPTIONS, codebook_clip.MODEL
+OPTIONS = codebook_clip.OPTIONS
+MODEL = codebook_clip.MODEL
 
 
 def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
