@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import write_json
+from compclip.base.files import read_mapping, write_json
 from compclip.interface.method import load_method
 from compclip.model import backbone, clip_model
 from compclip.model.clip_model import ClipModel
+from compclip.train import extras
 from compclip.train.batch import Batch, View
 from compclip.train.encode import encode_features
 from compclip.train.loader import collate
@@ -91,15 +92,31 @@ def draw_pictures(folder: Path) -> list[str]:
     return paths
 
 
-def open_model(folder: Path) -> ClipModel:
-    """Return a tiny model of random weights, gains and biases too."""
-    write_json(folder / "tiny.json", CONFIG)
+def open_model(folder: Path, config: dict[str, Any]) -> ClipModel:
+    """Return a tiny model of random weights, gains and biases too; its config is written into the folder."""
+    write_json(folder / "tiny.json", config)
     model = backbone.create(str(folder / "tiny.json"), seed=1)
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.clip.parameters():
-            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+    shake(model.clip, generator)
     return model
+
+
+def shake(module: nn.Module, generator: torch.Generator) -> None:
+    """Move all parameters a little."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+
+
+def prepare(name: str, options: dict[str, Any], model: ClipModel) -> None:
+    """Give a model what a method needs of it, in place; its head, where it has one, is a part named `heads`."""
+    method = load_method(name)
+    cfg = method.Config(**options)
+    extras.prepare_model(method, cfg, model, 0)
+    heads = extras.create_extras(method, cfg, model, 0).heads
+    if heads is not None:
+        shake(heads, torch.Generator().manual_seed(2))
+        model.clip.heads = heads
 
 
 def squeeze(path: str, side: int = SIDE) -> Image.Image:
@@ -108,8 +125,10 @@ def squeeze(path: str, side: int = SIDE) -> Image.Image:
         return picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
 
 
-def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipModel) -> tuple[Batch, Step]:
-    """Return our batch of some views, and our step on it."""
+def take_step(
+    name: str, options: dict[str, Any], rows: list[View], model: ClipModel, frozen: frozenset[str] = frozenset()
+) -> tuple[Batch, Step]:
+    """Return our batch of some views, and our step on it, before which the same batch was seen once."""
     method = load_method(name)
     cfg = method.Config(**options)
     views = method.views(cfg, 0)
@@ -117,8 +136,13 @@ def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipM
     assert batch.statistics_23 is not None
     picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
     model.clip.double().train().zero_grad()
-    batch = replace(batch, image_B3HW=picture_B3HW.double(), statistics_23=None)
-    terms = method.loss(encode_features(model.clip, batch, views), cfg, 0)
+    if batch.region_box_BR4 is not None:
+        batch = replace(batch, region_box_BR4=batch.region_box_BR4.double())
+    heads = getattr(model.clip, "heads", None)
+    f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
+    if f.memory:
+        f = replace(f, memory={name: value.detach() for name, value in method.remember(f, cfg).items()})
+    terms = method.loss(f, cfg, 0)
     torch.stack(list(terms.values())).sum().backward()
     slopes = {n: p.grad.clone() for n, p in model.clip.named_parameters() if p.grad is not None}
     return batch, Step(picture_B3HW, batch.text_BL, {n: term.detach() for n, term in terms.items()}, slopes)
@@ -132,7 +156,7 @@ def run_program(method: str, folder: Path, work: Path, paths: list[str], model: 
         "negatives": NEGATIVES,
         "near": NEAR,
         "further": FURTHER,
-        "model": CONFIG,
+        "model": read_mapping(work / "tiny.json"),
         "work": str(work),
         "state": model.clip.state_dict(),
     }
@@ -175,10 +199,12 @@ def main(argv: Sequence[str]) -> int:
         if not folder or not Path(folder).is_dir():
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
-            paths, model = draw_pictures(Path(work)), open_model(Path(work))
+            module = import_module(f"perf.steps.{method}")
+            create = getattr(module, "open_model", open_model)
+            paths, model = draw_pictures(Path(work)), create(Path(work), CONFIG | getattr(module, "MODEL", {}))
+            prepare(method, getattr(module, "OPTIONS", {}), model)
             theirs = run_program(method, Path(folder), Path(work), paths, model)
-            ours = import_module(f"perf.steps.{method}").step(paths, model, theirs)
-            print(f"{method}: {compare(ours, theirs)}", flush=True)
+            print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)
     if not argv:
         print("\n".join(compared))
     return 0

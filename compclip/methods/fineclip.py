@@ -2,9 +2,9 @@
 
 B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture; it
 is told from the batch's regions by its caption, and should be what the model makes of the region shown as a picture.
-Departures: pictures without regions, and regions that are missing, leave both terms (released: padding up to the whole
-batch stays in the contrast with logit 0, and a quarter of the picture stands in); the contrast of regions is over the
-whole batch on every process alike.
+The program freezes the text tower (`train.trainable: image`). Departures: pictures without regions, and regions that
+are missing, leave both terms (released: on one process padding up to the whole batch stays in the contrast with logit
+0, and a quarter of the picture stands in); the contrast of regions is over the whole batch on every process alike.
 """
 
 from __future__ import annotations

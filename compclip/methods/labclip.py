@@ -3,7 +3,8 @@
 B images, K negatives, D dim. A text is compared as normalise(A t), with A the identity at first; A stays in the
 finished model. Both towers are frozen (`train.trainable: none`). `scale: own` as released: a temperature of its own,
 which starts at exp(0). The negatives shuffle nouns and adjectives, as released; `swap` names another rule.
-Departure: a caption that the shuffle leaves as it is has no negative (released: it is its own negative).
+Departures: a caption that the shuffle leaves as it is has no negative (released: it is its own negative); captions keep
+their full stops and brackets, and their length (released: lose them, and what stands behind forty words).
 """
 
 from __future__ import annotations

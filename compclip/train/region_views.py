@@ -5,7 +5,6 @@ Boxes are left, upper, right, lower in shares of a picture. H, W pixels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -52,13 +51,16 @@ def draw_texts(region: Region, negatives: int, rng: np.random.Generator) -> tupl
 
 
 def cut_region(picture: Image.Image, box: Part, times: float, side: int, resize: Resize) -> Image.Image | None:
-    """Return a square of what a box with sides `times` as long has of the picture; None for `times` = 0."""
+    """Return a square of what a box with sides `times` as long has of the picture; None for `times` = 0.
+
+    Edges stand at the nearest whole pixel, as FineCLIP's program cuts them (training/data.py:139).
+    """
     if not times:
         return None
     edges = []
     for start, end, size in zip(box[:2], box[2:], picture.size, strict=True):
-        centre, half = (start + end) / 2, (end - start) * times / 2
-        low = min(math.floor(max(centre - half, 0.0) * size), size - 1)
-        edges.append((low, max(low + 1, math.ceil(min(centre + half, 1.0) * size))))
+        centre, half = (start * size + end * size) / 2, (end * size - start * size) * times / 2
+        low = min(round(max(centre - half, 0.0)), size - 1)
+        edges.append((low, max(low + 1, round(min(centre + half, size)))))
     (left, right), (upper, lower) = edges
     return resize(picture.crop((left, upper, right, lower)), (side, side))

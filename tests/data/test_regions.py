@@ -288,6 +288,18 @@ def test_a_region_as_a_picture_is_wider_than_its_box():
     assert region_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
 
 
+@pytest.mark.parametrize("left,across", [(6, 29), (31, 7), (0, 1), (41, 48), (77, 12)])
+def test_a_crop_ends_at_the_nearest_pixels(left, across):
+    """As FineCLIP's program cuts: Pillow rounds the edges that three quarters of a side from the centre give."""
+    row_W = np.arange(89, dtype=np.uint8)
+    picture = Image.fromarray(np.repeat(row_W[None], 89, axis=0))
+    box = (left / 89, 0.0, (left + across) / 89, 1.0)
+    centre, half = left + across / 2, 0.75 * across
+    expected = np.array(picture.crop((max(centre - half, 0), 0, min(centre + half, 89), 89)))[0]
+    cut = region_views.cut_region(picture, box, 1.5, 20, lambda p, _: p)
+    assert np.array(cut)[0].tolist() == (expected.tolist() or [left])
+
+
 EDGE = st.floats(0, 1)
 REGIONS = st.lists(st.builds(Region, EDGE, EDGE, EDGE, EDGE, st.lists(st.text(st.characters(codec="utf-8")), min_size=1).map(tuple),
                              st.lists(st.text(st.characters(codec="utf-8"))).map(tuple)), max_size=3)  # fmt: skip
