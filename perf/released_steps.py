@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.model import backbone, clip_model
 from compclip.model.clip_model import ClipModel
+from compclip.train import extras
 from compclip.train.batch import Batch, View
 from compclip.train.encode import encode_features
 from compclip.train.loader import collate
@@ -96,10 +97,27 @@ def open_model(folder: Path) -> ClipModel:
     write_json(folder / "tiny.json", CONFIG)
     model = backbone.create(str(folder / "tiny.json"), seed=1)
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.clip.parameters():
-            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+    shake(model.clip, generator)
     return model
+
+
+def shake(module: nn.Module, generator: torch.Generator) -> None:
+    """Move all parameters a little."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+
+
+def prepare(method_name: str, options: dict[str, Any], model: ClipModel) -> None:
+    """Give a model what a method needs of it, in place; its head and teacher are parts named `heads` and `teacher`."""
+    method = load_method(method_name)
+    cfg = method.Config(**options)
+    extras.prepare_model(method, cfg, model, 0)
+    added = extras.create_extras(method, cfg, model, 0)
+    for name, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
+        if module is not None:
+            shake(module, torch.Generator().manual_seed(seed))
+            setattr(model.clip, name, module)
 
 
 def squeeze(path: str, side: int = SIDE) -> Image.Image:
@@ -108,8 +126,10 @@ def squeeze(path: str, side: int = SIDE) -> Image.Image:
         return picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
 
 
-def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipModel) -> tuple[Batch, Step]:
-    """Return our batch of some views, and our step on it."""
+def take_step(
+    name: str, options: dict[str, Any], rows: list[View], model: ClipModel, frozen: frozenset[str] = frozenset()
+) -> tuple[Batch, Step]:
+    """Return our batch of some views, and our step on it, before which the same batch was seen once."""
     method = load_method(name)
     cfg = method.Config(**options)
     views = method.views(cfg, 0)
@@ -117,11 +137,31 @@ def take_step(name: str, options: dict[str, Any], rows: list[View], model: ClipM
     assert batch.statistics_23 is not None
     picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
     model.clip.double().train().zero_grad()
-    batch = replace(batch, image_B3HW=picture_B3HW.double(), statistics_23=None)
-    terms = method.loss(encode_features(model.clip, batch, views), cfg, 0)
+    batch = widen_pictures(batch)
+    heads = getattr(model.clip, "heads", None)
+    f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
+    if f.memory:
+        f = replace(f, memory={name: value.detach() for name, value in method.remember(f, cfg).items()})
+    if teacher := getattr(model.clip, "teacher", None):
+        with torch.no_grad():
+            f = replace(f, teacher=encode_features(teacher, batch, views))
+    terms = method.loss(f, cfg, 0)
     torch.stack(list(terms.values())).sum().backward()
     slopes = {n: p.grad.clone() for n, p in model.clip.named_parameters() if p.grad is not None}
     return batch, Step(picture_B3HW, batch.text_BL, {n: term.detach() for n, term in terms.items()}, slopes)
+
+
+def widen_pictures(batch: Batch) -> Batch:
+    """Return a batch with all pictures normalised as ever, then in float64."""
+    assert batch.statistics_23 is not None
+    picture_of = {"image_B3HW": batch.image_B3HW}
+    if batch.negative_image_BJ3HW is not None:
+        picture_of["negative_image_BJ3HW"] = batch.negative_image_BJ3HW
+    normalised = {
+        name: clip_model.normalise_pictures(pictures.flatten(0, -4), batch.statistics_23).double().view(pictures.shape)
+        for name, pictures in picture_of.items()
+    }
+    return replace(batch, **normalised, statistics_23=None)
 
 
 def run_program(method: str, folder: Path, work: Path, paths: list[str], model: ClipModel) -> Step:
@@ -176,9 +216,10 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
             paths, model = draw_pictures(Path(work)), open_model(Path(work))
+            module = import_module(f"perf.steps.{method}")
+            prepare(method, getattr(module, "OPTIONS", {}), model)
             theirs = run_program(method, Path(folder), Path(work), paths, model)
-            ours = import_module(f"perf.steps.{method}").step(paths, model, theirs)
-            print(f"{method}: {compare(ours, theirs)}", flush=True)
+            print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)
     if not argv:
         print("\n".join(compared))
     return 0

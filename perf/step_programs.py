@@ -92,6 +92,29 @@ def load(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
     return model
 
 
+def towers_of(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of the two towers, without those of our head and teacher."""
+    return {name: value for name, value in state.items() if not name.startswith(("heads.", "teacher."))}
+
+
+def head_of(state: dict[str, Tensor], part: str = "heads.") -> dict[str, Tensor]:
+    """Return the weights of our head, or teacher, by their names in it."""
+    return {name.removeprefix(part): value for name, value in state.items() if name.startswith(part)}
+
+
+def rename(tensors: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
+    """Return tensors by other names: the first beginning of a name that is a key gives way to its value."""
+    old_of = {name: next((old for old in names if name.startswith(old)), "") for name in tensors}
+    return {names.get(old_of[name], "") + name.removeprefix(old_of[name]): value for name, value in tensors.items()}
+
+
+def open_package(name: str, folder: Path) -> ModuleType:
+    """Let the modules of a package be imported without what the package itself imports."""
+    sys.modules[name] = package = ModuleType(name)
+    package.__path__ = [str(folder)]
+    return package
+
+
 def main(method: str, folder: str, given: str, output: str) -> None:
     """Run one step and write it."""
     sys.modules["step_programs"] = sys.modules["__main__"]
