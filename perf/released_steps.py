@@ -92,9 +92,9 @@ def draw_pictures(folder: Path) -> list[str]:
     return paths
 
 
-def open_model(folder: Path) -> ClipModel:
+def open_model(folder: Path, config: dict[str, Any]) -> ClipModel:
     """Return a tiny model of random weights, gains and biases too."""
-    write_json(folder / "tiny.json", CONFIG)
+    write_json(folder / "tiny.json", config)
     model = backbone.create(str(folder / "tiny.json"), seed=1)
     generator = torch.Generator().manual_seed(1)
     shake(model.clip, generator)
@@ -108,16 +108,16 @@ def shake(module: nn.Module, generator: torch.Generator) -> None:
             parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
 
 
-def prepare(method_name: str, options: dict[str, Any], model: ClipModel) -> None:
+def prepare(name: str, options: dict[str, Any], model: ClipModel) -> None:
     """Give a model what a method needs of it, in place; its head and teacher are parts named `heads` and `teacher`."""
-    method = load_method(method_name)
+    method = load_method(name)
     cfg = method.Config(**options)
     extras.prepare_model(method, cfg, model, 0)
     added = extras.create_extras(method, cfg, model, 0)
-    for name, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
+    for part, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
         if module is not None:
             shake(module, torch.Generator().manual_seed(seed))
-            setattr(model.clip, name, module)
+            setattr(model.clip, part, module)
 
 
 def squeeze(path: str, side: int = SIDE) -> Image.Image:
@@ -164,7 +164,9 @@ def widen_pictures(batch: Batch) -> Batch:
     return replace(batch, **normalised, statistics_23=None)
 
 
-def run_program(method: str, folder: Path, work: Path, paths: list[str], model: ClipModel) -> Step:
+def run_program(
+    method: str, folder: Path, work: Path, paths: list[str], model: ClipModel, config: dict[str, Any]
+) -> Step:
     """Return the step of the released program, of a process of its own."""
     given = {
         "paths": paths,
@@ -172,7 +174,7 @@ def run_program(method: str, folder: Path, work: Path, paths: list[str], model: 
         "negatives": NEGATIVES,
         "near": NEAR,
         "further": FURTHER,
-        "model": CONFIG,
+        "model": config,
         "work": str(work),
         "state": model.clip.state_dict(),
     }
@@ -215,10 +217,11 @@ def main(argv: Sequence[str]) -> int:
         if not folder or not Path(folder).is_dir():
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
-            paths, model = draw_pictures(Path(work)), open_model(Path(work))
             module = import_module(f"perf.steps.{method}")
+            config = getattr(module, "CONFIG", CONFIG)
+            paths, model = draw_pictures(Path(work)), open_model(Path(work), config)
             prepare(method, getattr(module, "OPTIONS", {}), model)
-            theirs = run_program(method, Path(folder), Path(work), paths, model)
+            theirs = run_program(method, Path(folder), Path(work), paths, model, config)
             print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)
     if not argv:
         print("\n".join(compared))
