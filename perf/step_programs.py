@@ -7,12 +7,14 @@ step of the program's model and loss in float64. What they import and numbers do
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import runpy
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -113,6 +115,21 @@ def open_package(name: str, folder: Path) -> ModuleType:
     sys.modules[name] = package = ModuleType(name)
     package.__path__ = [str(folder)]
     return package
+
+
+def build_tokenizer(**options: Any) -> Any:
+    """Return transformers' tokenizer of OpenAI's CLIP, made of open_clip's list of words."""
+    import transformers
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    file = distribution("open_clip_torch").locate_file("open_clip/bpe_simple_vocab_16e6.txt.gz")
+    lines = gzip.decompress(Path(str(file)).read_bytes()).decode().split("\n")[1 : 49152 - 256 - 2 + 1]
+    merges = [tuple(line.split()) for line in lines]
+    letters = list(bytes_to_unicode().values())
+    words = [*letters, *(f"{letter}</w>" for letter in letters), *("".join(pair) for pair in merges)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    return transformers.CLIPTokenizer(vocabulary, merges, **options)
 
 
 def main(method: str, folder: str, given: str, output: str) -> None:

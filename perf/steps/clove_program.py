@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib.metadata
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
-from step_programs import Step, load, open_package, take_step, use_float64
+from step_programs import Step, build_tokenizer, load, open_package, take_step, use_float64
 
 
 def run(folder: Path, given: Step) -> Step:
@@ -19,7 +16,7 @@ def run(folder: Path, given: Step) -> Step:
     It pads by "!", and so reads each "!" of a text as padding: texts are without, as in ours.
     """
     open_package("open_clip", folder / "src/open_clip")
-    transformers.AutoTokenizer.from_pretrained = build_tokenizer  # type: ignore[method-assign, assignment]
+    transformers.AutoTokenizer.from_pretrained = lambda name, **options: build_tokenizer(**options)
     transformers.models.clip.tokenization_clip.whitespace_clean = lambda text: " ".join(text.split())
     import open_clip.utils
 
@@ -40,17 +37,3 @@ def run(folder: Path, given: Step) -> Step:
     model = use_float64(load(CLIP(**given["model"]), given["state"]))
     loss = ClipLoss(model)
     return take_step(model, lambda: dict(loss(**model(pictures.double(), tokens))), pictures, tokens)
-
-
-def build_tokenizer(name: str, **options: Any) -> Any:
-    """Return transformers' tokenizer of OpenAI's CLIP."""
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    file = importlib.metadata.distribution("open_clip_torch").locate_file("open_clip/bpe_simple_vocab_16e6.txt.gz")
-    lines = gzip.decompress(Path(str(file)).read_bytes()).decode().split("\n")[1 : 49152 - 256 - 2 + 1]
-    merges = [tuple(line.split()) for line in lines]
-    letters = list(bytes_to_unicode().values())
-    words = [*letters, *(f"{letter}</w>" for letter in letters), *("".join(pair) for pair in merges)]
-    words += ["<|startoftext|>", "<|endoftext|>"]
-    vocabulary = {word: number for number, word in enumerate(words)}
-    return transformers.CLIPTokenizer(vocabulary, merges, **options)
