@@ -109,14 +109,15 @@ def shake(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def prepare(name: str, options: dict[str, Any], model: ClipModel) -> None:
-    """Give a model what a method needs of it, in place; its head, where it has one, is a part named `heads`."""
+    """Give a model what a method needs of it, in place; its head and teacher are parts named `heads` and `teacher`."""
     method = load_method(name)
     cfg = method.Config(**options)
     extras.prepare_model(method, cfg, model, 0)
-    heads = extras.create_extras(method, cfg, model, 0).heads
-    if heads is not None:
-        shake(heads, torch.Generator().manual_seed(2))
-        model.clip.heads = heads
+    added = extras.create_extras(method, cfg, model, 0)
+    for part, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
+        if module is not None:
+            shake(module, torch.Generator().manual_seed(seed))
+            setattr(model.clip, part, module)
 
 
 def squeeze(path: str, side: int = SIDE) -> Image.Image:
@@ -142,6 +143,9 @@ def take_step(
     f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
     if f.memory:
         f = replace(f, memory={name: value.detach() for name, value in method.remember(f, cfg).items()})
+    if teacher := getattr(model.clip, "teacher", None):
+        with torch.no_grad():
+            f = replace(f, teacher=encode_features(teacher, batch, views))
     terms = method.loss(f, cfg, 0)
     torch.stack(list(terms.values())).sum().backward()
     slopes = {n: p.grad.clone() for n, p in model.clip.named_parameters() if p.grad is not None}
@@ -200,8 +204,8 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"{argument}: no folder; give a clone of the program: {method}=FOLDER")
         with tempfile.TemporaryDirectory() as work:
             module = import_module(f"perf.steps.{method}")
-            create = getattr(module, "open_model", open_model)
-            paths, model = draw_pictures(Path(work)), create(Path(work), CONFIG | getattr(module, "MODEL", {}))
+            config = getattr(module, "CONFIG", CONFIG) | getattr(module, "MODEL", {})
+            paths, model = draw_pictures(Path(work)), getattr(module, "open_model", open_model)(Path(work), config)
             prepare(method, getattr(module, "OPTIONS", {}), model)
             theirs = run_program(method, Path(folder), Path(work), paths, model)
             print(f"{method}: {compare(module.step(paths, model, theirs), theirs)}", flush=True)

@@ -7,12 +7,14 @@ step of the program's model and loss in float64. What they import and numbers do
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import runpy
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,13 +95,13 @@ def load(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
 
 
 def towers_of(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of the two towers, without those of our head."""
-    return {name: value for name, value in state.items() if not name.startswith("heads.")}
+    """Return the weights of the two towers, without those of our head and teacher."""
+    return {name: value for name, value in state.items() if not name.startswith(("heads.", "teacher."))}
 
 
-def head_of(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of our head, by their names in it."""
-    return {name.removeprefix("heads."): value for name, value in state.items() if name.startswith("heads.")}
+def head_of(state: dict[str, Tensor], part: str = "heads.") -> dict[str, Tensor]:
+    """Return the weights of our head, or teacher, by their names in it."""
+    return {name.removeprefix(part): value for name, value in state.items() if name.startswith(part)}
 
 
 def rename(tensors: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
@@ -113,6 +115,21 @@ def open_package(name: str, folder: Path) -> ModuleType:
     sys.modules[name] = package = ModuleType(name)
     package.__path__ = [str(folder)]
     return package
+
+
+def build_tokenizer(**options: Any) -> Any:
+    """Return transformers' tokenizer of OpenAI's CLIP, made of open_clip's list of words."""
+    import transformers
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    file = distribution("open_clip_torch").locate_file("open_clip/bpe_simple_vocab_16e6.txt.gz")
+    lines = gzip.decompress(Path(str(file)).read_bytes()).decode().split("\n")[1 : 49152 - 256 - 2 + 1]
+    merges = [tuple(line.split()) for line in lines]
+    letters = list(bytes_to_unicode().values())
+    words = [*letters, *(f"{letter}</w>" for letter in letters), *("".join(pair) for pair in merges)]
+    words += ["<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    return transformers.CLIPTokenizer(vocabulary, merges, **options)
 
 
 def main(method: str, folder: str, given: str, output: str) -> None:

@@ -2,14 +2,14 @@
 
 B images, K negatives, L tokens of a target, D dim. A decoder reads another caption of the picture out of the caption's
 embedding, and a caption and another that says the same find each other. `decoder` names a frozen T5, as published;
-without one a small decoder learns along. Departures: the embedding is the text tower's, a unit vector, as the paper has
-it (released: its state before the projection); missing negatives leave the softmax (released: the empty text); no
-dropout in the frozen decoder.
+without one a small decoder learns along. The embedding is the text tower's, a unit vector, as the paper has it, or with
+`reads: state` its state before the projection, as released. Departures: missing negatives leave the softmax (released:
+the empty text); no dropout in the frozen decoder.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
@@ -32,6 +32,7 @@ class Config:
     lambda_align: float = part(0.5, off=0.0)  # beta
     align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
     decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
+    reads: str = "unit"  # what the decoder reads; "state": the end token's before the projection, as released
     negatives: int = 3  # of each caption, each drawn by itself
     swap: str = "negclip"  # their rule, as in negclip; "read_clip": the five kinds of its program
     caption: str = "full"  # the whole caption, or its "first" sentence
@@ -40,20 +41,23 @@ class Config:
         _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
         _check.at_least(self, 1, "negatives")
         _check.one_of(self, swap=swap.RULES, align=("released", "paper"), caption=("full", "first"))
+        _check.one_of(self, reads=("unit", "state"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """Negatives, another caption of the picture to find, and one to read."""
     reads = (cfg.decoder or "own") if cfg.lambda_reconstruct else ""
     negatives = (swap.RULES[cfg.swap],) * cfg.negatives
-    return Views(negatives=negatives, alternatives=int(cfg.lambda_align > 0), target=reads, caption=cfg.caption)
+    alternatives, raw = int(cfg.lambda_align > 0), bool(reads) and cfg.reads == "state"
+    return Views(negatives=negatives, alternatives=alternatives, target=reads, raw_captions=raw, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The decoder, with the map that it reads embeddings by."""
     from compclip.train import decoders  # a class of torch's: importing it imports torch
 
-    return decoders.build_decoder(cfg.decoder, widths)
+    width = widths.raw_text if cfg.reads == "state" else widths.joint
+    return decoders.build_decoder(cfg.decoder, replace(widths, joint=width))
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -63,17 +67,17 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.lambda_reconstruct:
-        terms["reconstruct"] = cfg.lambda_reconstruct * reconstruct(f)
+        terms["reconstruct"] = cfg.lambda_reconstruct * reconstruct(f, cfg)
     if cfg.lambda_align:
         terms["align"] = cfg.lambda_align * align(f, cfg)
     return terms
 
 
-def reconstruct(f: Features) -> Tensor:
+def reconstruct(f: Features, cfg: Config) -> Tensor:
     """−log p of another caption's tokens, given the embedding of this one, mean over all tokens."""
     from compclip.train import decoders
 
-    return -decoders.log_likelihood(f.heads, f.text_BD, f.target_BL)
+    return -decoders.log_likelihood(f.heads, f.raw_text_BW if cfg.reads == "state" else f.text_BD, f.target_BL)
 
 
 def align(f: Features, cfg: Config) -> Tensor:

@@ -147,10 +147,11 @@ def read_clip_terms(f, cfg, step):
     terms, s, B = {"negclip": negclip(f)}, f.scale, len(f.text_BD)
     if cfg.lambda_reconstruct:
         token_loss, count = nothing(f), 0
+        seen = f.raw_text_BW if cfg.reads == "state" else f.text_BD
         for i in range(B):
             for place in range(1, f.target_BL.shape[1]):
                 if f.target_BL[i, place] >= 0:
-                    logits = f.heads(f.text_BD[i : i + 1], f.target_BL[i : i + 1, : place + 1])[0][0, -1]
+                    logits = f.heads(seen[i : i + 1], f.target_BL[i : i + 1, : place + 1])[0][0, -1]
                     token_loss, count = token_loss - log_share(list(logits), int(f.target_BL[i, place])), count + 1
         terms["reconstruct"] = cfg.lambda_reconstruct * token_loss / count
     if cfg.lambda_align:
@@ -190,6 +191,6 @@ MORE = [
     ("crepe", {"kind": "all"}), ("dac", {"bag": 3}), ("dac", {"bag": 2, "own": "once", "lambda_bag": 0.5}),
     ("degla", {}), ("degla", {"text_negatives": "released", "lambda_distill": 0.1}), ("degla", {"lambda_text": 0.0}),
     ("gnm_clip", {}), ("gnm_clip", {"draw": "scores", "original": "left_out"}),
-    ("mosaiclip", {}), ("mosaiclip", {"positives": 1, "negatives": 0, "swapped": False}), ("mosaiclip", {"positives": 2, "negatives": 3, "single_steps": 0}), ("read_clip", {}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
+    ("mosaiclip", {}), ("mosaiclip", {"positives": 1, "negatives": 0, "swapped": False}), ("mosaiclip", {"positives": 2, "negatives": 3, "single_steps": 0}), ("read_clip", {}), ("read_clip", {"reads": "state"}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
     ("svlc", {"negatives": "both", "lambda_s_neg": 4.0}), ("triplet_clip", {}), ("triplet_clip", {"images": False}),
 ]  # fmt: skip

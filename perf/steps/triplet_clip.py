@@ -1,0 +1,29 @@
+"""Our step of triplet_clip beside its released program's: see `perf/steps/__init__.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from PIL import Image
+
+from compclip.model.clip_model import ClipModel
+from compclip.train.batch import View
+from perf.released_steps import CAPTIONS, NEAR, NEGATIVES, Step, take_step
+
+
+def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
+    """A negative caption with its picture; pictures and texts, then negative ones."""
+    pictures = [Image.open(path).convert("RGB") for path in paths]
+    rows = [
+        View(picture, CAPTIONS[i], NEGATIVES[i][:1], negative_images=(pictures[NEAR[i]],))
+        for i, picture in enumerate(pictures)
+    ]
+    batch, step = take_step("triplet_clip", {}, rows, model)
+    assert batch.negative_image_BJ3HW is not None
+    return replace(
+        step,
+        picture_B3HW=torch.cat([step.picture_B3HW, batch.negative_image_BJ3HW[:, 0]]),
+        token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]),
+        terms={"total": torch.stack(list(step.terms.values())).sum()},
+    )
