@@ -25,7 +25,7 @@ lint: setup
 	PATH="$(BIN):$$PATH" mypy
 
 numbers: setup
-	PATH="$(BIN):$$PATH" python -m perf.numbers
+	PATH="$(BIN):$$PATH" python -m perf.numbers_version
 
 setup: $(VENV)/.installed
 

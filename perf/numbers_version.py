@@ -1,7 +1,7 @@
 """Whether the tree gives the numbers of the commit that its `numbers.json` is of: `make numbers`.
 
-    python -m perf.numbers                  beside the commit that changed compclip/config/numbers.json last
-    python -m perf.numbers --base v0.2.0    beside another one
+    python -m perf.numbers_version                  beside the commit that changed compclip/config/numbers.json last
+    python -m perf.numbers_version --base v0.2.0    beside another one
 
 Each side's code trains every method and variant of the field's grid (experiments/grids/field.yaml), six steps of a tiny
 model on 64 drawings. Equal bits, of the weights and of all logged numbers: the tree's hashes are written, and runs keep
