@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +168,25 @@ def run_to_yaml(run: Run) -> str:
 
 
 def parse_run(raw: Mapping[str, Any], where: str) -> Run:
-    """Return the run that plain values describe. Raises UserError naming `where` and the key."""
+    """Return the run that plain values describe, such as one that was stored.
+
+    Options that are gone since then are left out where they were off. Raises UserError naming `where` and the key.
+    """
     cell = parse_cell(raw.get("cell"), f"{where}: cell")
-    return Run(
-        cell,
-        load_section(load_method(cell.method).Config, raw.get("method"), f"{where}: method"),
-        load_section(Train, raw.get("train"), f"{where}: train"),
-        load_section(Backbone, raw.get("backbone"), f"{where}: backbone"),
-        load_section(Data, raw.get("data"), f"{where}: data"),
-    )
+    kinds = {"method": load_method(cell.method).Config, "train": Train, "backbone": Backbone, "data": Data}
+    sections: list[Any] = []
+    for name, kind in kinds.items():
+        values = _leave_out_gone(kind, raw.get(name))
+        sections.append(load_section(kind, values, f"{where}: {name}"))
+    return Run(cell, *sections)
+
+
+def _leave_out_gone(kind: type, values: Any) -> Any:
+    """Return a section's values without those that are off and that it has no option of."""
+    if not isinstance(values, Mapping):
+        return values
+    known = {field.name for field in fields(kind)}
+    return {name: value for name, value in values.items() if name in known or value}
 
 
 def read_run(path: str | Path) -> Run:

@@ -50,12 +50,19 @@ def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun]) -> RecordedRun 
 
 
 def compute_current_key(run: RecordedRun) -> str:
-    """Return the key that a finished run would have now; empty where its code was not recorded."""
+    """Return the key that a finished run would have now; empty where its code was not recorded.
+
+    Options that are newer than the run count at their defaults, and what is gone since as it was.
+    """
     if run.key_parts is None:
         return ""
     method = str(run.config["cell"]["method"]).partition(".")[0]
     code = training_code.name_code(method, run.key_parts.modules)
-    return run_store.compute_key(run.config, load_method(method).TRAINS, run.key_parts.inputs, code)
+    try:
+        config = run.complete_config()
+    except UserError:
+        config = run.config
+    return run_store.compute_key(config, load_method(method).TRAINS, run.key_parts.inputs, code)
 
 
 def enter_run(source: RecordedRun, cell_run: StoredRun) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from PIL import Image
 
+from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.train.batch import View
 from perf.released_steps import CAPTIONS, NEAR, NEGATIVES, Step, take_step
@@ -21,10 +22,11 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         for i, picture in enumerate(pictures)
     ]
     batch, step = take_step("con_clip", {}, rows, model)
-    assert batch.negative_image_BJ3HW is not None
+    assert batch.negative_image_BJ3HW is not None and batch.statistics_23 is not None
+    negative_B3HW = clip_model.normalise_pictures(batch.negative_image_BJ3HW[:, 0], batch.statistics_23)
     return replace(
         step,
-        picture_B3HW=torch.cat([step.picture_B3HW, batch.negative_image_BJ3HW[:, 0]]),
+        picture_B3HW=torch.cat([step.picture_B3HW, negative_B3HW]),
         token_AL=torch.cat([batch.text_BL, batch.negative_BKL[:, 0]]),
         terms={"total": torch.stack(list(step.terms.values())).sum()},
     )

@@ -80,6 +80,16 @@ def test_of_other_parameters(finished, monkeypatch):
     assert not any(run.finished for run in others)
 
 
+def test_options_that_are_newer_or_gone(finished, monkeypatch):
+    """A newer one at its default, although that is not off; one that was off in the run and is no more."""
+    config = finished.folder.final.config
+    config.chmod(0o644)
+    lines = [line for line in config.read_text().splitlines(True) if "max_logit_scale" not in line]
+    config.write_text("".join(lines).replace("train:\n", "train:\n  of_before: false\n"))
+    cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
+    assert take_over().finished
+
+
 def test_where_somebody_trains_it_already(finished, monkeypatch, capsys):
     """It is left to them, and said."""
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
