@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from compclip.base.lazy_torch import F, torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -95,8 +97,6 @@ def pad_text(f: Features, T: int) -> Features:
     """Return the features with T text positions; those added are zeros, masked."""
     if f.token_BTD is None:
         return f
-    from torch.nn import functional as F
-
     longer: dict[str, Any] = {}
     for name, kind in field_kinds().items():
         if (axis := kind.text_axis) is not None:
@@ -107,8 +107,6 @@ def pad_text(f: Features, T: int) -> Features:
 
 def join(features: Sequence[Features]) -> Features:
     """Return one batch of several, in order; scale and bias are the first one's."""
-    import torch
-
     T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
     features, start = [pad_text(f, T) for f in features], 0
     owners = []

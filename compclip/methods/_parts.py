@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from compclip.base.lazy_torch import torch
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -49,15 +50,11 @@ def captions(f: Features) -> list[Tensor]:
 
 def mean_over(captions: Sequence[Tensor], term: Callable[[Tensor], Tensor]) -> Tensor:
     """The mean of a term over captions p_l (CLIC Eq. 4, 5); a scalar."""
-    import torch
-
     return torch.stack([term(p_BD) for p_BD in captions]).mean()
 
 
 def uni(f: Features, norm: str) -> Tensor:
     """CLIC Eq. 6: mean distance of p1 and p2, the same sentences in the other order; `norm`: squared or l2."""
-    import torch
-
     p1_BD, p2_BD = captions(f)[:2]
     difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
     if norm == "l2":
@@ -70,8 +67,6 @@ def uni(f: Features, norm: str) -> Tensor:
 
 def local_scores(f: Features, attention: str) -> Tensor:
     """[B, C] scores S_l of an image and its candidate texts (FSC-CLIP Eq. 6–8)."""
-    import torch
-
     from compclip.train import own_rows
 
     token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import F, torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
 from compclip.methods._kinds import RULES
@@ -51,8 +52,6 @@ def views(cfg: Config, step: int) -> Views:
 
 def memory(cfg: Config) -> dict[str, Tensor]:
     """The margins of the first step, one a kind: none."""
-    import torch
-
     return {"margin_K": torch.zeros(len(RULES[cfg.words]))}
 
 
@@ -81,9 +80,6 @@ def within_modalities(f: Features, cfg: Config) -> Tensor:
 
 
 def _told_apart(f: Features, query_BD: Tensor, negative_BKD: Tensor, answer: str) -> Tensor:
-    import torch
-    from torch.nn import functional as F
-
     logits_BN = losses.similarities(query_BD, negative_BKD.flatten(0, 1), f.scale)
     own_B = torch.arange(len(query_BD), device=query_BD.device)
     if answer == "released":

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.train import losses
@@ -58,8 +59,6 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
-    import torch
-
     from compclip.train import own_rows
 
     own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)

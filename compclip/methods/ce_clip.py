@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
 from compclip.methods._kinds import RULES
@@ -48,15 +49,11 @@ def views(cfg: Config, step: int) -> Views:
 
 def memory(cfg: Config) -> dict[str, Tensor]:
     """The thresholds of the first step, one a kind."""
-    import torch
-
     return {"threshold_K": torch.full((len(RULES[cfg.words]),), 0.0 if cfg.threshold == "mean" else cfg.largest)}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
     """The thresholds of the next step: by how much the captions led the negatives of a kind, within [0, largest]."""
-    import torch
-
     before_K = f.memory["threshold_K"]
     if cfg.threshold == "fixed":
         return {"threshold_K": before_K}
@@ -76,8 +73,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def intra(f: Features, cfg: Config) -> Tensor:
     """A caption is nearer to its image than to negative captions: one softmax over both."""
-    import torch
-
     own_B1 = _parts.candidate_scores(f)[:, :1]
     if cfg.imc == "own":
         text_BN, mask_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:], f.mask_BK

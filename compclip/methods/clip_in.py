@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import sentences, stored_texts
@@ -95,8 +96,6 @@ def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
 
 def _told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
     """NegCLIP's loss of valid rows: queries with keys and foils, and keys with queries."""
-    import torch
-
     key_ND, valid_N = torch.cat([key_BD, foil_BD]), torch.cat([valid_B, valid_B])
     forth = losses.matching_of(query_BD, key_ND, scale, valid_B, valid_N)
     return (forth + losses.matching_of(key_BD, query_BD, scale, valid_B, valid_B)) / 2

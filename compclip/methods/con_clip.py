@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import negate, stored_texts
@@ -45,8 +46,6 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms, a third of each, scalars; without distractors NegCLIP's."""
-    import torch
-
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     text_BD, negation_BD, negated_B = f.text_BD, f.negative_BKD[:, 0], f.mask_BK[:, 0]

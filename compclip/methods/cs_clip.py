@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import swap as text_swap
@@ -60,8 +61,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def contrast_units(f: Features, cfg: Config) -> Tensor:
     """Images find their unit among the batch's and the own foil, and units their image; mean over a caption's units."""
-    import torch
-
     first = int(cfg.negatives)
     places = []
     for u in range(cfg.units):

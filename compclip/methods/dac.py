@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.text import masked_words
@@ -73,8 +74,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def bag_negatives(f: Features) -> Tensor:
     """−log of an image's share in its bag against its bag's negatives: LSE(own ∪ negatives) − LSE(own)."""
-    import torch
-
     own_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.positive_BPD, f.scale)[:, 1:]
     wrong_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD[:, 1:], f.scale)[:, 1:]
     wrong_BM = wrong_BM.masked_fill(~f.mask_BK[:, 1:], -torch.inf)

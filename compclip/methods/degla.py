@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Teacher, Views
 from compclip.methods import _check
 from compclip.text import replace, shuffle, stored_texts, swap
@@ -77,8 +78,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def text_grounded(f: Features, cfg: Config) -> Tensor:
     """Eq. 9: a caption tells what the teacher makes of itself from its negatives, at a fixed scale."""
-    import torch
-
     negative_BKD, mask_BK = f.negative_BKD, f.mask_BK
     if cfg.text_negatives == "released":
         B, K = mask_BK.shape

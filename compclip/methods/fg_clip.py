@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import F, torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import sentences, stored_texts
@@ -131,8 +132,6 @@ def keeps_heads(cfg: Config) -> bool:
 
 def memory(cfg: Config) -> dict[str, Tensor]:
     """The margin of false texts."""
-    import torch
-
     return {"margin": torch.zeros((), dtype=torch.float64)}
 
 
@@ -163,8 +162,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config) -> Tensor:
     """Pictures and captions of the batch, by softmax or sigmoid."""
-    import torch
-
     if cfg.contrast == "softmax":
         return losses.clip(f.image_BD, text_BD, f.scale)
     return losses.sigmoid(f.image_BD, text_BD, torch.arange(len(text_BD), device=text_BD.device), f.scale, f.bias)
@@ -178,8 +175,6 @@ def contrast_regions(f: Features, cfg: Config) -> Tensor:
 
 def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
     """Return unit vectors, mapped and of length 1 again."""
-    from torch.nn import functional as F
-
     return F.normalize(linear(text_D.to(linear.weight.dtype)), dim=-1)
 
 
@@ -214,8 +209,6 @@ def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
 
 def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK: Tensor, scale: Tensor) -> Tensor:
     """Regions find their first caption among those of all and all false texts, and captions their region."""
-    import torch
-
     there_M = there_MK.any(dim=1)
     key_ND, valid_N = torch.cat([own_MD, false_MKD.flatten(0, 1)]), torch.cat([there_M, there_MK.flatten()])
     to_text = losses.matching_of(region_MD, key_ND, scale, there_M, valid_N)
@@ -224,8 +217,6 @@ def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK
 
 def tell_texts(text_MD: Tensor, there_M: Tensor, cfg: Config) -> Tensor:
     """log Σ exp of a caption's largest cosines with other regions' captions that do not say the same, the mean."""
-    import torch
-
     cosine_MM = losses.similarities(text_MD, text_MD, text_MD.new_ones(()))
     same_MM = torch.eye(len(text_MD), dtype=torch.bool, device=text_MD.device) | (cosine_MM > cfg.like)
     cosine_MM = cosine_MM.masked_fill(same_MM, 0.0).masked_fill(~there_M, -torch.inf)

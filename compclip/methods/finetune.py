@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.train import losses
@@ -44,8 +45,6 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The CLIP loss, or SigLIP's, a scalar."""
-    import torch
-
     if cfg.loss == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return {"sigmoid": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}

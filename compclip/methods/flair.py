@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import sub_captions
@@ -89,8 +90,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def texts_of(f: Features, cfg: Config) -> tuple[Tensor, Tensor]:
     """Return the K texts of each picture, and which are there."""
-    import torch
-
     if cfg.draw == "released":
         return f.positive_BPD, f.positive_mask_BP
     return torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1), losses.with_original(f.positive_mask_BP)
@@ -98,8 +97,6 @@ def texts_of(f: Features, cfg: Config) -> tuple[Tensor, Tensor]:
 
 def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> Tensor:
     """Eq. 4: pictures, as each of the texts that they meet sees them, with these texts; mean over a picture's texts."""
-    import torch
-
     B, K, _ = text_BKD.shape
     image_B = torch.arange(B, device=text_BKD.device)
     choice_BB = (image_B[:, None] + image_B + step) % K
@@ -114,8 +111,6 @@ def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> T
 
 def multi_positive(f: Features, text_BKD: Tensor, there_BK: Tensor) -> Tensor:
     """Eq. 6: pictures as a whole with the texts of all; a picture is right with each of its own."""
-    import torch
-
     B, K, _ = text_BKD.shape
     logit_BN = losses.similarities(f.image_BD, text_BKD.flatten(0, 1), f.scale) + f.bias
     own_BN = torch.eye(B, dtype=torch.bool, device=logit_BN.device).repeat_interleave(K, dim=1)

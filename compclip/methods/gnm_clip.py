@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import stored_texts
@@ -49,8 +50,6 @@ def views(cfg: Config, step: int) -> Views:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
-    import torch
-
     whole_BJ = f.negative_image_mask_BJ & f.mask_BK
     shown_B = torch.ones_like(whole_BJ[:, 0]) if cfg.original == "beside" else ~whole_BJ.any(dim=1)
     valid_N = torch.cat([shown_B, whole_BJ.flatten()])

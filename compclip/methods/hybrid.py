@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, mean_over, uni
@@ -201,8 +202,6 @@ def _contrast_name(cfg: Config, places: tuple[str, ...]) -> str:
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
     """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
-    import torch
-
     if cfg.contrast == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)

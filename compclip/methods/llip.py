@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.train import losses
@@ -75,8 +76,6 @@ def keeps_heads(cfg: Config) -> bool:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """-1/B ΣΣ log σ(±(s z_ij·t_j + b)), z_ij picture i as text j mixes it, + for a picture's own text; a scalar."""
-    import torch
-
     logit_BB = f.scale * losses.cosines(f.heads.mix(f.patch_BND, f.text_BD), f.text_BD) + f.bias
     own_BB = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
     return {"sigmoid": losses.sigmoid_pairs(logit_BB, own_BB).sum() / len(logit_BB)}

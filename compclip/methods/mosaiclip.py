@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import GroupRule, Views
 from compclip.methods import _check
 from compclip.text import sub_graphs, swap
@@ -79,8 +80,6 @@ def _group_rule(
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """Half of the image-to-multi-text and half of the text-to-image loss (Sec. 3.5), scalars."""
-    import torch
-
     B, T = f.positive_mask_BP.shape[0], 1 + f.positive_mask_BP.shape[1]
     text_ND = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1).flatten(0, 1)  # N = B T
     there_N = losses.with_original(f.positive_mask_BP).flatten()

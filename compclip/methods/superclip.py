@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.train import losses
@@ -63,8 +64,6 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
 def memory(cfg: Config) -> dict[str, Tensor]:
     """The share of captions with each word, summed over the batches before, and how many these were."""
-    import torch
-
     size = cfg.vocabulary if cfg.lambda_words else 0
     return {"frequency_V": torch.zeros(size, dtype=torch.float64), "batches": torch.zeros((), dtype=torch.float64)}
 
@@ -97,8 +96,6 @@ def classify(f: Features, cfg: Config) -> Tensor:
 
 def words_of(f: Features, vocabulary: int) -> Tensor:
     """Return which words each caption has, [B, V], 1 or 0 in float64; padding is none."""
-    import torch
-
     word_BV = torch.zeros(len(f.target_BL), vocabulary + 1, dtype=torch.float64, device=f.target_BL.device)
     word_BV.scatter_(1, f.target_BL.where(f.target_BL >= 0, vocabulary), 1.0)
     return word_BV[:, :vocabulary]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import stored_texts
@@ -49,8 +50,6 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def negative(f: Features) -> Tensor:
     """The negative images with their captions, told from all captions of the batch: the second half."""
-    import torch
-
     whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
     image_BD, text_BD = f.negative_image_BJD[:, 0], f.negative_BKD[:, 0]
     key_ND, valid_N = torch.cat([text_BD, f.text_BD]), torch.cat([whole_B, torch.ones_like(whole_B)])

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from compclip.base.lazy_torch import torch
 from compclip.interface.views import Rule as Rule  # methods of other packages import these two from here
 from compclip.interface.views import Views as Views
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from PIL.Image import Image
     from torch import Tensor
 
@@ -129,8 +129,6 @@ class Batch:
 
     def tensors(self) -> list[Tensor]:
         """Return the tensors that are there."""
-        import torch
-
         return [value for f in fields(self) if isinstance(value := getattr(self, f.name), torch.Tensor)]
 
     def pin_memory(self) -> Batch:
@@ -138,8 +136,6 @@ class Batch:
         return self._map_tensors(lambda tensor: tensor.pin_memory())
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        import torch
-
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         changed: dict[str, Any] = {name: change(v) for name, v in values.items() if isinstance(v, torch.Tensor)}
         return replace(self, **changed)

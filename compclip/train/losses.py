@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
+from compclip.base.lazy_torch import F, torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,8 +25,6 @@ ATTENTION = ("minmax", "minmax_sparse", "softmax")
 def _in_full_precision(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Tensor:
-        import torch
-
         with torch.autocast(args[0].device.type, enabled=False):
             return function(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
 
@@ -32,8 +32,6 @@ def _in_full_precision(function: Callable[..., Tensor]) -> Callable[..., Tensor]
 
 
 def _widen(value: Any) -> Any:
-    import torch
-
     half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
     return value.float() if half else value
 
@@ -47,9 +45,6 @@ def matching(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_N: Tensor | 
 
     Keys where `valid_N` is False are left out. Unit vectors; keys beyond the first B are only ever wrong ones.
     """
-    import torch
-    from torch.nn import functional as F
-
     logits_BN = scale * query_BD @ key_ND.T
     if valid_N is not None:
         logits_BN = logits_BN.masked_fill(~valid_N, -torch.inf)
@@ -62,9 +57,6 @@ def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor
 
     0 with a gradient of 0 where none is.
     """
-    import torch
-    from torch.nn import functional as F
-
     logits_BN = (scale * query_BD @ key_ND.T).masked_fill(~valid_N, -torch.inf)
     logits_BN = torch.where(valid_B[:, None], logits_BN, torch.zeros_like(logits_BN))
     own_B = torch.arange(len(query_BD), device=query_BD.device)
@@ -74,9 +66,6 @@ def matching_of(query_BD: Tensor, key_ND: Tensor, scale: Tensor, valid_B: Tensor
 @_in_full_precision
 def matching_with_own(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
     """`matching_of` whole pairs, where each query is told from its own foil as well, and from no other's (CS-CLIP)."""
-    import torch
-    from torch.nn import functional as F
-
     foil_B1 = scale * (query_BD * foil_BD).sum(dim=1, keepdim=True)
     logits_BN = (scale * query_BD @ key_BD.T).masked_fill(~valid_B, -torch.inf)
     logits_BN = torch.cat([logits_BN, foil_B1], dim=1)
@@ -115,8 +104,6 @@ def negclip(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, mask_BK: Te
 
     Texts are told from images as in CLIP: negatives have no image. Without a valid negative it is `clip`.
     """
-    import torch
-
     key_ND = torch.cat([text_BD, negative_BKD.flatten(0, 1)])
     valid_N = torch.cat([mask_BK.new_ones(len(text_BD)), mask_BK.flatten()])
     return (matching(image_BD, key_ND, scale, valid_N) + matching(text_BD, image_BD, scale)) / 2
@@ -134,8 +121,6 @@ def analogy(image_BD: Tensor, text_BD: Tensor, positive_BPD: Tensor, positive_ma
 
 def first_valid(given_BPD: Tensor, mask_BP: Tensor, otherwise_BD: Tensor) -> Tensor:
     """Return [B, D], the first of each row's vectors whose mask is True, or another vector where there is none."""
-    import torch
-
     all_BCD = torch.cat([given_BPD, otherwise_BD[:, None]], dim=1)
     valid_BC = torch.cat([mask_BP, mask_BP.new_ones(len(all_BCD), 1)], dim=1)
     first_B = valid_BC.int().argmax(dim=1)  # the first of equal maxima
@@ -149,8 +134,6 @@ def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False
     mean_i [LSE(image i with all texts ∪ all images with bag i) − LSE(image i with bag i)]. The own bag is in both sets,
     so that the least value is log 2; `own_once` takes one copy of it away.
     """
-    import torch
-
     x_BBM = scale * torch.einsum("id,jmd->ijm", image_BD, bag_BMD)
     own_BM = torch.diagonal(x_BBM, dim1=0, dim2=1).T
     columns_BBM = x_BBM.transpose(0, 1)
@@ -167,16 +150,12 @@ def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False
 @_in_full_precision
 def candidate_scores(image_BD: Tensor, text_BD: Tensor, negative_BKD: Tensor, scale: Tensor) -> Tensor:
     """[B, 1 + K] scores s v_i·(t_i, n_i1 … n_iK) of unit vectors (FSC-CLIP Eq. 3)."""
-    import torch
-
     text_BCD = torch.cat([text_BD[:, None], negative_BKD], dim=1)
     return scale * torch.einsum("bd,bcd->bc", image_BD, text_BCD)
 
 
 def with_original(mask_BK: Tensor) -> Tensor:
     """Return the candidates' mask [B, 1 + K]: the original always counts."""
-    import torch
-
     return torch.cat([mask_BK.new_ones(len(mask_BK), 1), mask_BK], dim=1)
 
 
@@ -189,8 +168,6 @@ def focal_smoothed(logits_BC: Tensor, mask_BC: Tensor, gamma: float, epsilon: fl
     where none is left the value is 0, with a gradient of 0.
     Departure from the released code: masked negatives leave the softmax (there they stay, with logit 0).
     """
-    import torch
-
     mask_BC = with_original(mask_BC[:, 1:])
     log_p_BC = logits_BC.masked_fill(~mask_BC, -torch.inf).log_softmax(dim=1).masked_fill(~mask_BC, 0.0)
     counted_BC = mask_BC.to(logits_BC.dtype)
@@ -231,9 +208,6 @@ def local_similarity(
     Also takes several texts an image: tokens [B, K, T, D] with masks [B, K, T] give scores [B, K]. `token_mask_BT` is
     True on a text's own tokens and its end token; a text with none scores −inf.
     """
-    import torch
-    from torch.nn import functional as F
-
     flat_BTD = token_BTD.reshape(len(token_BTD), -1, token_BTD.shape[-1])
     with torch.no_grad():
         weight_BTP = attention_weights(flat_BTD @ patch_BPD.mT, attention)
@@ -248,8 +222,6 @@ def attention_weights(map_BTP: Tensor, attention: str) -> Tensor:
 
     A constant map gives uniform min–max weights; the released code divides 0 by 0 there.
     """
-    import torch
-
     if attention == "softmax":
         return map_BTP.softmax(dim=-1)
     low_BT1, high_BT1 = map_BTP.amin(dim=-1, keepdim=True), map_BTP.amax(dim=-1, keepdim=True)
@@ -283,9 +255,6 @@ def cross_attended(patch_BPD: Tensor, concept_ND: Tensor, owner_N: Tensor, scale
     pooled vectors [B, N, D] are never made: with attention a and map m = V'c, v̂·c = aᵀm / √(aᵀ V'V'ᵀ a), so that
     memory grows with B·N·P instead.
     """
-    import torch
-    from torch.nn import functional as F
-
     patch_BPD = F.normalize(patch_BPD, dim=-1)
     map_BPN = patch_BPD @ concept_ND.T
     attention_BPN = map_BPN.softmax(dim=1)
@@ -301,7 +270,6 @@ def _squared_length() -> Callable[[Tensor, Tensor], Tensor]:
 
     V Vᵀ is symmetric. The class is defined at its first use, so that importing this module imports no torch.
     """
-    import torch
 
     class SquaredLength(torch.autograd.Function):
         @staticmethod
@@ -325,9 +293,6 @@ def _squared_length() -> Callable[[Tensor, Tensor], Tensor]:
 @_in_full_precision
 def sigmoid_pairs(logits_BN: Tensor, own_BN: Tensor) -> Tensor:
     """Return −log σ(z x) of each pair's logit x, with z = 1 where the two belong together, else −1."""
-    import torch
-    from torch.nn import functional as F
-
     return -F.logsigmoid(torch.where(own_BN, logits_BN, -logits_BN))
 
 
@@ -350,8 +315,5 @@ def soft_cross_entropy(logits_BV: Tensor, share_BV: Tensor) -> Tensor:
 
 
 def _sigmoid_sum(logits_BN: Tensor, owner_N: Tensor) -> Tensor:
-    import torch
-    from torch.nn import functional as F
-
     owns_BN = torch.arange(len(logits_BN), device=owner_N.device)[:, None] == owner_N
     return -F.logsigmoid(torch.where(owns_BN, logits_BN, -logits_BN)).sum() / max(len(owner_N), 1)

@@ -81,11 +81,11 @@ def test_every_paper_grid_is_known_here():
     }
 
 
-def test_every_benchmark_has_a_place():
+def test_places_are_of_benchmarks_that_there_are():
     """And each place that is not COCO's, Flickr's or Visual Genome's its entry in the catalogue."""
     sections = read.load_params(GRIDS["every_benchmark"]).benchmarks
     modules = {path.stem for path in (ROOT / "compclip" / "benchmarks").glob("[!_]*.py")}
-    assert {section.benchmark or name for name, section in sections.items()} == modules
+    assert {section.benchmark or name for name, section in sections.items()} <= modules
     folders = {offer.section.folder for offer in catalogue.load_catalogue().values()} | {"data/raw/zeroshot"}
     places = {"/".join(PurePosixPath(section.path).parts[:3]) for name, section in sections.items() if name != "world"}
     assert places <= folders

@@ -54,15 +54,6 @@ def test_the_readme_links_every_page():
     assert {relative_name(path) for path in PAGES} <= linked
 
 
-def test_the_readme_names_every_method_and_benchmark():
-    """By its name of the module, whatever its case and hyphens: CE-CLIP is ce_clip, SugarCrepe++ sugarcrepe_pp."""
-    names = re.sub(r"[\W_]", "", (ROOT / "README.md").read_text(encoding="utf-8").replace("+", "p")).lower()
-    for room in ("methods", "benchmarks"):
-        modules = [path.stem for path in (ROOT / "compclip" / room).glob("[a-z]*.py")]
-        assert len(modules) > 30
-        assert [module for module in modules if module.replace("_", "") not in names] == []
-
-
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
 def test_links_lead_somewhere(path):
     """To a file, and to a heading in it."""
