@@ -32,10 +32,6 @@ DAILY = {
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
-    "export": (
-        "compclip.track.export",
-        "write the grid's runs and trials for another tracker: TensorBoard, or a plug-in",
-    ),
     "launch": (
         "compclip.launch.__main__",
         "send stale runs, or missing shards, to this machine's cores or a SLURM cluster",
