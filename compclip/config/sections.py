@@ -175,7 +175,7 @@ class BenchmarkSection:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How checkpoints are scored. Results depend on all of it but the number of threads and the cache."""
+    """How checkpoints are scored. Results depend on all of it but the number of threads."""
 
     batch_size: PositiveInt = 256
     threads: PositiveInt = 2
@@ -184,7 +184,6 @@ class Scoring:
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast, on a GPU
     # of benchmarks that compare pictures with texts
     scorers: list[Literal["cosine", "local", "attended"]] = field(default_factory=lambda: ["cosine"])
-    cache: str = ""  # a folder for embeddings, from which later evaluations take what they know; none
 
     def __post_init__(self) -> None:
         if self.scorers[:1] != [COSINE] or len(set(self.scorers)) < len(self.scorers):
@@ -197,7 +196,7 @@ class Scoring:
 
     def recorded(self) -> dict[str, Any]:
         """Return what results say of it."""
-        return {f.name: getattr(self, f.name) for f in fields(Scoring) if f.name not in ("threads", "cache")}
+        return {f.name: getattr(self, f.name) for f in fields(Scoring) if f.name != "threads"}
 
 
 DEFAULT_SCORING = Scoring()
