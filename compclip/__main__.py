@@ -48,7 +48,6 @@ DAILY = {
         "write a run in the formats of open_clip, transformers and diffusers with a model card; `hf:` uploads it",
     ),
     "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
-    "pretrain": ("compclip.train.world_models", "make the scenes world's pretrained model again, or versions of it"),
 }
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
 STAGES = {
