@@ -190,7 +190,6 @@ def _describe_blind(params: Params) -> dict[str, Any]:
     evaluate = params.evaluate
     return {
         "rows": list(evaluate.blind),
-        "language_model": evaluate.language_model,
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in evaluate.benchmarks},
         "ties": evaluate.ties,
         "code": hash_stage_code("blind", _benchmark_modules(params, evaluate.benchmarks)),

@@ -211,7 +211,6 @@ class Evaluate(Scoring):
     blind: Distinct[Literal["length", "frequency", "bigram"]] = field(
         default_factory=lambda: ["length", "frequency", "bigram"]
     )
-    language_model: str = ""  # a folder of transformers', a further blind row
     # of the pictures: whose items are the validation split; chosen as results are read
     validation_share: BetweenZeroAndOne = 0.2
 
