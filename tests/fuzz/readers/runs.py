@@ -50,7 +50,8 @@ def _claimed(_: random.Random) -> object:
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import published_coverage, published_models, published_numbers
+    from compclip.report import published_models, published_numbers
+    from perf import published_coverage
 
     folder = Path("experiments/published")
     published_coverage.read_reasons(folder / published_coverage.REASONS)
