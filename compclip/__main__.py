@@ -32,10 +32,6 @@ DAILY = {
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
-    "export": (
-        "compclip.track.export",
-        "write the grid's runs and trials for another tracker: TensorBoard, or a plug-in",
-    ),
     "launch": (
         "compclip.launch.__main__",
         "send stale runs, or missing shards, to this machine's cores or a SLURM cluster",
@@ -51,7 +47,6 @@ DAILY = {
         "write a run in the formats of open_clip, transformers and diffusers with a model card; `hf:` uploads it",
     ),
     "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
-    "pretrain": ("compclip.train.world_models", "make the scenes world's pretrained model again, or versions of it"),
 }
 # What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
 STAGES = {

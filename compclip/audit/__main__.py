@@ -3,14 +3,10 @@
 compclip audit DATA                      the texts of all methods of the grid
 compclip audit DATA --method NAME        of one method, name or name.variant; several may follow
 compclip audit DATA --json               print JSON
-compclip audit DATA --judge MODEL        also how many texts a model that sees the picture finds as true as the caption:
-                                         MODEL::TAG, a checkpoint's folder or a run's; with --loader a plug-in's model,
-                                         or vqascore and a folder or URL::NAME. `rules`, the default, asks no model.
 
 Writes audits/<data>/index.html and audit.json: coverage, what is edited, how often captions are told from the texts
 without the picture (cross-validated by picture), words that no caption has, texts that are still true by rules, and
-twenty samples of each rule. Needs the annotated data set (`dvc repro annotate@DATA`); pictures and a model for --judge
-alone.
+twenty samples of each rule. Needs the annotated data set (`dvc repro annotate@DATA`).
 """
 
 from __future__ import annotations
@@ -19,19 +15,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, write_atomic, write_json
 
-if TYPE_CHECKING:
-    from compclip.audit.picture_judge import PictureJudge
-
 AUDITS = Path("audits")
-RULES = "rules"  # the judge that is no model
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
@@ -43,9 +34,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     params = read.load_params(args.params)
     if args.data not in params.data:
         raise unknown("data", args.data, params.data, "data")
-    methods, judge = args.method or params.grid.methods, _open_judge(args, root)
-    audit = rule_audit.audit_data(params, args.data, methods, root, args.pictures, judge)
-    audit = replace(audit, judge=args.judge if judge else "")
+    audit = rule_audit.audit_data(params, args.data, args.method or params.grid.methods, root, args.pictures)
     if not audit.rules:
         raise UserError(f"{args.data}: no method shows a text that a rule makes; name one with --method")
     out = args.out or root / AUDITS / args.data
@@ -57,16 +46,6 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return 0
 
 
-def _open_judge(args: argparse.Namespace, root: Path) -> PictureJudge | None:
-    if args.judge == RULES:
-        if args.loader:
-            raise UserError(f"--loader {args.loader}: opens a model; name it with --judge MODEL")
-        return None
-    from compclip.audit import picture_judge
-
-    return picture_judge.open_judge(args.judge, args.loader, args.device, args.api_key_env, root)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="compclip audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -76,14 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pictures", type=_positive, default=5_000, help="how many are looked at, evenly spaced")
     parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
     parser.add_argument("--out", type=check_output_folder, help="folder to write; default: audits/DATA")
-    parser.add_argument(
-        "--judge", default=RULES, metavar="MODEL", help="a model that sees the pictures; default: rules"
-    )
-    parser.add_argument(
-        "--loader", default="", help="what opens it: a plug-in of models, or vqascore; default: open_clip"
-    )
-    parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, else cpu")
-    parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
     parser.add_argument("--json", action="store_true", help="print JSON, no table")
     return parser
 

@@ -11,20 +11,13 @@ from compclip.audit import text_edits
 from compclip.audit.rule_audit import Audit, RuleAudit
 
 FIELDS = ("coverage", "recognised", "length", "frequency", "bigram", "new words", "still true", "may be true")
-JUDGED = "judged true"
 
 
-def list_fields(audit: Audit) -> list[str]:
-    """Return the columns of an audit; the last is a judge's, where one saw the pictures."""
-    return [*FIELDS, *([JUDGED] if audit.judge else [])]
-
-
-def list_shares(rule: RuleAudit, with_judge: bool = False) -> list[float | None]:
-    """Return the shares of a rule's row, in the order of FIELDS, `with_judge` the judge's behind them."""
+def list_shares(rule: RuleAudit) -> list[float | None]:
+    """Return the shares of a rule's row, in the order of FIELDS."""
     blind = rule.blind
     shares = (blind.recognised, blind.length, blind.frequency, blind.bigram) if blind else (None,) * 4
-    judged = [rule.judged.at_least if rule.judged else None] if with_judge else []
-    return [rule.coverage, *shares, rule.new_words, rule.still_true, rule.may_be_true, *judged]
+    return [rule.coverage, *shares, rule.new_words, rule.still_true, rule.may_be_true]
 
 
 def format_share(share: float | None) -> str:
@@ -36,10 +29,9 @@ def format_table(audit: Audit) -> str:
     """Return a line a rule, shares in percent."""
     names = [f"{rule.method}: {rule.rule} ({rule.role})" for rule in audit.rules]
     width = max(map(len, names))
-    lines = [f"{'percent':<{width}}" + "".join(f"{field:>13}" for field in list_fields(audit))]
+    lines = [f"{'percent':<{width}}" + "".join(f"{field:>13}" for field in FIELDS)]
     for name, rule in zip(names, audit.rules, strict=True):
-        shares = list_shares(rule, bool(audit.judge))
-        lines.append(f"{name:<{width}}" + "".join(f"{format_share(share):>13}" for share in shares))
+        lines.append(f"{name:<{width}}" + "".join(f"{format_share(share):>13}" for share in list_shares(rule)))
     return "\n".join(lines)
 
 
@@ -55,7 +47,7 @@ def render_page(audit: Audit) -> str:
     )
     return environment.get_template("audit.html.j2").render(
         audit=audit,
-        fields=list_fields(audit),
+        fields=FIELDS,
         list_shares=list_shares,
         format_share=format_share,
         mark_changes=text_edits.mark_changes,

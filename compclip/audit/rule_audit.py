@@ -1,27 +1,22 @@
 """Audit what methods show as negatives and positives: every rule's texts of a data set's captions.
 
-Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0; pictures are opened for a judge that sees
-them alone. A row counts of each rule: coverage, edits, how far a blind judge tells its texts from captions, new words,
-and what is still true by rules.
+Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0; no picture is opened. A row counts of each
+rule: coverage, edits, how far a blind judge tells its texts from captions, new words, and what is still true by rules.
 """
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image
 
-from compclip.audit import blind_judge, picture_judge, text_edits
+from compclip.audit import blind_judge, text_edits
 from compclip.audit.blind_judge import BlindShares
-from compclip.audit.picture_judge import JudgedTexts, PictureJudge
 from compclip.config import grid
 from compclip.config.sections import Params
-from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
@@ -34,7 +29,6 @@ from compclip.train.view_shares import rule_name
 NEGATIVE, POSITIVE, FOIL, COMPOSITE = "negative", "positive", "foil", "composite"
 PICTURES = 5_000  # looked at, evenly spaced
 SAMPLES = 20
-SIDE = 448  # of a composite that a judge sees, in pixels
 EXAMPLES = 12  # new words that are named
 
 
@@ -42,8 +36,7 @@ EXAMPLES = 12  # new words that are named
 class RuleTexts:
     """The texts of one rule: pairs of a caption and a text, with the number of the picture; `attempts` counts captions.
 
-    A foil stands beside the part of the caption that it belies, and `attempts` counts parts. `composite` are the views
-    of a composite, whose pictures are joined for a judge.
+    A foil stands beside the part of the caption that it belies, and `attempts` counts parts.
     """
 
     method: str
@@ -52,7 +45,6 @@ class RuleTexts:
     attempts: int = 0
     pairs: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[int] = field(default_factory=list)
-    composite: Views | None = None
 
     def add(self, caption: str | None, text: str | None, picture: int) -> None:
         """Count a caption of a picture, and add its pair if the rule made a text of it."""
@@ -78,7 +70,6 @@ class RuleAudit:
     still_true: float
     may_be_true: float
     samples: list[tuple[str, str]]
-    judged: JudgedTexts | None = None  # None without a judge, or without a picture that it can read
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,6 @@ class Audit:
     samples: int  # of the data set
     looked_at: int
     rules: list[RuleAudit]
-    judge: str = ""  # the model that saw the pictures
 
 
 def audit_data(
@@ -98,12 +88,8 @@ def audit_data(
     methods: Sequence[str],
     root: Path,
     pictures: int = PICTURES,
-    judge: PictureJudge | None = None,
 ) -> Audit:
-    """Audit the texts that methods make of a data set; `judge` sees the pictures, too.
-
-    Raises UserError where it is not annotated.
-    """
+    """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
     dataset = PreparedDataset(root / "data" / data)
     indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
     captions_of = {index: _texts_of(dataset, index) for index in indices}
@@ -118,34 +104,7 @@ def audit_data(
         views = grid.first_views(method.partition(".")[0], config)
         rule_texts += make_texts(dataset, indices, method, views)
     rules = [_audit_rule(texts, captions_of, fold_of, language, caption_words, pos_of) for texts in rule_texts]
-    if judge:
-        judged = judge_rules(rule_texts, dataset, judge)
-        rules = [replace(rule, judged=verdict) for rule, verdict in zip(rules, judged, strict=True)]
     return Audit(data, len(dataset), len(indices), rules)
-
-
-def judge_rules(
-    rule_texts: Sequence[RuleTexts], dataset: PreparedDataset, judge: PictureJudge
-) -> list[JudgedTexts | None]:
-    """Return what a judge says of each rule's texts; composites are joined into a folder that goes afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        refs = [_list_references(texts, dataset, Path(folder) / str(n)) for n, texts in enumerate(rule_texts)]
-        pairs_of = [texts.pairs for texts in rule_texts]
-        rows = [row for of_rule in zip(refs, pairs_of, strict=True) for row in zip(*of_rule, strict=True)]
-        scores = judge([(ref, text) for ref, pair in rows for text in pair])
-    return [picture_judge.compare_texts(scores, *of_rule) for of_rule in zip(refs, pairs_of, strict=True)]
-
-
-def _list_references(texts: RuleTexts, dataset: PreparedDataset, folder: Path) -> list[str]:
-    """Return the references of the pictures of a rule's texts; a composite is saved in `folder`."""
-    if not texts.composite:
-        return [picture_judge.picture_reference(dataset.sample(index)) for index in texts.pictures]
-    folder.mkdir()
-    maker, paths = ViewMaker(dataset, seed=0, side=SIDE), [folder / f"{index}.jpg" for index in texts.pictures]
-    for index, path in zip(texts.pictures, paths, strict=True):
-        with contextlib.suppress(ImageError):  # the judge leaves out what is not there
-            maker.view(index, 0, texts.composite).image.save(path, quality=95)
-    return list(map(str, paths))
 
 
 def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
@@ -165,8 +124,7 @@ def count_pos(dataset: PreparedDataset, indices: Sequence[int]) -> dict[str, str
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
     """Make a method's texts of some samples: of each rule, of a composite its negative, of parts their foils."""
     names = _name_rules(views)
-    composite = views if views.composite else None
-    texts = [RuleTexts(method, role, name, composite=composite) for role, name in names]
+    texts = [RuleTexts(method, role, name) for role, name in names]
     foils = {name: RuleTexts(method, FOIL, name) for name in map(rule_name, views.pairs)}
     maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
     for index in indices if texts or foils else ():

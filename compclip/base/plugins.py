@@ -1,8 +1,8 @@
-"""Plug-ins by module name: a new method, benchmark, sampler or exporter is a new file, no list to edit.
+"""Plug-ins by module name: a new method, benchmark or sampler is a new file, no list to edit.
 
 Other packages bring theirs as entry points of the groups `compclip.methods`, `compclip.benchmarks`, `compclip.sources`,
-`compclip.captioners`, `compclip.samplers`, `compclip.models` and `compclip.exporters`: a name, and the module that it
-stands for. Nothing of theirs is imported before it is named.
+`compclip.captioners`, `compclip.samplers` and `compclip.models`: a name, and the module that it stands for. Nothing of
+theirs is imported before it is named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from compclip.base.errors import UserError, one_line, unknown
 METHODS, BENCHMARKS = "compclip.methods", "compclip.benchmarks"
 SOURCES, CAPTIONERS = "compclip.prepare.sources", "compclip.prepare.captioners"
 SAMPLERS, MODELS = "compclip.sweep.samplers", "compclip.evaluate.models"
-EXPORTERS = "compclip.track.exporters"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
@@ -29,7 +28,6 @@ NEEDS = {
     CAPTIONERS: ("opened",),
     SAMPLERS: ("sampler",),
     MODELS: ("load",),
-    EXPORTERS: ("TARGET", "find_content", "write_run"),
 }
 TRAINING = ("views", "loss")  # not of a method that trains nothing
 NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # a dot would start a variant's name, a dash a backbone's

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from compclip.base import plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
-from compclip.config import columns, released_lists, tuning, world_versions
+from compclip.config import columns, released_lists, tuning
 from compclip.config.cell import PRETRAINED
 from compclip.config.drawn_scenes import WORLD, lies_in_scenes
 from compclip.config.grid import (
@@ -58,7 +58,6 @@ def check_sections(params: Params) -> None:
     for name in params.wise_ft.methods:
         method_config(params, name)
     tuning.check_tune(params)
-    world_versions.check_versions(params)
 
 
 def _check_names(kind: str, names: Iterable[str], table: Collection[str], where: str) -> None:

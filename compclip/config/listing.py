@@ -1,4 +1,4 @@
-"""List what may be named: methods, benchmarks, backbones, captioners, samplers, exporters, studies, grids ….
+"""List what may be named: methods, benchmarks, backbones, captioners, samplers, studies, grids ….
 
 compclip list                      the kinds, with the names of each
 compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
@@ -130,7 +130,6 @@ KINDS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
     "sources": lambda params: list_plugins(plugins.SOURCES),
     "samplers": lambda params: list_plugins(plugins.SAMPLERS),
     "models": lambda params: list_plugins(plugins.MODELS),
-    "exporters": lambda params: list_plugins(plugins.EXPORTERS),
     "studies": list_studies,
     "grids": list_grids,
 }
@@ -140,7 +139,6 @@ def list_names(kind: str, params: Params) -> list[str]:
     """Return the names of a kind; no plug-in is imported."""
     packages = {"methods": plugins.METHODS, "benchmarks": plugins.BENCHMARKS, "captioners": plugins.CAPTIONERS}
     packages |= {"sources": plugins.SOURCES, "samplers": plugins.SAMPLERS, "models": plugins.MODELS}
-    packages["exporters"] = plugins.EXPORTERS
     if kind in packages:
         return plugins.list_plugins(packages[kind])
     return [item.name for item in KINDS[kind](params)]

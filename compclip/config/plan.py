@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, update_json
-from compclip.config import columns, training_code, tuning, world_versions
+from compclip.config import columns, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Data, Params
@@ -65,13 +65,11 @@ def reading(path: Path) -> Iterator[None]:
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield (stage, item, document) of every file, without values that `tune` chose: that stage comes later."""
     params = replace(params, tuned={})
-    world = {name: value for name, value in asdict(params.scenes).items() if name != "versions"}
-    yield "scenes", "scenes", {"params": world, "code": hash_stage_code("scenes")}
+    yield "scenes", "scenes", {"params": asdict(params.scenes), "code": hash_stage_code("scenes")}
     for name, data in params.data.items():
         yield from _data_documents(name, data)
     for name, backbone in params.backbones.items():
         section = {"params": asdict(backbone), "seed": params.scenes.seed}
-        section |= world_versions.describe_pretraining(params.scenes, name)
         yield "backbone", name, section | {"code": hash_stage_code("backbone")}
     for name, benchmark in params.benchmarks.items():
         scored_by = hash_stage_code("benchmark", _benchmark_modules(params, [name]))
@@ -192,7 +190,6 @@ def _describe_blind(params: Params) -> dict[str, Any]:
     evaluate = params.evaluate
     return {
         "rows": list(evaluate.blind),
-        "language_model": evaluate.language_model,
         "benchmarks": {name: asdict(params.benchmarks[name]) for name in evaluate.benchmarks},
         "ties": evaluate.ties,
         "code": hash_stage_code("blind", _benchmark_modules(params, evaluate.benchmarks)),

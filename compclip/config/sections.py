@@ -174,7 +174,7 @@ class BenchmarkSection:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How checkpoints are scored. Results depend on all of it but the number of threads and the cache."""
+    """How checkpoints are scored. Results depend on all of it but the number of threads."""
 
     batch_size: PositiveInt = 256
     threads: PositiveInt = 2
@@ -183,7 +183,6 @@ class Scoring:
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast, on a GPU
     # of benchmarks that compare pictures with texts
     scorers: list[Literal["cosine", "local", "attended"]] = field(default_factory=lambda: ["cosine"])
-    cache: str = ""  # a folder for embeddings, from which later evaluations take what they know; none
 
     def __post_init__(self) -> None:
         if self.scorers[:1] != [COSINE] or len(set(self.scorers)) < len(self.scorers):
@@ -196,7 +195,7 @@ class Scoring:
 
     def recorded(self) -> dict[str, Any]:
         """Return what results say of it."""
-        return {f.name: getattr(self, f.name) for f in fields(Scoring) if f.name not in ("threads", "cache")}
+        return {f.name: getattr(self, f.name) for f in fields(Scoring) if f.name != "threads"}
 
 
 DEFAULT_SCORING = Scoring()
@@ -211,7 +210,6 @@ class Evaluate(Scoring):
     blind: Distinct[Literal["length", "frequency", "bigram"]] = field(
         default_factory=lambda: ["length", "frequency", "bigram"]
     )
-    language_model: str = ""  # a folder of transformers', a further blind row
     # of the pictures: whose items are the validation split; chosen as results are read
     validation_share: BetweenZeroAndOne = 0.2
 
@@ -323,47 +321,6 @@ class Tune:
 
 
 @dataclass(frozen=True)
-class Pretrain:
-    """How the world's own pretrained model is trained, on freshly drawn pictures; rates rise, stay and fall."""
-
-    steps: PositiveInt = 8000
-    lr: PositiveFloat = 1.5e-3
-    things: list[float] = field(default_factory=lambda: [0.5, 0.25, 0.15, 0.1])  # shares of 1 to 4
-    collages: Share = 0.15  # share of pictures that are made of two or four
-    noise: Share = 0.05  # share of captions that say nothing of their picture
-    bound_steps: NonNegativeInt = 600  # first steps, in which every text tells what stands with what
-    bound_every: PositiveInt = 1  # of the first steps every so many is one of these; the others are the web's
-    paired: Share = 0.25  # share of short texts that name one symbol with its colour, and of true relations
-    siblings: Share = 0.06  # share of draws that give two pictures with colours or places exchanged, each told as it is
-    sibling_places: Share = 0.5  # share of these pairs that differ in places; the others differ in colours
-    bound_siblings: Share = 0.06  # the same share in the first steps, whose texts all bind
-    bound_places: Share = 0.0  # share of the first texts that say in which corner each thing is
-    restated: Share = 0.0  # share of texts in whole sentences of many forms, half of the words synonyms, none binding
-    relations: Share = 0.0  # share of these sentences whose relation is right but for its direction; others have any
-    extra: Share = 0.0  # share of texts that name one thing more than the picture shows
-    batch_size: PositiveInt = 256
-    warmup_steps: NonNegativeInt = 100
-    cooldown: Share = 0.25  # share of steps, the last, in which the rate falls to nothing
-    unbound_steps: NonNegativeInt = 400  # a training of its own after these: no text tells what stands with what
-    unbound_lr: PositiveFloat = 1.0e-3
-    save_every_steps: PositiveInt = 250  # what a training that was stopped goes on from
-    weight_decay: NonNegativeFloat = 0.1
-    beta1: BelowOne = 0.9
-    beta2: BelowOne = 0.98
-    eps: PositiveFloat = 1e-6
-    grad_clip_norm: NonNegativeFloat = 1.0
-    threads: PositiveInt = 2
-
-
-@dataclass(frozen=True)
-class WorldVersion:
-    """Another pretrained model of the world, for the backbone of its name: its seed, and numbers over the world's."""
-
-    seed: NonNegativeInt = 0
-    pretrain: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class World:
     """Sizes and seed of the world; a scene depends on (seed, split, index) alone."""
 
@@ -376,8 +333,6 @@ class World:
     joined: Share = 0.0  # share of captions for fine-tuning whose first sentence joins two things or looks by "and"
     other_axis: Share = 0.0  # share of replaced relations in benchmarks of the other axis ("left of" for "above")
     beside: bool = False  # edited pictures, negations, paraphrases and single sentences of each picture for fine-tuning
-    pretrain: Pretrain = field(default_factory=Pretrain)
-    versions: dict[str, WorldVersion] = field(default_factory=dict)  # of the pretrained model, by backbone
 
 
 @dataclass(frozen=True)

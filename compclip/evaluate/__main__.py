@@ -45,17 +45,6 @@ if TYPE_CHECKING:
     from compclip.evaluate.score import LoadedBenchmarks
 
 PLAN = Path("plan/evaluate")
-# Options of earlier versions, and the commands that they are now.
-MOVED = {
-    "--vqascore": "compclip vqascore MODEL",
-    "--question": "compclip vqascore MODEL --question TEXT",
-    "--answer": "compclip vqascore MODEL --answer WORD",
-    "--score": "compclip vqascore MODEL --score WAY",
-    "--api-key-env": "compclip vqascore URL::NAME --api-key-env VARIABLE",
-    "--results": "compclip compare RESULTS THEIRS",
-    "--compare": "compclip evaluate --out RESULTS, then compclip compare RESULTS THEIRS",
-    "--within": "compclip compare RESULTS THEIRS --within POINTS",
-}
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
@@ -212,9 +201,6 @@ def _write_results(scored: Mapping[str, dict[str, dict] | UserError], out: Path)
 
 def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
-    for option in argv:
-        if command := MOVED.get(option.partition("=")[0]):
-            raise UserError(f"{option.partition('=')[0]}: is a command of its own now; run `{command}`")
     args, overrides = scoring_options.parse(_parser(), argv, "checkpoint")
     _check_given(args, overrides)
     return args, overrides

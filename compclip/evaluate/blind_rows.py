@@ -1,4 +1,4 @@
-"""Score benchmarks without their pictures: what length, word frequency or a language model of the captions gets right.
+"""Score benchmarks without their pictures: what length, word frequency or word pairs of the captions get right.
 
 compclip blind --data NAME                                 the blind rows of a data set's captions: its stage
 compclip blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
@@ -82,10 +82,8 @@ class TextScores(Embeddings):
         return metrics.ranks_from_table(self.table(refs, texts), owner_T)
 
 
-def score_blind(
-    loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequence[str], language_model: str = ""
-) -> dict[str, dict[str, dict]]:
-    """Return result documents by row and benchmark; `language_model` is a folder of transformers', or none.
+def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequence[str]) -> dict[str, dict[str, dict]]:
+    """Return result documents by row and benchmark.
 
     A benchmark that asks for vectors is left out, with a warning. Raises UserError where there is no caption to count.
     """
@@ -98,9 +96,9 @@ def score_blind(
     compared = replace(loaded, benchmarks=benchmarks)
     texts = sorted({text for benchmark in benchmarks.values() for text in benchmark.texts})
     rows = {}
-    for name in [*names, *([blind_language.LANGUAGE_MODEL] if language_model else [])]:
+    for name in names:
         start = time.perf_counter()
-        scores = score_texts(name, texts, counts, language_model)
+        scores = map(blind_language.make_score(name, counts), texts)
         nothing = np.zeros((0, 0), np.float32)
         targets = TextScores(nothing, nothing, {}, {}, {}, score_of=dict(zip(texts, scores, strict=True)))
         scored = {}
@@ -112,21 +110,9 @@ def score_blind(
             else:
                 scored[benchmark_name] = outcomes
         made_with = {"blind": name, "captions": str(counts.captions)}
-        made_with |= {"language_model": Path(language_model).name} if name == blind_language.LANGUAGE_MODEL else {}
         seconds = round(time.perf_counter() - start, 3)
         rows[name] = score.result_documents(scored, compared, made_with, seconds)
     return rows
-
-
-def score_texts(
-    name: str, texts: Sequence[str], counts: blind_language.CaptionCounts, language_model: str = ""
-) -> list[float]:
-    """Return the blind score of every text by the row of that name."""
-    if name == blind_language.LANGUAGE_MODEL:
-        from compclip.evaluate import causal_likelihood
-
-        return causal_likelihood.score_texts(language_model, texts)
-    return list(map(blind_language.make_score(name, counts), texts))
 
 
 # --- captions -------------------------------------------------------------------------------------------------
@@ -190,13 +176,13 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     with reading(path):
         document = read_mapping(path)
         sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
-        rows, model, how = document["rows"], document["language_model"], Scoring(ties=document["ties"])
+        rows, how = document["rows"], Scoring(ties=document["ties"])
     links.remove(out)
     out.mkdir(parents=True)
     documents: dict[str, dict[str, dict]] = {}
-    if rows or model:
+    if rows:
         captions = read_prepared_captions(root / "data" / data)
-        documents = score_blind(score.load_benchmarks(sections, list(sections), how), rows, captions, model)
+        documents = score_blind(score.load_benchmarks(sections, list(sections), how), rows, captions)
     for row, row_documents in documents.items():
         result_store.write_documents(row_documents, out / row)
     return documents
@@ -215,9 +201,9 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     from compclip.evaluate import result_store
 
     out = scoring_options.check_output(args)
-    captions, model = read_captions(Path(args.captions)), args.language_model or params.evaluate.language_model
+    captions = read_captions(Path(args.captions))
     loaded = scoring_options.load_benchmarks(params, args)
-    documents = score_blind(loaded, params.evaluate.blind, captions, model)
+    documents = score_blind(loaded, params.evaluate.blind, captions)
     scoring_options.print_several(documents, args.json)
     for row, row_documents in documents.items() if out else ():
         result_store.write_documents(row_documents, Path(args.out) / row)
@@ -231,7 +217,6 @@ def _parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--data", default="", help="a data set of params.yaml: its stage")
     which.add_argument("--captions", default="", help="a file with captions, or a folder of data/")
-    parser.add_argument("--language-model", default="", help="folder of a causal language model of transformers")
     scoring_options.add_options(parser)
     return parser
 

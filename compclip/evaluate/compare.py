@@ -2,7 +2,6 @@
 
 compclip compare RESULTS THEIRS                a folder of results against a file: JSON or CSV
 compclip compare RESULTS THEIRS --within 0.1   exit code 1 where a number is off by more percentage points
-compclip compare RESULTS THEIRS --within items  exit code 1 where theirs is outside of our 95 % interval over items
 
 RESULTS is what `compclip evaluate --out` or `compclip vqascore --out` wrote, or results/<method>/<cell>. THEIRS names
 metrics as ours or as CLIP_benchmark does (docs/benchmarks.md).
@@ -18,8 +17,6 @@ from pathlib import Path
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 
-ITEMS = "items"
-
 
 def main(argv: Sequence[str]) -> int:
     """Print a table of our numbers against theirs; return 1 where one is further off than allowed."""
@@ -29,23 +26,10 @@ def main(argv: Sequence[str]) -> int:
     ours = number_comparison.numbers_of_folder(Path(args.results))
     comparison = number_comparison.compare_numbers(ours, number_comparison.read_numbers(args.theirs))
     print(number_comparison.comparison_table(comparison))
-    far, limit = comparison.decided(), "the items leave open"
-    if args.within != ITEMS:
-        far = comparison.beyond(args.within) if args.within is not None else []
-        limit = f"{args.within:g}" if far else ""
+    far = [] if args.within is None else comparison.beyond(args.within)
     for line in far:
-        print(f"error: {line.metric}: {line.difference:+.2f} points, more than {limit}", file=sys.stderr)
+        print(f"error: {line.metric}: {line.difference:+.2f} points, more than {args.within:g}", file=sys.stderr)
     return 1 if far else 0
-
-
-def _parse_limit(text: str) -> float | str:
-    """Return points, or the word that stands for the items. Raises ArgumentTypeError for anything else."""
-    if text == ITEMS:
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of points, as 0.1, nor `{ITEMS}`") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,9 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")
     parser.add_argument(
         "--within",
-        type=_parse_limit,
-        metavar=f"POINTS|{ITEMS}",
-        help=f"allowed percentage points, or {ITEMS}: the 95 %% interval of ours over its items; default: any",
+        type=float,
+        metavar="POINTS",
+        help="allowed percentage points; default: any",
     )
     return parser
 

@@ -30,7 +30,6 @@ from compclip.base.errors import UserError
 from compclip.base.progress_line import ProgressLine, show_progress
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
-from compclip.evaluate.embedding_cache import EmbeddingCache, key
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import parse_reference
 from compclip.model import inference_towers, towers
@@ -55,7 +54,6 @@ def encode_all(
     refs: Iterable[str],
     texts: Iterable[str],
     how: Scoring = DEFAULT_SCORING,
-    weights: Sequence[str] = (),
     pictures: PreparedPictures | None = None,
     copies: Sequence[Sequence[ClipModel]] = (),
 ) -> list[Embeddings]:
@@ -63,40 +61,28 @@ def encode_all(
 
     `how.threads` batches are under way at once, each on one thread: that needs no barriers between threads, which on
     busy cores cost many times the work itself, and the bits do not depend on the number of threads. An image that
-    cannot be read is listed in `failed`. With the models' fingerprints as `weights`, what `how.cache` knows of all of
-    them is taken from there, and prepared pictures from `pictures`. `copies` of the models on further devices take a
-    batch whenever they are free. Raises UserError where an embedding is not finite.
+    cannot be read is listed in `failed`. Prepared pictures are taken from `pictures`. `copies` of the models on further
+    devices take a batch whenever they are free. Raises UserError where an embedding is not finite.
     """
     if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
         # a CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which
         raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
-    caches = [EmbeddingCache.open_for(w, m, how) for w, m in zip(weights, models, strict=False)] if how.cache else []
     refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
     modules = [m.clip for group in replicas.replicas for m in group]
     with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
-        picture_keys = dict(zip(refs, pool.map(_picture_key, refs), strict=True)) if caches else {}
-        cached_images = _CachedVectors.look_up(caches, picture_keys)
-        uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
+        size = inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
-        batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
-        pictures_done = progress_lines.enter_context(show_progress("pictures", len(uncached)))
+        batches = [refs[start : start + size] for start in range(0, len(refs), size)]
+        pictures_done = progress_lines.enter_context(show_progress("pictures", len(refs)))
         under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
-        text_keys = dict(zip(texts, (key(ids_L.tobytes()) for ids_L in ids_TL.numpy()), strict=True)) if caches else {}
-        cached_texts = _CachedVectors.look_up(caches, text_keys)
-        uncached_texts = cached_texts.uncached(texts)
-        token_batches = _token_batches(
-            clip, texts, ids_TL, uncached_texts, inference_towers.text_batch_size(clip, how.batch_size)
-        )
-        texts_done = progress_lines.enter_context(show_progress("texts", len(uncached_texts)))
+        token_batches = _token_batches(clip, texts, ids_TL, inference_towers.text_batch_size(clip, how.batch_size))
+        texts_done = progress_lines.enter_context(show_progress("texts", len(texts)))
         text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
-        text_batches = [*cached_texts.batches, *pool.map(text_batch, token_batches)]
-        image_batches = [*cached_images.batches, *under_way]
+        text_batches = list(pool.map(text_batch, token_batches))
+        image_batches = list(under_way)
     embeddings = [_embeddings(model, number, image_batches, text_batches) for number, model in enumerate(models)]
-    for cache, new in zip(caches, embeddings, strict=False):  # no cache, no pair
-        image_vectors = cached_images.uncached_vectors(new.image_row, new.image_ID)
-        cache.add(image_vectors | cached_texts.uncached_vectors(new.text_row, new.text_TD))
     return [_split_long_texts(*pair) for pair in zip(models, embeddings, strict=True)]
 
 
@@ -117,42 +103,6 @@ def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: C
         return vectors
 
     return counted
-
-
-def _picture_key(ref: str) -> bytes:
-    """Return the cache key of a picture; empty where it cannot be read, which encoding reports."""
-    path, box = parse_reference(ref)
-    try:
-        return key(data_images.read_bytes(path), repr(box).encode())
-    except data_images.ImageError:
-        return b""
-
-
-@dataclass(frozen=True)
-class _CachedVectors:
-    """The images or texts whose vectors every model's cache holds, as a batch; `key_of` has the cache key of each."""
-
-    key_of: dict[str, bytes]
-    batches: list[_VectorBatch]
-
-    @classmethod
-    def look_up(cls, caches: Sequence[EmbeddingCache], key_of: dict[str, bytes]) -> _CachedVectors:
-        """Look `key_of` up in the caches of all models."""
-        vectors_by_model = [cache.lookup(set(key_of.values())) for cache in caches]
-        names = [name for name, key in key_of.items() if all(key in vectors for vectors in vectors_by_model)]
-        if not (caches and names):
-            return cls(key_of, [])
-        return cls(key_of, [_VectorBatch(names, [np.stack([v[key_of[n]] for n in names]) for v in vectors_by_model])])
-
-    def uncached(self, names: list[str]) -> list[str]:
-        """Return the names that no cache holds, which must be encoded."""
-        cached = {name for batch in self.batches for name in batch.keys}
-        return [name for name in names if name not in cached]
-
-    def uncached_vectors(self, row_of: dict[str, int], vector_ND: np.ndarray) -> dict[bytes, np.ndarray]:
-        """Return the vectors by cache key that are to be added to a cache."""
-        names = self.uncached([name for name in row_of if self.key_of.get(name)])
-        return {self.key_of[name]: vector_ND[row_of[name]] for name in names}
 
 
 def _embeddings(
@@ -280,16 +230,12 @@ def _join_batches(batches: Sequence[_VectorBatch], number: int) -> tuple[dict[st
     return {key: row for row, key in enumerate(keys)}, vector_ND
 
 
-def _token_batches(
-    clip: ClipModule, texts: list[str], ids_TL: Tensor, selected: Sequence[str], size: int
-) -> Iterator[tuple[list[str], Tensor]]:
-    """Yield the texts to encode and their token ids, in the batches that the text tower takes."""
-    if not selected:
+def _token_batches(clip: ClipModule, texts: list[str], ids_TL: Tensor, size: int) -> Iterator[tuple[list[str], Tensor]]:
+    """Yield texts and their token ids, in the batches that the text tower takes."""
+    if not texts:
         return
-    row_of = {text: row for row, text in enumerate(texts)}
-    ids_TL = ids_TL[[row_of[text] for text in selected]]
     for row_B in inference_towers.text_batches(clip, ids_TL, size):
-        yield [selected[row] for row in row_B.tolist()], ids_TL[row_B]
+        yield [texts[row] for row in row_B.tolist()], ids_TL[row_B]
 
 
 def device(model: ClipModel) -> torch.device:

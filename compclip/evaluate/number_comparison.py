@@ -85,10 +85,6 @@ class NumberComparison:
         """Return the lines that differ by more than so many percentage points."""
         return [line for line in self.lines if not abs(line.difference) <= points + 1e-9]
 
-    def decided(self) -> list[MetricDifference]:
-        """Return the lines whose difference the items decide."""
-        return [line for line in self.lines if line.is_decided]
-
 
 @dataclass(frozen=True)
 class OurNumber:
@@ -219,7 +215,7 @@ def comparison_table(comparison: NumberComparison) -> str:
         lines.append(f"{line.metric:<48} {numbers}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
     compared = format_count(len(comparison.lines), "metric")
-    decided = len(comparison.decided())
+    decided = sum(line.is_decided for line in comparison.lines)
     lines.append(
         f"{decided} of theirs outside of our interval over items; the others cannot be told apart by these items"
     )

@@ -92,12 +92,6 @@ class ScoredCheckpoint:
     activation: str = ""
     choice: str = ""
 
-    @property
-    def identity(self) -> str:
-        """The fingerprint of its weights, also of which in a file, by which embeddings are kept; empty without one."""
-        fingerprint = self.made_with.get("fingerprint", "")
-        return f"{fingerprint}{self.choice}" if fingerprint else ""
-
     def open(self) -> ClipModel:
         """Load the model."""
         return backbone.load(self.ref, self.model, self.device, self.tokenizer, self.activation, choice=self.choice)
@@ -124,13 +118,11 @@ def score_models(
     models: Sequence[ClipModel],
     benchmarks: Mapping[str, Benchmark],
     how: Scoring = DEFAULT_SCORING,
-    weights: Sequence[str] = (),
     pictures: PreparedPictures | None = None,
     devices: Sequence[str] = (),
 ) -> list[dict[str, Outcomes]]:
     """Score models that are fed alike on all benchmarks; a picture is read and prepared once for them all.
 
-    `weights`: their fingerprints, by which embeddings are kept where `how.cache` says so; without them none are.
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
@@ -139,7 +131,7 @@ def score_models(
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
     replicas = copy_models(models, devices)
-    all_embeddings = embed.encode_all(models, refs, texts, how, weights, pictures, replicas[1:])
+    all_embeddings = embed.encode_all(models, refs, texts, how, pictures, replicas[1:])
     return [
         _score_embeddings(group, replace(embeddings, ties=how.ties), benchmarks, how, pictures or PreparedPictures())
         for group, embeddings in zip(zip(*replicas, strict=True), all_embeddings, strict=True)
@@ -238,9 +230,8 @@ def _score_together(
 ) -> list[dict[str, dict]]:
     start = time.perf_counter()
     models = [checkpoint.open() for checkpoint in checkpoints]
-    weights = [checkpoint.identity for checkpoint in checkpoints]
     devices = gpus.list_devices(checkpoints[0].device)
-    scored = score_models(models, loaded.benchmarks, loaded.how, weights if all(weights) else (), pictures, devices)
+    scored = score_models(models, loaded.benchmarks, loaded.how, pictures, devices)
     check_outcomes(scored[0])
     seconds = round((time.perf_counter() - start) / len(checkpoints), 3)
     documents = []

@@ -148,7 +148,7 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     if shipped:
         path = Path(spec.weights)
         if not path.is_file():
-            raise UserError(f"{path}: no shipped weights; make them with `compclip pretrain`")
+            raise UserError(f"{path}: no shipped weights; make them with `python experiments/backbones/pretrain.py`")
         weight_files.fill_weights(model.clip, weight_files.read_weights(path), path)
     return model
 

@@ -1,7 +1,5 @@
 """The grid's results as one page and as tables: `compclip report [--partial]`.
 
-`compclip report published` writes instead which of the papers' numbers have a method in the grids.
-
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
 reference.csv, blind.csv, slices.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
 error that names it, unless --partial shows what there is.
@@ -30,7 +28,6 @@ from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
-    published_coverage,
     published_models,
     published_numbers,
     report_files,
@@ -53,8 +50,6 @@ PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml
 
 def main(argv: list[str]) -> int:
     """Run the stage `report`."""
-    if argv[:1] == ["published"]:
-        return published_coverage.main(argv[1:])
     args = _parser().parse_args(argv)
     if args.items < 0:
         raise UserError(f"--items {args.items}: must be 0 or more; 0 shows no items")
@@ -122,11 +117,7 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="compclip report",
-        description=__doc__.splitlines()[0],
-        epilog="A report of its own: `report published`.",
-    )
+    parser = CommandParser(prog="compclip report", description=__doc__.splitlines()[0])
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
     parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")

@@ -34,7 +34,6 @@ FIELDS = (
     "sighted", "sighted_low", "sighted_high", "sighted_over", "sighted_items",
     "gain", "gain_low", "gain_high", "gain_over",
 )  # fmt: skip
-BlindRuns = Mapping[str, Sequence[FinishedRun]]  # by data set
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from itertools import pairwise
 
 TextScore = Callable[[str], float]  # of more the text is preferred
 LENGTH, FREQUENCY, BIGRAM = SCORES = ("length", "frequency", "bigram")
-LANGUAGE_MODEL = "language_model"  # the row of a causal language model, where one is named
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 START, END = "<s>", "</s>"
 DISCOUNT = 0.75  # a usual value between 0 and 1; not fitted

@@ -64,6 +64,26 @@ def test_what_is_counted(project):
     assert positive.role == "positive" and positive.still_true > 0.5 and positive.new_words == 0
 
 
+def red(annotation, rng):
+    """The caption and a foil that says red; none of cats."""
+    return annotation.text, None if "cat" in annotation.text else "a red thing"
+
+
+def nothing(annotation, rng):
+    return None
+
+
+def test_foils_stand_beside_their_parts(project, monkeypatch):
+    """Of five parts four have a foil; a rule that makes none has a row of its own."""
+    monkeypatch.setattr(grid, "first_views", lambda *_: Views(pairs=(red, nothing), caption="full"))
+    foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project).rules
+    assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "test_rule_audit.red", 4, 0.8)
+    parts = [part for part, _ in foils.samples]
+    assert parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and parts[0] in CAPTIONS[0]
+    assert {text for _, text in foils.samples} == {"a red thing"}
+    assert (none.texts, none.coverage) == (0, 0.0)
+
+
 def test_page_and_json(project, capsys):
     assert run() == 0
     output = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Methods, benchmarks, sources, captioners, samplers, exporters of other packages: found by name, checked as ours."""
+"""Methods, benchmarks, sources, captioners, samplers of other packages: found by name, checked as ours."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ from compclip.base.files import read_json
 from compclip.config import read
 from compclip.config.training_code import hash_training_code
 from compclip.prepare import shard_writer
-from compclip.track import export
 from compclip.train import __main__ as train_command
-from tests import fake_runs
 from tests.conftest import ROOT
 from tests.tiny_project import at, steps, trained
-from tests.track.project import params
 
 EXAMPLE = ROOT / "tests" / "example_plugin"
 GIVEN = {
@@ -34,7 +31,6 @@ GIVEN = {
     plugins.SOURCES: ("tabbed", "margin_clip.source"),
     plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
     plugins.SAMPLERS: ("gaussian", "margin_clip.sampler"),
-    plugins.EXPORTERS: ("points", "margin_clip.exporter"),
 }
 GOOD = """
 from dataclasses import dataclass
@@ -238,21 +234,6 @@ def test_its_benchmark_reads_its_file(installed, on_path, tmp_path):
     file.write_text(json.dumps([{"image": "a.png", "right": "a red star"}]))
     with pytest.raises(UserError, match="record 0: no field 'wrong'"):
         load(file)
-
-
-def test_its_exporter_writes_the_grid_s_runs(installed, on_path, tmp_path, capsys):
-    """By the command, once; a run that changed is written anew."""
-    on_path(installed)
-    fake_runs.make(tmp_path, fake_runs.cells(("clic",)))
-    call = ["points", "--to", str(tmp_path / "out"), "--root", str(tmp_path), "--params", str(params(tmp_path))]
-    for _ in range(2):
-        assert export.main(call) == 0
-    assert [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()] == [
-        "2 added, 0 replaced, 0 unchanged",
-        "0 added, 0 replaced, 2 unchanged",
-    ]
-    lines = (tmp_path / "out" / "clic-vit-scenes-0.csv").read_text().splitlines()
-    assert {"train/clip,10,2.5", "sugarcrepe/swap_att,30,0.9"} <= set(lines)
 
 
 @pytest.mark.parametrize(

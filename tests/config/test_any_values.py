@@ -18,8 +18,6 @@ from tests.tiny_project import PARAMS
 
 BASE = yaml.safe_load(PARAMS.replace("STEPS", "10")) | {"wise_ft": {}, "report": {}, "tune": {}}
 BASE["methods"]["clic"] = {"variants": {"v": {}}, "per_data": {"scenes": {}}, "train": {}}
-BASE["scenes"]["pretrain"] = {}
-BASE["scenes"]["versions"] = {"tiny": {"seed": 1, "pretrain": {"steps": 2}}}
 BASE["grid"]["versions"] = {}
 STUDY = {
     "method": "fsc_clip", "backbone": "tiny", "data": "scenes", "seed": 0, "overrides": ["train.epochs=2"],
@@ -135,7 +133,7 @@ def test_profiles(tmp_path_factory, path, value):
         (("train", "lr"), float("inf"), "train.lr=inf: must be a finite number"),
         (("train", "lr"), True, "train.lr=True: must be float"),
         (("train", "epochs"), "1" * 5000, "train.epochs="),
-        (("scenes", "pretrain"), {"lr": "nan"}, "scenes.pretrain.lr='nan': must be float"),
+        (("scenes", "joined"), "nan", "scenes.joined='nan': must be float"),
         (("evaluate", "threads"), True, "evaluate.threads=True: must be int"),
         (("train", None), 1, "not YAML: Incompatible key type 'NoneType'"),
         (("train", True), 1, "train: key True: must be a text; put it into quotes"),

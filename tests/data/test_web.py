@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.config.sections import Pretrain
-from compclip.scenes import grammar, layout, render, web_pictures
+from compclip.scenes import grammar, layout, render
 from compclip.scenes.layout import (
     EVERY_COLOUR,
     EVERY_SYMBOL,
@@ -24,8 +23,9 @@ from compclip.scenes.layout import (
     Thing,
 )
 from compclip.scenes.render import SIDE
+from tests.pretrain_script import pretrain
 
-CFG = Pretrain()
+CFG = pretrain.Pretrain()
 TRUE = replace(CFG, noise=0.0)
 SEEDS = st.integers(0, 2**32 - 1)
 NAMED = {word: name for names in (EVERY_COLOUR, EVERY_SYMBOL) for name, (_, words) in names.items() for word in words}
@@ -33,7 +33,7 @@ COLOUR, SYMBOL = ("|".join(w for _, ws in names.values() for w in ws) for names 
 BOUND = re.compile(rf"\ban? (?:{COLOUR}) (?:{SYMBOL})\b")  # which colour is which symbol's
 SOME = "|".join(NAMED)
 RELATION = {word: name for name, words in RELATIONS.items() for word in words}
-FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in web_pictures.NOISE]
+FORMS = [re.compile(re.escape(form).replace(r"\{n\}", r"\d+")) for form in pretrain.NOISE]
 DRAWS = 600
 
 
@@ -51,13 +51,13 @@ def shows(scenes: list[Scene]) -> set[str]:
     return {word for scene in scenes for thing in scene.things for word in thing.pair}
 
 
-def draw_samples(cfg: Pretrain, count: int = DRAWS) -> list[tuple[list[Scene], str]]:
+def draw_samples(cfg: pretrain.Pretrain, count: int = DRAWS) -> list[tuple[list[Scene], str]]:
     """Scenes and captions without their pixels, for what is counted."""
     samples = []
     for i in range(count):
         generator = rng(7, i)
-        scenes = web_pictures.draw_picture(generator, cfg)[1]
-        samples.append((scenes, web_pictures.draw_caption(generator, cfg, scenes)))
+        scenes = pretrain.draw_picture(generator, cfg)[1]
+        samples.append((scenes, pretrain.draw_caption(generator, cfg, scenes)))
     return samples
 
 
@@ -68,7 +68,7 @@ def is_share(measured: float, share: float, count: int = DRAWS) -> bool:
 
 @given(SEEDS)
 def test_a_sample_is_a_picture_and_a_caption(seed):
-    picture, caption = web_pictures.sample(rng(seed), CFG)
+    picture, caption = pretrain.sample(rng(seed), CFG)
     assert picture.dtype == np.uint8 and picture.shape == (SIDE, SIDE, 3)
     assert caption.strip() and "{" not in caption
 
@@ -77,16 +77,16 @@ def test_a_sample_is_a_picture_and_a_caption(seed):
 def test_a_sample_is_a_function_of_the_generator(seed):
     """And nothing is drawn between its picture and its caption."""
     first, second, apart = (rng(seed) for _ in range(3))
-    picture, caption = web_pictures.sample(first, CFG)
-    again, second_caption = web_pictures.sample(second, CFG)
+    picture, caption = pretrain.sample(first, CFG)
+    again, second_caption = pretrain.sample(second, CFG)
     assert (picture == again).all() and caption == second_caption
-    picture_alone, scenes = web_pictures.draw_picture(apart, CFG)
-    assert (picture_alone == picture).all() and web_pictures.draw_caption(apart, CFG, scenes) == caption
+    picture_alone, scenes = pretrain.draw_picture(apart, CFG)
+    assert (picture_alone == picture).all() and pretrain.draw_caption(apart, CFG, scenes) == caption
     assert first.bit_generator.state == second.bit_generator.state == apart.bit_generator.state
 
 
 def test_other_generators_draw_other_samples():
-    assert len({web_pictures.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
+    assert len({pretrain.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
 
 
 @given(SEEDS)
@@ -94,8 +94,8 @@ def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
     for cfg in (replace(TRUE, collages=0.0), replace(TRUE, collages=1.0)):
         generator = rng(seed)
-        scenes = web_pictures.draw_picture(generator, cfg)[1]
-        caption = web_pictures.draw_caption(generator, cfg, scenes)
+        scenes = pretrain.draw_picture(generator, cfg)[1]
+        caption = pretrain.draw_caption(generator, cfg, scenes)
         assert usual_names(caption) <= shows(scenes), caption
 
 
@@ -106,7 +106,7 @@ def test_nearly_every_caption_names_something():
 
 def test_noise_names_nothing():
     """Whatever its form."""
-    captions = [web_pictures.draw_caption(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
+    captions = [pretrain.draw_caption(rng(i), replace(CFG, noise=1.0), []) for i in range(300)]
     assert not any(map(usual_names, captions))
     assert all(sum(bool(form.fullmatch(c)) for c in captions) > 10 for form in FORMS)
 
@@ -175,7 +175,7 @@ def test_pairs_and_long_texts_are_as_many_as_asked(share):
     """A long text ends with a full stop; of the others so many bind a colour to its symbol."""
     captions = [caption for _, caption in draw_samples(replace(TRUE, collages=0.0, paired=share))]
     short = [caption for caption in captions if not caption.endswith(".")]
-    assert is_share(1 - len(short) / len(captions), web_pictures.LONG)
+    assert is_share(1 - len(short) / len(captions), pretrain.LONG)
     assert is_share(np.mean([bool(BOUND.search(caption)) for caption in short]), share, len(short))
 
 
@@ -194,7 +194,7 @@ def test_some_captions_of_a_collage_tell_of_one_scene_alone():
     assert 0.05 < np.mean(alone) < 0.5
 
 
-@pytest.mark.parametrize("places", web_pictures.COLLAGES)
+@pytest.mark.parametrize("places", pretrain.COLLAGES)
 def test_a_collage_covers_the_page_once(places):
     covered_HW = np.zeros((SIDE, SIDE), int)
     for x, y, width, height in places:
@@ -218,8 +218,8 @@ def test_bound_texts_tell_what_stands_with_what():
     with_relation, with_all_things = 0, 0
     for i in range(300):
         generator = rng(9, i)
-        scenes = web_pictures.draw_picture(generator, replace(TRUE, collages=0.0))[1]
-        (scene,), caption = scenes, web_pictures.draw_caption(generator, TRUE, scenes, bound=True)
+        scenes = pretrain.draw_picture(generator, replace(TRUE, collages=0.0))[1]
+        (scene,), caption = scenes, pretrain.draw_caption(generator, TRUE, scenes, bound=True)
         pairs = [(NAMED[colour], NAMED[noun]) for colour, noun in re.findall(PHRASE, caption)]
         assert set(pairs) <= {thing.pair for thing in scene.things}, caption
         if match := re.fullmatch(rf"{PHRASE} ({'|'.join(RELATION)}) {PHRASE}", caption):
@@ -234,7 +234,7 @@ def test_bound_texts_tell_what_stands_with_what():
 
 def test_siblings_differ_in_what_stands_with_what_alone():
     """Two captions of the same words in which a colour, or a place, is another's."""
-    pictures, texts = web_pictures.samples(rng(3), replace(TRUE, siblings=1.0), 200)
+    pictures, texts = pretrain.samples(rng(3), replace(TRUE, siblings=1.0), 200)
     assert len(pictures) == len(texts) == 200
     kinds = {"colours": 0, "places": 0}
     for first, second in zip(texts[::2], texts[1::2], strict=True):
@@ -256,13 +256,13 @@ def test_siblings_differ_in_what_stands_with_what_alone():
 def test_a_batch_has_as_many_siblings_as_asked():
     """None, and about two in ten where one draw in nine gives two; the count is exact even where two do not fit."""
     for count in (1, 7):
-        assert len(web_pictures.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
-    alone = web_pictures.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
+        assert len(pretrain.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
+    alone = pretrain.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
     generator = rng(5)
     expected = []
     for _ in range(40):
         generator.random()
-        expected.append(web_pictures.sample(generator, TRUE)[1])
+        expected.append(pretrain.sample(generator, TRUE)[1])
     assert alone == expected
 
 
@@ -332,8 +332,8 @@ def test_bound_texts_tell_places_where_asked():
     cfg = replace(TRUE, collages=0.0, bound_places=1.0, extra=1.0)
     for i in range(100):
         generator = rng(11, i)
-        scenes = web_pictures.draw_picture(generator, cfg)[1]
-        caption = web_pictures.draw_caption(generator, cfg, scenes, bound=True)
+        scenes = pretrain.draw_picture(generator, cfg)[1]
+        caption = pretrain.draw_caption(generator, cfg, scenes, bound=True)
         places = re.findall(rf"an? ({COLOUR}) ({SYMBOL}) at the (top|bottom) (left|right)", caption)
         expected = {(*t.pair, *grammar.PLACES[t.cell].split()) for t in scenes[0].things}
         assert {(NAMED[c], NAMED[s], row, column) for c, s, row, column in places} == expected
@@ -343,6 +343,6 @@ def test_bound_texts_tell_places_where_asked():
 def test_siblings_of_the_first_texts_have_a_share_of_their_own(bound, share):
     """And a share that differs in places: the captions are then of the same two names, with another first."""
     cfg = replace(TRUE, bound_siblings=1.0, siblings=0.0, sibling_places=1.0, restated=1.0)
-    texts = web_pictures.samples(rng(3), cfg, 40, bound)[1]
+    texts = pretrain.samples(rng(3), cfg, 40, bound)[1]
     pairs = [(a.split(), b.split()) for a, b in zip(texts[::2], texts[1::2], strict=True)]
     assert np.mean([sorted(set(a) - {"a", "an"}) == sorted(set(b) - {"a", "an"}) and a != b for a, b in pairs]) == share

@@ -11,12 +11,11 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config.sections import BenchmarkSection
 from compclip.data.sample import Sample
-from compclip.evaluate import blind_rows, causal_likelihood, score
+from compclip.evaluate import blind_rows, score
 from compclip.evaluate.score import LoadedBenchmarks
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import RETRIEVAL, Items
 from compclip.text.annotation import Annotation
-from tests import tiny_causal
 from tests.prepared_set import prepared
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat runs", "the cat sleeps on the mat"]
@@ -142,24 +141,6 @@ def test_the_command_writes_results_that_the_report_reads(tmp_path, capsys, monk
     assert "length" in capsys.readouterr().out
     result = result_files.read_result(tmp_path / "out" / "length" / "sugarcrepe.json")
     assert result.metrics["add_att"] == 1.0 and result.items["add_att"].ids == ("0", "1")
-
-
-def test_a_language_model_is_a_further_row(tmp_path):
-    """Log likelihood behind the start token, the end counted; padding and the order of texts change nothing."""
-    transformers = pytest.importorskip("transformers")
-    tiny_causal.save_model(tmp_path / "model", transformers)
-    texts = ["a dog runs", "cat", "the dog sleeps on the grass"]
-    together = causal_likelihood.score_texts(str(tmp_path / "model"), texts)
-    alone = [causal_likelihood.score_texts(str(tmp_path / "model"), [text])[0] for text in reversed(texts)]
-    assert together == pytest.approx(alone[::-1], abs=1e-4)
-    assert together == pytest.approx(
-        [tiny_causal.score_slowly(tmp_path / "model", t, transformers) for t in texts], abs=1e-4
-    )
-    loaded = score.load_benchmarks({"sugarcrepe": write_sugarcrepe(tmp_path / "s", PAIRS)}, ["sugarcrepe"])
-    documents = blind_rows.score_blind(loaded, [], CAPTIONS, str(tmp_path / "model"))
-    assert list(documents) == ["language_model"]
-    with pytest.raises(UserError, match=r"config.json there; give a model's folder"):
-        causal_likelihood.score_texts(str(tmp_path / "s"), texts)
 
 
 def test_captions_of_a_data_set_are_evenly_spaced(tmp_path):

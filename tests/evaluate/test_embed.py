@@ -129,7 +129,7 @@ def test_copies_on_further_devices_share_the_batches_and_change_no_bit(three_mod
         return tower(clip, batch)
 
     monkeypatch.setattr(embed.inference_towers, "encode_images", encode)
-    shared = embed.encode_all(three_models, pictures, TEXTS, how, (), None, copies)
+    shared = embed.encode_all(three_models, pictures, TEXTS, how, None, copies)
     assert not awaited
     monkeypatch.undo()
     for embedded, alone in zip(shared, embed.encode_all(three_models, pictures, TEXTS, how), strict=True):

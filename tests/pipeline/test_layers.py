@@ -40,7 +40,6 @@ HEAVY = {
     "submitit": {"launch.slurm"},
     "peft": {"model.lora"},
     "nltk": {"text.wordnet_files"},
-    "tensorboard": {"track.exporters"},
     "transformers": {"prepare.captioners.hf", "prepare.mask_filling", "model.t5", "evaluate.models"},
 }
 

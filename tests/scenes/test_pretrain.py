@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import re
 from dataclasses import replace
@@ -12,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config import plan, read, world_versions
-from compclip.config.sections import Pretrain
 from compclip.model import backbone, towers
 from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
-from compclip.train import pretrain, world_models
+from tests.conftest import ROOT
+from tests.pretrain_script import pretrain
 from tests.tiny_project import PARAMS, TINY
 
-FEW = Pretrain(
+FEW = pretrain.Pretrain(
     steps=20,
     batch_size=6,
     warmup_steps=4,
@@ -66,13 +65,13 @@ def test_a_batch_is_a_function_of_seed_and_step():
 )
 def test_the_shipped_weights_texts_are_drawn_still(step, expected):
     """The default section draws the texts that the shipped model was trained on, whatever options there are beside."""
-    texts = pretrain.draw_batch(replace(Pretrain(), batch_size=32), 0, step)[1]
+    texts = pretrain.draw_batch(replace(pretrain.Pretrain(), batch_size=32), 0, step)[1]
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == expected
 
 
 def test_the_last_steps_bind_nothing():
     """Where other texts put colours before their symbols, those behind `steps` list both in any order: a few, by chance."""
-    telling = replace(FEW, batch_size=400, paired=1.0, siblings=0.5, noise=0.0, collages=0.0, things=[0, 1, 0, 0])
+    telling = replace(FEW, batch_size=400, paired=1.0, siblings=0.5, noise=0.0, collages=0.0, things=(0, 1, 0, 0))
     shares = [np.mean([_binds(text) for text in pretrain.draw_batch(telling, 0, step)[1]]) for step in (19, 20, 27)]
     assert shares[0] > 0.6 and max(shares[1:]) < 0.15
 
@@ -163,29 +162,34 @@ def test_a_state_of_other_numbers_is_refused(tiny):
     pretrain.train(tiny(), replace(short, threads=2), 0, Path("a.fp16.safetensors"))
 
 
-def test_the_command_writes_weights_and_log_and_leaves_no_state(tiny, capsys):
-    """Half-precision weights that the model loads, a line every ten steps, and nothing to go on from."""
-    params = PARAMS.replace("STEPS", "2").replace(
-        "{model: tiny.json}", "{model: tiny.json, weights: w.fp16.safetensors}"
-    )
-    numbers = "{steps: 6, batch_size: 4, warmup_steps: 2, save_every_steps: 5, unbound_steps: 4, threads: 1}"
-    Path("params.yaml").write_text(params.replace("processes: 1}", f"processes: 1, pretrain: {numbers}}}"))
-    assert world_models.main(["--backbone", "tiny"]) == 0
-    assert "w.fp16.safetensors: written" in capsys.readouterr().out
-    weights = load_file("w.fp16.safetensors")
+@pytest.fixture
+def made(tiny, monkeypatch):
+    """The script with one tiny model."""
+    numbers = replace(FEW, steps=6, batch_size=4, warmup_steps=2, save_every_steps=5, unbound_steps=4)
+    model = pretrain.WorldModel("tiny.json", "made/tiny.fp16.safetensors", 7, numbers)
+    monkeypatch.setattr(pretrain, "MODELS", {"tiny": model})
+    return model
+
+
+def test_the_command_writes_weights_and_log_and_leaves_no_state(made, tiny, capsys):
+    """The cost first; half-precision weights that the model loads, a line every ten steps, nothing to go on from."""
+    assert pretrain.main(["tiny"]) == 0
+    said = capsys.readouterr()
+    assert "made/tiny.fp16.safetensors: written" in said.out
+    assert "tiny: pretraining made/tiny.fp16.safetensors: 10 steps of 4 pictures, about 1 CPU" in said.err
+    weights = load_file(made.weights)
     assert {v.dtype for v in weights.values()} == {torch.float16}
     assert set(weights) == set(tiny().clip.state_dict())
-    assert [step for step, _ in _losses("w")] == [10]
-    assert sorted(p.name for p in Path().glob("w.*")) == ["w.fp16.log.jsonl", "w.fp16.safetensors"]
+    assert [step for step, _ in _losses("made/tiny")] == [10]
+    assert sorted(p.name for p in Path("made").iterdir()) == ["tiny.fp16.log.jsonl", "tiny.fp16.safetensors"]
+    expected = backbone.create("tiny.json", "", made.seed)
+    pretrain.train(expected, made.numbers, made.seed, Path("again.fp16.safetensors"))
+    assert torch.equal(weights["positional_embedding"], expected.clip.positional_embedding.half())
 
 
-def test_somebody_s_weights_are_not_replaced(tiny):
-    """A backbone whose weights are a tag or another file is refused before a step."""
-    Path("params.yaml").write_text(
-        PARAMS.replace("STEPS", "2").replace("tiny.json}", "tiny.json, weights: mine.safetensors}")
-    )
-    with pytest.raises(UserError, match="backbones.tiny.weights='mine.safetensors': are somebody's"):
-        world_models.main(["--backbone", "tiny"])
+def test_an_unknown_model_is_one_line(made):
+    with pytest.raises(UserError, match="unknown model 'tinny'; did you mean 'tiny'"):
+        pretrain.main(["tinny"])
 
 
 def test_pixels_by_hand(tiny):
@@ -207,81 +211,29 @@ def test_bound_steps_and_the_web_s_in_turn():
     assert min(shares[0], shares[2], shares[4]) > 0.8 > 0.6 > max(shares[1], shares[3], *shares[5:])
 
 
-VERSIONS = """
-backbones: {tiny: {model: tiny.json, weights: made/tiny.fp16.safetensors}, other: {model: tiny.json}}
-scenes:
-  {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1,
-   pretrain: {steps: 2, batch_size: 4, warmup_steps: 1, unbound_steps: 1, threads: 1, bound_steps: 1},
-   versions: {tiny: {seed: 7, pretrain: {bound_every: 2}}}}
-"""
+def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made):
+    """As its command, with DVC's name of the stage."""
+    others = "{tiny: {model: tiny.json, weights: made/tiny.fp16.safetensors}, mine: {model: tiny.json, weights: m.pt}}"
+    params = PARAMS.replace("STEPS", "2").splitlines()
+    lines = [line for line in params if not line.startswith("backbones")]
+    Path("params.yaml").write_text("\n".join([*lines, f"backbones: {others}"]))
+    assert pretrain.main(["--missing", "backbone@mine"]) == 0 and not Path("made").exists()
+    assert pretrain.main(["--missing", "backbone@tiny"]) == 0
+    Path(made.weights).write_bytes(b"somebody's now")
+    assert pretrain.main(["--missing", "backbone@tiny"]) == 0
+    assert Path(made.weights).read_bytes() == b"somebody's now"
 
 
-@pytest.fixture
-def versions(tiny):
-    """A grid whose backbone is a version of the world's model."""
-    lines = [line for line in PARAMS.replace("STEPS", "2").splitlines() if not line.startswith(("backbones", "scenes"))]
-    Path("params.yaml").write_text("\n".join(lines) + VERSIONS)
-    return read.load_params("params.yaml")
-
-
-def test_a_version_has_the_world_s_numbers_and_its_own(versions):
-    cfg, seed = world_versions.resolve_pretraining(versions.scenes, "tiny")
-    assert (cfg, seed) == (replace(versions.scenes.pretrain, bound_every=2), 7)
-    assert world_versions.resolve_pretraining(versions.scenes, "other") == (versions.scenes.pretrain, 0)
-    first = itertools.takewhile(lambda document: document[0] != "benchmark", plan.build_documents(versions))
-    documents = {(stage, item): document for stage, item, document in first}
-    assert documents["backbone", "tiny"]["pretrain_seed"] == 7 and "pretrain_seed" not in documents["backbone", "other"]
-    assert "versions" not in documents["scenes", "scenes"]["params"]
-
-
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("versions: {tiny:", "versions: {tinny:", "scenes.versions: unknown backbone 'tinny'; did you mean 'tiny'"),
-    ("bound_every: 2", "bound_evry: 2", "scenes.versions.tiny.pretrain: unknown key 'bound_evry'; did you mean"),
-    ("bound_every: 2", "bound_every: 0", "scenes.versions.tiny.pretrain.bound_every=0: must be > 0"),
-])  # fmt: skip
-def test_a_version_that_cannot_be_is_one_line(versions, old, new, message):
-    Path("params.yaml").write_text(Path("params.yaml").read_text().replace(old, new))
-    with pytest.raises(UserError, match=re.escape(message)):
-        read.load_params("params.yaml")
-
-
-def test_a_missing_version_is_made_once(versions, capsys):
-    """The cost is said first; weights, log and numbers stay; the stage finds them, and refuses those of others."""
-    assert world_models.main(["--missing", "backbone@other"]) == 0 and not Path("made").exists()
-    assert world_models.main(["--missing", "backbone@tiny"]) == 0
-    assert "tiny: pretraining made/tiny.fp16.safetensors: 3 steps of 4 pictures, about 1 CPU" in capsys.readouterr().err
-    names = ["tiny.fp16.log.jsonl", "tiny.fp16.numbers.json", "tiny.fp16.safetensors"]
-    assert sorted(path.name for path in Path("made").iterdir()) == names
-    expected = tiny_model_of(seed=7, cfg=replace(versions.scenes.pretrain, bound_every=2))
-    weight_bytes = Path("made/tiny.fp16.safetensors").read_bytes()
-    assert weight_bytes == expected
-    assert world_models.main(["--versions"]) == 0 and Path("made/tiny.fp16.safetensors").read_bytes() == weight_bytes
-    Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seed: 7", "seed: 8"))
-    with pytest.raises(UserError, match=r"was pretrained with other numbers than scenes.versions.tiny has; remove it"):
-        world_models.main(["--versions"])
-
-
-def tiny_model_of(seed, cfg):
-    """The weights that `pretrain.train` itself gives."""
-    model = backbone.create("tiny.json", "", seed)
-    pretrain.train(model, cfg, seed, Path("again.fp16.safetensors"))
-    pretrain.write_half_weights(model, Path("again.fp16.safetensors"))
-    return Path("again.fp16.safetensors").read_bytes()
-
-
-def test_without_versions_the_option_says_so(versions):
-    text = (
-        Path("params.yaml")
-        .read_text()
-        .replace("versions: {tiny: {seed: 7, pretrain: {bound_every: 2}}}", "beside: false")
-    )
-    Path("params.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"params.yaml: scenes.versions: declares none; see docs/versions.md"):
-        world_models.main(["--versions"])
+def test_the_grids_name_what_the_script_makes():
+    """The stage knows a model by its weights: those of a committed grid are the script's, with its architecture."""
+    for grid in ("fair_worlds", "scenes_like_clip"):
+        section = yaml.safe_load((ROOT / "experiments" / "grids" / f"{grid}.yaml").read_text())["backbones"]
+        models = {model.weights: model.model for model in pretrain.MODELS.values()}
+        assert section and all(models[spec["weights"]] == spec["model"] for spec in section.values())
 
 
 def test_the_cost_is_said_from_measured_samples():
     """2,500 steps of 256 at 450 a second of one core: 24 minutes."""
-    assert world_models.describe_cost(replace(FEW, steps=2100, unbound_steps=400, batch_size=256)) == (
+    assert pretrain.describe_cost(replace(FEW, steps=2100, unbound_steps=400, batch_size=256)) == (
         "2,500 steps of 256 pictures, about 24 CPU minutes"
     )

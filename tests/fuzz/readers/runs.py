@@ -6,19 +6,16 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from tests.fuzz.reader import Reader, copied
 
 
 def readers() -> Iterator[Reader]:
-    """Stores, embeddings, claims, published numbers."""
+    """Stores, claims, published numbers."""
     yield from (*_runs(), *_tables())
 
 
 def _runs() -> Iterator[Reader]:
     yield Reader("runs:store", _stored, _listed, ("store/**/*", "store/**/*.json*", "runs/**/*"))
-    yield Reader("runs:embeddings", _embedded, _look_up_cache, ("cache/*",))
 
 
 def _stored(folder: Path) -> None:
@@ -30,25 +27,6 @@ def _stored(folder: Path) -> None:
     fake_store.finish(second)
     third.folder.path.mkdir(parents=True)
     (third.folder.path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0, "time": 1.7e9}\n')
-
-
-def _embedded(folder: Path) -> None:
-    """Embeddings of two evaluations."""
-    from compclip.evaluate.embedding_cache import EmbeddingCache
-
-    for number in range(2):
-        EmbeddingCache(folder / "cache").add(
-            {bytes([number, i]) * 16: np.eye(4, dtype=np.float32)[i] for i in range(3)}
-        )
-
-
-def _look_up_cache(_: random.Random) -> None:
-    from compclip.evaluate.embedding_cache import EmbeddingCache
-
-    for vector_D in (
-        EmbeddingCache(Path("cache")).lookup({bytes([n, i]) * 16 for n in range(2) for i in range(3)}).values()
-    ):
-        assert np.isfinite(vector_D).all()
 
 
 def _listed(_: random.Random) -> None:
@@ -72,7 +50,8 @@ def _claimed(_: random.Random) -> object:
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import published_coverage, published_models, published_numbers
+    from compclip.report import published_models, published_numbers
+    from perf import published_coverage
 
     folder = Path("experiments/published")
     published_coverage.read_reasons(folder / published_coverage.REASONS)

@@ -6,9 +6,9 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.report import __main__ as report_command
-from compclip.report import published_coverage, published_numbers
+from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
+from perf import published_coverage
 from tests import fake_grid
 from tests.conftest import ROOT
 
@@ -16,10 +16,10 @@ FOLDER = ROOT / "experiments" / "published"
 
 
 def test_the_committed_table_is_the_generators():
-    """`compclip report published` writes it; whoever adds a table, a method or a grid runs that."""
+    """`python -m perf.published_coverage` writes it; whoever adds a table, a method or a grid runs that."""
     methods = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
     table = published_coverage.format_coverage(FOLDER, methods)
-    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `compclip report published`"
+    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `python -m perf.published_coverage`"
 
 
 def test_every_reason_is_needed():
@@ -99,7 +99,7 @@ def test_a_file_of_another_form_is_refused(tmp_path, text):
         published_coverage.read_column_notes(tmp_path / "columns.yaml")
 
 
-def test_counts_by_hand(tmp_path, monkeypatch):
+def test_counts_by_hand(tmp_path):
     """Two papers, three rows with a method, one variant that no grid has."""
     numbers = [
         number("A", "x", "clic"),
@@ -122,6 +122,3 @@ def test_counts_by_hand(tmp_path, monkeypatch):
         assert line in table
     with pytest.raises(UserError, match=r"B: w: has no method in a grid and no reason; give it one in reasons.yaml"):
         published_coverage.format_method_coverage(numbers, methods, {"y": "no such ablation"})
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="takes no arguments"):
-        report_command.main(["published", "--now"])

@@ -1,4 +1,4 @@
-"""Which published numbers have a method in the grids and a metric of ours: `compclip report published`.
+"""Which published numbers have a method in the grids and a metric of ours: `python -m perf.published_coverage`.
 
 Writes coverage.md beside the papers' tables (experiments/published). A number has a home where its method, variant
 included, stands in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, and
@@ -7,6 +7,7 @@ columns.yaml what a column is and how it differs from ours.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from compclip.base import plugins, yaml_text
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.validation import load_section
@@ -30,16 +31,14 @@ tie is wrong here, or the first candidate's by `evaluate.ties: first`.
 """
 HEAD = """# Which published numbers have a method in the grids
 
-Written by `compclip report published`; not by hand. Counted are the numbers that were transcribed: of the four papers'
-tables some are in no file yet ("Not transcribed" below). A method is trained by its file in `compclip/methods`;
-`released.*` are the authors' own checkpoints, which are scored (docs/released.md).
+Written by `python -m perf.published_coverage`; not by hand. Counted are the numbers that were transcribed: of the four
+papers' tables some are in no file yet ("Not transcribed" below). A method is trained by its file in
+`compclip/methods`; `released.*` are the authors' own checkpoints, which are scored (docs/released.md).
 """
 
 
-def main(argv: Sequence[str]) -> int:
+def main() -> int:
     """Write the tables anew. Raises UserError for a row or column that has neither a match nor a reason."""
-    if argv:
-        raise UserError(f"report published: {argv[0]!r}: takes no arguments; leave it out")
     write_atomic(FOLDER / FILE, format_coverage(FOLDER, read_grid_methods()).encode())
     print(FOLDER / FILE)
     return 0
@@ -169,3 +168,7 @@ def find_benchmark(column: str, benchmarks: Collection[str]) -> str:
     if name == SUMMARY:
         return SUMMARY if metric in SUMMARIES else ""
     return max((b for b in benchmarks if name == b or name.startswith(f"{b}_")), key=len, default="")
+
+
+if __name__ == "__main__":
+    sys.exit(entry(lambda argv: main()))
