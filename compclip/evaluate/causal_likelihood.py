@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compclip.base.progress_line import show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.evaluate.models import _transformers_folder
 
 BATCH = 64
@@ -25,12 +25,12 @@ def score_texts(folder: str, texts: Sequence[str]) -> list[float]:
     start = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     rows = [[start, *tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for text in texts]
     order, scores = sorted(range(len(rows)), key=lambda i: len(rows[i])), [0.0] * len(rows)
-    with torch.inference_mode(), show_progress("texts", len(rows)) as progress:
+    with torch.inference_mode(), ProgressLine("texts", len(rows)) as progress:
         for first in range(0, len(order), BATCH):
             batch = order[first : first + BATCH]
             for index, score in zip(batch, _score_batch(model, [rows[i] for i in batch]), strict=True):
                 scores[index] = score
-            progress.advance(len(batch))
+            progress.update(len(batch))
     return scores
 
 

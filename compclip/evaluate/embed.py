@@ -27,7 +27,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
-from compclip.base.progress_line import ProgressLine, show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.embedding_cache import EmbeddingCache, key
@@ -80,7 +80,7 @@ def encode_all(
         uncached, size = cached_images.uncached(refs), inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         batches = [uncached[start : start + size] for start in range(0, len(uncached), size)]
-        pictures_done = progress_lines.enter_context(show_progress("pictures", len(uncached)))
+        pictures_done = progress_lines.enter_context(ProgressLine("pictures", len(uncached)))
         under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         text_keys = dict(zip(texts, (key(ids_L.tobytes()) for ids_L in ids_TL.numpy()), strict=True)) if caches else {}
@@ -89,7 +89,7 @@ def encode_all(
         token_batches = _token_batches(
             clip, texts, ids_TL, uncached_texts, inference_towers.text_batch_size(clip, how.batch_size)
         )
-        texts_done = progress_lines.enter_context(show_progress("texts", len(uncached_texts)))
+        texts_done = progress_lines.enter_context(ProgressLine("texts", len(uncached_texts)))
         text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
         text_batches = [*cached_texts.batches, *pool.map(text_batch, token_batches)]
         image_batches = [*cached_images.batches, *under_way]
@@ -113,7 +113,7 @@ def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: C
 
     def counted(batch: B) -> _VectorBatch:
         vectors = work(batch)
-        progress.advance(size(batch))
+        progress.update(size(batch))
         return vectors
 
     return counted
