@@ -27,7 +27,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from compclip.base.errors import UserError
-from compclip.base.progress_line import ProgressLine, show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.embeddings import Embeddings
@@ -74,11 +74,11 @@ def encode_all(
         size = inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         batches = [refs[start : start + size] for start in range(0, len(refs), size)]
-        pictures_done = progress_lines.enter_context(show_progress("pictures", len(refs)))
+        pictures_done = progress_lines.enter_context(ProgressLine("pictures", len(refs)))
         under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         token_batches = _token_batches(clip, texts, ids_TL, inference_towers.text_batch_size(clip, how.batch_size))
-        texts_done = progress_lines.enter_context(show_progress("texts", len(texts)))
+        texts_done = progress_lines.enter_context(ProgressLine("texts", len(texts)))
         text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
         text_batches = list(pool.map(text_batch, token_batches))
         image_batches = list(under_way)
@@ -99,7 +99,7 @@ def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: C
 
     def counted(batch: B) -> _VectorBatch:
         vectors = work(batch)
-        progress.advance(size(batch))
+        progress.update(size(batch))
         return vectors
 
     return counted

@@ -17,7 +17,7 @@ import torch
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, one_line
-from compclip.base.progress_line import show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import Scoring
 from compclip.data.images import ImageError
 from compclip.evaluate import score, vqa
@@ -103,10 +103,10 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
 
 def _batches(values: Sequence[str], size: int, what: str) -> Iterator[Sequence[str]]:
     """Yield batches and show how far they are."""
-    with show_progress(what, len(values)) as progress:
+    with ProgressLine(what, len(values)) as progress:
         for start in range(0, len(values), size):
             yield values[start : start + size]
-            progress.advance(len(values[start : start + size]))
+            progress.update(len(values[start : start + size]))
 
 
 def _load_pictures(refs: Sequence[str], upright: bool, failed: dict[str, str]) -> dict[str, Image]:

@@ -33,9 +33,8 @@ from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module, census
 from compclip.report import decisions, run_collection, statistics, table_rows, tables
 from compclip.report.statistics import ItemDifferences
-from compclip.report.student_distribution import LEVEL
 from compclip.report.tables import Column
-from compclip.report.variance_parts import BackboneSpread, Spread, Variance
+from compclip.report.variance_parts import LEVEL, BackboneSpread, Spread, Variance
 from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
 

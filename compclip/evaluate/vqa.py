@@ -34,7 +34,7 @@ import numpy as np
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint
-from compclip.base.progress_line import show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.config.servers import Server
 from compclip.data import images
@@ -159,10 +159,10 @@ def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarra
 
 def show_batches(batches: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
     """Yield batches of pairs and show how far they are."""
-    with show_progress("pairs", total) as progress:
+    with ProgressLine("pairs", total) as progress:
         for batch in batches:
             yield batch
-            progress.advance(len(batch))
+            progress.update(len(batch))
 
 
 def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:

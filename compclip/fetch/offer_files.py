@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import hold_exclusively, read_mapping, write_json
-from compclip.base.progress_line import show_progress
+from compclip.base.progress_line import ProgressLine
 from compclip.fetch import archives, http_transfer
 from compclip.fetch import hub_files as hub
 from compclip.fetch.archives import UnpackRule
@@ -127,11 +127,11 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
 
 
 def _download(download: http_transfer.Download, name: str, part_file: Path) -> None:
-    with show_progress(f"{name}, MB:") as progress:
+    with ProgressLine(f"MB of {name}") as progress:
 
         def tell(have: int, total: int) -> None:
             progress.total = total // MB
-            progress.advance(have // MB - progress.done)
+            progress.update(have // MB - progress.n)
 
         http_transfer.download_file(download, part_file, tell)
 

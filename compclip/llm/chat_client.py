@@ -6,26 +6,20 @@ An attempt takes at most `timeout_s` and a wait between attempts at most `backof
 Ctrl-C ends both. A reply has a size limit. No redirect is followed: a key goes only to its own address. Answers are
 cached under a hash of all that decides them (model, prompt, picture's bytes, settings).
 
-Not openai, httpx with tenacity, requests or urllib3: their time limits hold per read and not per reply. A server that
-sends a byte of its headers now and then kept urllib3 busy for as long as it liked, with a limit of 0.3 s.
+aiohttp's `total` holds from the connection to the last byte, also where a server sends its headers byte by byte.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import email.utils
-import http.client
 import json
-import queue
 import random
-import socket
-import ssl
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from compclip.base import environment_variables, json_text
 from compclip.base.errors import UserError, one_line
@@ -37,9 +31,12 @@ from compclip.llm import answer_cache, chat_question
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
 
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
 RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would get the same reply
-TICK_S = 0.2  # how long Ctrl-C may have to wait for the main thread
+TICK_S = 0.1  # between two calls of `watch`
 MAX_TOKENS = 2**31
 MAX_REPLY_BYTES = 8 << 20
 CONNECT_TIMEOUT_S = 10.0
@@ -92,108 +89,91 @@ def ask_questions(
         answers = {key: answer for key, answer in cached.items() if answer}
         counts["cached"] = len(answers)
         missing = {key: question for key, question in different.items() if key not in answers}
+
+        def note(key: str, outcome: _Success | _QuestionFailed) -> None:
+            _count_outcome(outcome, replace(server, cache=cache), len(different), counts)
+            if isinstance(outcome, _Success):
+                answer_cache.store_answer(connection, key, outcome.answer)
+                answers[key] = outcome.answer
+
         if missing:
-            with contextlib.closing(_Pool(replace(server, cache=cache), watch)) as pool:
-                for key, answer in _fetch(missing, pool, len(different), counts):
-                    answer_cache.store_answer(connection, key, answer)
-                    answers[key] = answer
+            asyncio.run(_ask_missing(missing, server, note, watch))
     return Replies(tuple(answers.get(key) for key in keys), counts)
 
 
-def _fetch(missing: dict[str, Question], pool: _Pool, total: int, counts: Counter) -> Iterator[tuple[str, Answer]]:
-    """Give answers as they arrive. Failures are counted; too many raise UserError."""
-    server, failures = pool.server, 0
-    for key, outcome in pool.outcomes(missing):
-        counts["retries"] += outcome.retries
-        if isinstance(outcome, _QuestionFailed):
-            failures += 1
-            counts[f"failed_{outcome.reason}"] += 1
-            if failures > server.failures_allowed * total:
-                raise UserError(
-                    f"{server.url}: {failures} of {total} questions failed, the last with {outcome.reason} "
-                    f"({outcome}); answers so far are kept in {server.cache}: run again, or raise failures_allowed"
-                )
-            continue
-        answer = outcome.answer
-        counts.update(answered=1, cut_short=int(answer.cut_short))
-        counts.update(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
-        if outcome.was_repaired:
-            counts["repaired_answers"] += 1
-        cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
-        if cost:
-            counts.update({"cost": cost / 1e6})
-        yield key, answer
+def _count_outcome(outcome: _Success | _QuestionFailed, server: Server, total: int, counts: Counter) -> None:
+    """Count an answer or a failure. Raises UserError where too many of the `total` questions have failed."""
+    counts["retries"] += outcome.retries
+    if isinstance(outcome, _QuestionFailed):
+        counts[f"failed_{outcome.reason}"] += 1
+        failures = sum(count for name, count in counts.items() if name.startswith("failed_"))
+        if failures > server.failures_allowed * total:
+            raise UserError(
+                f"{server.url}: {failures} of {total} questions failed, the last with {outcome.reason} "
+                f"({outcome}); answers so far are kept in {server.cache}: run again, or raise failures_allowed"
+            )
+        return
+    answer = outcome.answer
+    counts.update(answered=1, cut_short=int(answer.cut_short))
+    counts.update(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
+    if outcome.was_repaired:
+        counts["repaired_answers"] += 1
+    cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
+    if cost:
+        counts.update({"cost": cost / 1e6})
 
 
 # --- sending --------------------------------------------------------------------------------------------------
 
 
-class _Pool:
-    """Threads that ask; closing it ends what is under way. They are daemons: a process that ends waits for none."""
+async def _ask_missing(
+    missing: dict[str, Question],
+    server: Server,
+    note: Callable[[str, _Success | _QuestionFailed], None],
+    watch: Callable[[], None] | None,
+) -> None:
+    """Ask `parallel` questions at a time and note each outcome. Raises what `note` and `watch` raise."""
+    waiting = iter(missing.items())
+    remaining = set(missing)
 
-    def __init__(self, server: Server, watch: Callable[[], None] | None) -> None:
-        self.server, self.watch = server, watch
-        key = _read_api_key(server)
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self.poster = Poster(server.url.rstrip("/") + "/chat/completions", headers)
-        self.stopped = threading.Event()
-
-    def outcomes(self, missing: dict[str, Question]) -> Iterator[tuple[str, _Success | _QuestionFailed]]:
-        """Give key and outcome of each question as they end. Raises UserError where all would fail."""
-        waiting: queue.SimpleQueue = queue.SimpleQueue()
-        ended: queue.SimpleQueue = queue.SimpleQueue()
-        for pair in missing.items():
-            waiting.put(pair)
-        for _ in range(min(self.server.parallel, len(missing))):
-            threading.Thread(target=self._work, args=(waiting, ended), daemon=True).start()
-        remaining = len(missing)
-        while remaining:
-            if self.watch:
-                self.watch()
+    async def work() -> None:
+        for key, question in waiting:
             try:
-                key, outcome = ended.get(timeout=TICK_S)
-            except queue.Empty:
-                continue
-            if not isinstance(outcome, (_Success, _QuestionFailed)):
-                raise outcome
-            remaining -= 1
-            yield key, outcome
+                note(key, await _ask(question, server, session))
+            except _QuestionFailed as failure:
+                note(key, failure)
+            remaining.discard(key)
 
-    def close(self) -> None:
-        """Drop what has not been sent, and end what has."""
-        self.stopped.set()
-        self.poster.stop()
+    async def look() -> None:
+        while watch and remaining:
+            watch()
+            await asyncio.sleep(TICK_S)
 
-    def _work(self, waiting: queue.SimpleQueue, ended: queue.SimpleQueue) -> None:
-        while not self.stopped.is_set():
-            try:
-                key, question = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                ended.put((key, self._ask(question)))
-            except Exception as error:  # raised in the thread that waits
-                ended.put((key, error))
+    async with _open_session(server) as session:
+        await asyncio.gather(look(), *(work() for _ in range(min(server.parallel, len(missing)))))
 
-    def _ask(self, question: Question) -> _Success:
-        try:
-            body = json.dumps(chat_question.request_body(question, self.server)).encode()
-        except images.ImageError as error:
-            raise _QuestionFailed(f"{error.reason}_picture", str(error)) from None
-        retries = 0
-        while True:
-            reply = self.poster.send(body, self.server.timeout_s)
-            again = reply.reason != "oversized" if isinstance(reply, NoReply) else reply.status in RETRIED
-            if not again or retries + 1 >= self.server.attempts:
-                break
-            if self.stopped.wait(_wait_s(reply, retries, self.server)):
-                break
-            retries += 1
-        if isinstance(reply, NoReply):
-            raise _QuestionFailed(reply.reason, reply.detail, retries)
-        if reply.status != 200:
-            raise _refusal(reply, retries, self.server)
-        return _parse(reply.body, retries, question)
+
+async def _ask(question: Question, server: Server, session: ClientSession) -> _Success:
+    try:
+        request = await asyncio.to_thread(chat_question.request_body, question, server)
+    except images.ImageError as error:
+        raise _QuestionFailed(f"{error.reason}_picture", str(error)) from None
+    body = json.dumps(request).encode()
+    retries = 0
+    reply = await _post(session, server, body)
+    while _may_be_asked_again(reply) and retries + 1 < server.attempts:
+        await asyncio.sleep(_wait_s(reply, retries, server))
+        retries += 1
+        reply = await _post(session, server, body)
+    if isinstance(reply, NoReply):
+        raise _QuestionFailed(reply.reason, reply.detail, retries)
+    if reply.status != 200:
+        raise _refusal(reply, retries, server)
+    return _parse(reply.body, retries, question)
+
+
+def _may_be_asked_again(reply: HttpReply | NoReply) -> bool:
+    return reply.reason != "oversized" if isinstance(reply, NoReply) else reply.status in RETRIED
 
 
 def _wait_s(reply: HttpReply | NoReply, retries: int, server: Server) -> float:
@@ -256,9 +236,6 @@ def _read_api_key(server: Server) -> str:
     return value
 
 
-# --- one POST ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class NoReply:
     """No reply: `reason` is "timeout", "unreached" or "oversized"."""
@@ -272,67 +249,38 @@ class HttpReply:
     """A status, its headers and the whole body."""
 
     status: int
-    headers: http.client.HTTPMessage
+    headers: Mapping[str, str]
     body: bytes
 
 
-class Poster:
-    """Post to one address, from any number of threads. Each POST has its own connection."""
+def _open_session(server: Server) -> ClientSession:
+    """Open what all requests share, with the key; each has its own connection, which ends with it."""
+    import aiohttp  # as long to import as all else of a stage, most of which ask nobody
 
-    def __init__(self, address: str, headers: Mapping[str, str]) -> None:
-        self._headers, self._parts = headers, urlsplit(address)
-        self._safe = ssl.create_default_context() if self._parts.scheme == "https" else None
-        self._open: set[socket.socket] = set()
-
-    def send(self, body: bytes, seconds: float) -> HttpReply | NoReply:
-        """Return the server's whole reply, whose last byte comes within so many seconds, or why there is none."""
-        end = time.monotonic() + seconds
-        host, port, timeout = self._parts.hostname or "", self._parts.port, min(seconds, CONNECT_TIMEOUT_S)
-        connection = (
-            http.client.HTTPSConnection(host, port, timeout=timeout, context=self._safe)
-            if self._safe
-            else http.client.HTTPConnection(host, port, timeout=timeout)
-        )
-        try:
-            connection.connect()
-            with self._until(connection.sock, end):
-                connection.request("POST", self._parts.path, body, dict(self._headers))
-                response = connection.getresponse()
-                raw = response.read(MAX_REPLY_BYTES + 1)
-            if len(raw) > MAX_REPLY_BYTES:
-                return NoReply("oversized", f"more than {MAX_REPLY_BYTES >> 20} MiB")
-            if time.monotonic() >= end:  # a body without a length ends where its socket is shut
-                return NoReply("timeout", "TimeoutError")
-            if response.length:
-                return NoReply("unreached", "IncompleteRead")
-            return HttpReply(response.status, response.headers, raw)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            is_late = isinstance(error, TimeoutError) or time.monotonic() >= end
-            return NoReply("timeout" if is_late else "unreached", type(error).__name__)
-        finally:
-            connection.close()
-
-    def stop(self) -> None:
-        """End all requests."""
-        for sock in tuple(self._open):
-            _shut(sock)
-
-    @contextlib.contextmanager
-    def _until(self, sock: socket.socket, end: float) -> Iterator[None]:
-        """Shut the socket at `end`: single bytes of a dripping reply come in time, and the whole never does."""
-        seconds_left = max(end - time.monotonic(), 0.001)
-        sock.settimeout(seconds_left)
-        clock = threading.Timer(seconds_left, _shut, [sock])
-        clock.daemon = True
-        clock.start()
-        self._open.add(sock)
-        try:
-            yield
-        finally:
-            clock.cancel()
-            self._open.discard(sock)
+    key = _read_api_key(server)
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    return aiohttp.ClientSession(
+        headers=headers,
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        timeout=aiohttp.ClientTimeout(total=server.timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )
 
 
-def _shut(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+async def _post(session: ClientSession, server: Server, body: bytes) -> HttpReply | NoReply:
+    """Return the server's whole reply, whose last byte comes within `timeout_s`, or why there is none."""
+    import aiohttp
+
+    address = server.url.rstrip("/") + "/chat/completions"
+    raw = bytearray()
+    try:
+        async with session.post(address, data=body, allow_redirects=False) as response:
+            async for chunk in response.content.iter_any():
+                raw += chunk
+                if len(raw) > MAX_REPLY_BYTES:
+                    return NoReply("oversized", f"more than {MAX_REPLY_BYTES >> 20} MiB")
+            return HttpReply(response.status, response.headers, bytes(raw))
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return NoReply("timeout" if isinstance(error, TimeoutError) else "unreached", type(error).__name__)

@@ -27,12 +27,11 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
 from compclip.base import links, worker_processes
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
+from compclip.base.progress_line import ProgressLine
 from compclip.config.grid import captioner_config, writer_config
 from compclip.config.released_lists import captions_config, masked_config, texts_config
 from compclip.config.sections import Data
@@ -92,8 +91,7 @@ class ShardWork:
             return
         workers = min(processes, len(tasks)) if self.can_share_machine() else 1
         finished = _write_in_processes(self, tasks, workers) if workers > 1 else _write_here(self, tasks)
-        disable = None if len(tasks) > 1 else True  # None: shown on a terminal
-        for _ in tqdm(finished, self.stage, len(tasks), unit="shard", disable=disable):
+        for _ in ProgressLine(f"shards of {self.stage}", len(tasks), finished):
             pass
 
     def publish(self, out: Path) -> tuple[Manifest, Counter]:

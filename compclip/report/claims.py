@@ -30,9 +30,9 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, published_numbers, table_rows, tables
 from compclip.report.statistics import NEITHER, Interval, mean_std
-from compclip.report.student_distribution import LEVEL
 from compclip.report.table_rows import RunsByTraining
 from compclip.report.tables import Column, ResultTable, Training
+from compclip.report.variance_parts import LEVEL
 from compclip.runs.result_files import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from compclip.config.cell import PRETRAINED
 from compclip.report import decisions, table_rows, tables
 from compclip.report.statistics import Interval
-from compclip.report.student_distribution import LEVEL
 from compclip.report.table_rows import RunsByTraining
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic, Training
+from compclip.report.variance_parts import LEVEL
 
 
 @dataclass(frozen=True)

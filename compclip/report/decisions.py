@@ -13,9 +13,8 @@ import numpy as np
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
 from compclip.report.statistics import Interval
-from compclip.report.student_distribution import LEVEL, student_quantile
 from compclip.report.tables import Column, MethodRow, ResultTable
-from compclip.report.variance_parts import Spread
+from compclip.report.variance_parts import LEVEL, Spread, student_quantile
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import progress_line
 from compclip.base.errors import UserError
+from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
@@ -43,7 +43,7 @@ def collect_runs(
     Raises UserError naming the missing cells and results unless `partial`.
     """
     benchmarks, runs, missing, all_cells = list(benchmarks), [], [], list(cells)
-    for cell in progress_line.iterate("runs", all_cells, len(all_cells)):
+    for cell in ProgressLine("runs", len(all_cells), all_cells):
         run, cell_missing = read_cell(Published(root, cell), benchmarks)
         missing += cell_missing
         if run is not None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
 
-from compclip.report.student_distribution import LEVEL, LEVELS_K, student_quantile, student_quantiles
-
+LEVEL = 0.05
+LEVELS_K = np.geomspace(1.0, 1e-12, 400)  # of p values; none is said to be smaller
+TABLES = 512  # of so many degrees of freedom are remembered
 # A tenth of the noise is taken off the seeds' variance, and no less is left of it than nine tenths of the units' factor
 # make. By integration 94 to 98 of 100 intervals of three or more seeds then hold the truth, whatever the variances are.
 # So they do by Banerjee's rule alone, with which seeds that agree by chance leave an interval of almost no width.
@@ -145,6 +147,19 @@ class Spread:
         present = self.unit.value
         scale = max(total, 0.0) / present if present else 1.0
         return tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
+
+
+def student_quantile(freedom: float, level: float = LEVEL) -> float:
+    """Return the value that Student's t exceeds, on either side, in a share `level` of draws."""
+    from scipy.special import stdtrit  # as long to import as numpy, and most commands ask for no interval
+
+    return -float(stdtrit(freedom, level / 2))
+
+
+@lru_cache(maxsize=TABLES)
+def student_quantiles(freedom: float) -> np.ndarray:
+    """Return the quantile of each level of `LEVELS_K`, in rising order."""
+    return np.array([student_quantile(freedom, level) for level in LEVELS_K])
 
 
 def _satterthwaite(terms: Sequence[Variance]) -> float:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from compclip.base import messages, progress_line
+from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
 from compclip.base.json_text import replace_lone
 from compclip.base.number_text import format_count
+from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read
@@ -74,7 +75,7 @@ def load_project(
     """
     params, summaries = read.load_params(params_path), SummaryCache(cache_file)
     locations = list(tracked_files.list_published(root))
-    cells = [summaries.summary(*location) for location in progress_line.iterate("runs", locations, len(locations))]
+    cells = [summaries.summary(*location) for location in ProgressLine("runs", len(locations), locations)]
     study_files = sorted(studies_folder.glob("*/trials.json"))
     sweeps = [tracked_files.read_study(file.parent, summaries) for file in study_files]
     summaries.save()
@@ -130,7 +131,7 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
                 name = project.options.project
                 runs = format_count(count, "run")
                 print(f"{name} has {runs} there; each is removed as its files are logged again", flush=True)
-            for entry in progress_line.iterate("entries for MLflow", project.entries, len(project.entries)):
+            for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
                 writer.update_entry(entry, anew)
             if anew:
                 writer.remove_stale()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
-from compclip.base import progress_line
-from compclip.base.progress_line import CLEAR, format_seconds, show_progress
+from compclip.base.progress_line import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -17,50 +17,54 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(stream: io.StringIO, seconds_each: float, count: int = 10) -> str:
-    """What is shown of `count` things of so many seconds each, by a clock of its own."""
-    now = [0.0]
-    with show_progress("pictures", count, stream, lambda: now[0]) as progress:
+@pytest.fixture
+def now(monkeypatch):
+    """The seconds of tqdm's clock, in a list."""
+    seconds = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: seconds[0])
+    return seconds
+
+
+def run(monkeypatch, stream: io.StringIO, now: list[float], seconds_each: float, count: int = 10, total: int = 10):
+    """What is shown of `count` things of so many seconds each."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    with ProgressLine("pictures", total) as progress:
         for _ in range(count):
             now[0] += seconds_each
-            progress.advance()
+            progress.update()
     return stream.getvalue()
 
 
-def test_a_log_has_a_line_every_half_minute():
-    assert run(io.StringIO(), 2.0) == ""
-    assert run(io.StringIO(), 10.0) == "".join(
-        f"pictures {done}/10  ETA {eta_s} s\n" for done, eta_s in ((3, 70), (6, 40), (9, 10))
-    )
+def test_a_log_has_a_line_every_half_minute(monkeypatch, now):
+    assert run(monkeypatch, io.StringIO(), now, 2.0) == ""
+    lines = run(monkeypatch, io.StringIO(), now, 10.0).split("\n")
+    assert [line.partition(" [")[2].partition(",")[0] for line in lines[:-1]] == [
+        "00:30<01:10", "01:00<00:40", "01:30<00:10"
+    ]  # fmt: skip
+    assert lines[-1] == "" and not any("\r" in line for line in lines)
+    assert all(line.startswith("pictures: ") for line in lines[:-1])
 
 
-def test_a_terminal_has_one_line_that_is_gone_at_the_end():
-    assert run(Terminal(), 0.05) == ""
-    output = run(Terminal(), 100.0, 3)
-    assert output.split(CLEAR) == ["", "pictures 1/3", "pictures 2/3  ETA 100 s", "pictures 3/3  ETA 0 s", ""]
+def test_a_terminal_has_one_line_that_is_gone_at_the_end(monkeypatch, now):
+    assert run(monkeypatch, Terminal(), now, 0.05) == ""
+    output = run(monkeypatch, Terminal(), now, 100.0, 3)
+    assert [f" {done}/10 [" in line for done, line in enumerate(output.split("\r")[1:4], 1)] == [True] * 3
+    assert output.split("\r")[-2:][0].strip() == "" == output.split("\r")[-1] and "\n" not in output
 
 
-def test_it_is_cleared_where_the_work_fails():
-    now, stream = [0.0], Terminal()
-    with pytest.raises(ZeroDivisionError), show_progress("runs", 5, stream, lambda: now[0]) as progress:
+def test_it_is_cleared_where_the_work_fails(monkeypatch, now):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with pytest.raises(ZeroDivisionError), ProgressLine("runs", 5) as progress:
         now[0] = 2.0
-        progress.advance()
+        progress.update()
         raise ZeroDivisionError
-    assert stream.getvalue() == f"{CLEAR}runs 1/5{CLEAR}"
+    assert " 1/5 [" in sys.stderr.getvalue() and sys.stderr.getvalue().endswith(" \r")
 
 
-def test_without_a_total_there_is_no_time_left(monkeypatch):
-    now, stream = [0.0], io.StringIO()
-    with show_progress("bytes", 0, stream, lambda: now[0]) as progress:
-        for seconds in (31, 62):
-            now[0] = seconds
-            progress.advance(1_000)
-    assert stream.getvalue() == "bytes 1,000\nbytes 2,000\n"
+def test_without_a_total_there_is_no_time_left(monkeypatch, now):
+    lines = run(monkeypatch, io.StringIO(), now, 31.0, 2, total=0).splitlines()
+    assert [line.partition(" [")[0] for line in lines] == ["pictures: 1it", "pictures: 2it"] and "<" not in lines[0]
 
 
 def test_iterating_gives_every_value():
-    assert list(progress_line.iterate("cells", "abc", 3)) == ["a", "b", "c"]
-
-
-def test_durations_have_the_unit_of_their_size():
-    assert [format_seconds(s) for s in (7, 119, 600, 9000)] == ["7 s", "119 s", "10 min", "2.5 h"]
+    assert list(ProgressLine("cells", 3, "abc")) == ["a", "b", "c"]

@@ -92,8 +92,8 @@ def test_progress_counts_megabytes(fetch, files, monkeypatch):
     monkeypatch.setattr(progress_line, "LOG_S", 0.0)
     files.bodies["/a.bin"] = b"0" * 3_000_000
     code, out, error = fetch({"x": web(files, files={"a.bin": {"size": 3_000_000}})}, "x")
-    assert code == 0 and "MB:" not in out
-    assert error.splitlines()[-1].startswith("a.bin, MB: 3/3")
+    assert code == 0 and "MB" not in out
+    assert error.splitlines()[-1].startswith("MB of a.bin: 100%") and " 3/3 [" in error
 
 
 def test_cut_then_run_again(fetch, files, tmp_path):

@@ -1,4 +1,4 @@
-"""Evaluation and training beside five packages alone: as `pip install --no-deps compclip` on a cluster or in a notebook."""
+"""Evaluation and training beside six packages alone: as `pip install --no-deps compclip` on a cluster or in a notebook."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from tests.evaluate.test_evaluate import checkpoint, root  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("torch", "open_clip_torch", "omegaconf", "pydantic", "pyarrow")  # as docs/install.md has them
-# What stands before a program: every module of a distribution that is not in reach of the five is missing.
+PACKAGES = ("torch", "open_clip_torch", "omegaconf", "pydantic", "pyarrow", "scipy")  # as docs/install.md has them
+# What stands before a program: every module of a distribution that is not in reach of the six is missing.
 START = """
 import json, sys
 missing = set(json.loads(sys.argv.pop(1)))
@@ -72,7 +72,7 @@ def normalise(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def missing() -> str:
-    """The modules of this environment that the five packages do not bring, as JSON."""
+    """The modules of this environment that the six packages do not bring, as JSON."""
     reachable = list_reachable(PACKAGES)
     by_module = metadata.packages_distributions()
     return json.dumps([
@@ -82,7 +82,7 @@ def missing() -> str:
 
 
 def run(missing: str, program: str, *argv: object, cwd: Path) -> str:
-    """What a process prints that finds the five packages alone."""
+    """What a process prints that finds the six packages alone."""
     command = [sys.executable, "-c", START + program, missing, *map(str, argv)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env)

@@ -27,9 +27,8 @@ from compclip.report import (
     table_rows,
     tables,
 )
-from compclip.report.student_distribution import student_quantile
 from compclip.report.tables import Column
-from compclip.report.variance_parts import BackboneSpread, Spread, Variance
+from compclip.report.variance_parts import BackboneSpread, Spread, Variance, student_quantile
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained

@@ -33,7 +33,7 @@ def test_progress_counts_the_cells(runs, monkeypatch, capsys):
     collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
     out, error = capsys.readouterr()
     count = len(fake_runs.cells())
-    assert out == "" and error.splitlines()[-1].startswith(f"runs {count}/{count}  ETA 0 s")
+    assert out == "" and error.splitlines()[-1].startswith("runs: 100%") and f" {count}/{count} [" in error
 
 
 def test_only_the_grid_s_cells_are_read(runs):

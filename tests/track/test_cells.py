@@ -36,8 +36,8 @@ def test_progress_counts_what_is_read_and_written(tmp_path, runs, uri, monkeypat
     monkeypatch.setattr(progress_line, "LOG_S", 0.0)
     update(tmp_path, uri)
     lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith("runs 4/4") for line in lines)
-    assert any(line.startswith("entries for MLflow 4/4") for line in lines)
+    assert any(line.startswith("runs: 100%") and " 4/4 [" in line for line in lines)
+    assert any(line.startswith("entries for MLflow: 100%") and " 4/4 [" in line for line in lines)
 
 
 def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
