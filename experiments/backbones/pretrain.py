@@ -534,8 +534,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--missing", metavar="NAME", help="a backbone whose weights may be missing: its stage")
     args = parser.parse_args(argv)
     if args.missing:
-        params = read.load_params(read.DEFAULT)
-        make_missing(params.backbones[safe_names.parse_name(args.missing, "--missing")].weights)
+        backbones = read.load_params(read.DEFAULT).backbones
+        name = safe_names.parse_name(args.missing, "--missing")
+        if name not in backbones:
+            raise unknown("backbone", name, backbones, "backbones")
+        make_missing(backbones[name].weights)
         return 0
     for name in args.names:
         if name not in MODELS:

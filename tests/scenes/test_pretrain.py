@@ -222,6 +222,8 @@ def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made):
     Path(made.weights).write_bytes(b"somebody's now")
     assert pretrain.main(["--missing", "backbone@tiny"]) == 0
     assert Path(made.weights).read_bytes() == b"somebody's now"
+    with pytest.raises(UserError, match="unknown backbone 'tinny'; did you mean 'tiny'"):
+        pretrain.main(["--missing", "backbone@tinny"])
 
 
 def test_the_grids_name_what_the_script_makes():
