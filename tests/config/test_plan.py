@@ -13,7 +13,6 @@ from compclip.base import code_hash
 from compclip.base.errors import UserError
 from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
-from compclip.config.training_code import NOT_NUMERICAL
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import PACKAGE, find_owner, imports, modules
 
@@ -112,8 +111,7 @@ def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every
 def test_the_plan_has_the_digest_of_its_entries(original_documents):
     """What the test above takes for granted."""
     documents_of_plan = original_documents
-    training = ("compclip.train.fine_tuning", "compclip.methods.clic")
-    assert documents_of_plan["train/clic"]["code"] == code_hash.hash_code(*training, without=NOT_NUMERICAL)
+    assert documents_of_plan["train/clic"]["code"] == training_code.hash_training_code("clic")
     assert documents_of_plan["benchmark/valse"]["code"] == code_hash.hash_code(
         "compclip.evaluate.census", "compclip.benchmarks.valse"
     )

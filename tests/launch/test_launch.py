@@ -302,6 +302,7 @@ def test_the_code_is_copied_once_for_each_state(tmp_path):
 def test_no_slurm_on_this_machine(monkeypatch):
     """The line says where to run it or what to use."""
     monkeypatch.setenv("PATH", "/nowhere")
+    cluster.read_config.cache_clear()
     with pytest.raises(UserError, match="scontrol: not installed on this machine; .*slurm/local.yaml"):
         slurm.read_max_array_size()
 
