@@ -114,10 +114,10 @@ def prepare(name: str, options: dict[str, Any], model: ClipModel) -> None:
     cfg = method.Config(**options)
     extras.prepare_model(method, cfg, model, 0)
     added = extras.create_extras(method, cfg, model, 0)
-    for part, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
+    for module_name, module, seed in (("heads", added.heads, 2), ("teacher", added.teacher, 3)):
         if module is not None:
             shake(module, torch.Generator().manual_seed(seed))
-            setattr(model.clip, part, module)
+            setattr(model.clip, module_name, module)
 
 
 def squeeze(path: str, side: int = SIDE) -> Image.Image:
@@ -154,7 +154,7 @@ def take_step(
 
 def run_program(method: str, folder: Path, work: Path, paths: list[str], model: ClipModel) -> Step:
     """Return the step of the released program, of a process of its own."""
-    given = {
+    shared_inputs = {
         "paths": paths,
         "captions": CAPTIONS,
         "negatives": NEGATIVES,
@@ -164,7 +164,7 @@ def run_program(method: str, folder: Path, work: Path, paths: list[str], model: 
         "work": str(work),
         "state": model.clip.state_dict(),
     }
-    torch.save(given, work / "given.pt")
+    torch.save(shared_inputs, work / "given.pt")
     names = [str(path) for path in (folder.resolve(), work / "given.pt", work / "step.pt")]
     subprocess.run([sys.executable, str(CHILD), method, *names], check=True)
     step = torch.load(work / "step.pt", weights_only=True)

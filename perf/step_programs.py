@@ -99,9 +99,9 @@ def towers_of(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in state.items() if not name.startswith(("heads.", "teacher."))}
 
 
-def head_of(state: dict[str, Tensor], part: str = "heads.") -> dict[str, Tensor]:
+def head_of(state: dict[str, Tensor], prefix: str = "heads.") -> dict[str, Tensor]:
     """Return the weights of our head, or teacher, by their names in it."""
-    return {name.removeprefix(part): value for name, value in state.items() if name.startswith(part)}
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def rename(tensors: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
@@ -132,7 +132,7 @@ def build_tokenizer(**options: Any) -> Any:
     return transformers.CLIPTokenizer(vocabulary, merges, **options)
 
 
-def main(method: str, folder: str, given: str, output: str) -> None:
+def main(method: str, folder: str, inputs_path: str, output: str) -> None:
     """Run one step and write it."""
     sys.modules["step_programs"] = sys.modules["__main__"]
     sys.path[:1] = [str(Path(folder) / "src"), folder]
@@ -143,7 +143,7 @@ def main(method: str, folder: str, given: str, output: str) -> None:
     random.seed(0)
     torch.manual_seed(0)
     run = runpy.run_path(str(Path(__file__).with_name("steps") / f"{method}_program.py"))["run"]
-    torch.save(run(Path(folder), torch.load(given, weights_only=False)), output)
+    torch.save(run(Path(folder), torch.load(inputs_path, weights_only=False)), output)
 
 
 if __name__ == "__main__":

@@ -185,8 +185,8 @@ def _leave_out_gone(kind: type, values: Any) -> Any:
     """Return a section's values without those that are off and that it has no option of."""
     if not isinstance(values, Mapping):
         return values
-    known = {field.name for field in fields(kind)}
-    return {name: value for name, value in values.items() if name in known or value}
+    option_names = {field.name for field in fields(kind)}
+    return {name: value for name, value in values.items() if name in option_names or value}
 
 
 def read_run(path: str | Path) -> Run:

@@ -91,5 +91,5 @@ def name_code(method: str, modules: Mapping[str, str]) -> str:
 
 def list_uncovered(modules: Mapping[str, str]) -> dict[str, str]:
     """Return the modules whose code `numbers.json` does not name; a hash depends on what the method leaves out."""
-    known = read_numbers().modules
-    return {name: digest for name, digest in modules.items() if digest not in known.get(name, ())}
+    named_hashes = read_numbers().modules
+    return {name: digest for name, digest in modules.items() if digest not in named_hashes.get(name, ())}

@@ -500,12 +500,12 @@ def _neighbour_sentence(rng: np.random.Generator, fact: Statement, paired: float
 
 def make_model(name: str) -> None:
     """Pretrain one of MODELS from random weights and write its weights and log."""
-    made = MODELS[name]
-    weights = Path(made.weights)
-    messages.note(f"{name}: pretraining {weights}: {describe_cost(made.numbers)}")
+    world_model = MODELS[name]
+    weights = Path(world_model.weights)
+    messages.note(f"{name}: pretraining {weights}: {describe_cost(world_model.numbers)}")
     weights.parent.mkdir(parents=True, exist_ok=True)
-    model = backbone.create(made.model, "", made.seed)
-    train(model, made.numbers, made.seed, weights)
+    model = backbone.create(world_model.model, "", world_model.seed)
+    train(model, world_model.numbers, world_model.seed, weights)
     write_half_weights(model, weights)
     state_path(weights).unlink(missing_ok=True)
     print(f"{weights}: written; `dvc repro backbone` takes them over")
@@ -520,8 +520,8 @@ def describe_cost(cfg: Pretrain) -> str:
 
 def make_missing(weights: str) -> None:
     """Pretrain the model whose weights these are, if they are not there; the shipped one's only by its name."""
-    for name, made in MODELS.items():
-        if made.weights == weights and name != SHIPPED and not Path(weights).is_file():
+    for name, world_model in MODELS.items():
+        if world_model.weights == weights and name != SHIPPED and not Path(weights).is_file():
             make_model(name)
 
 

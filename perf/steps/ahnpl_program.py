@@ -13,7 +13,7 @@ KINDS = ("relation", "adj_swap", "adj", "noun", "verb")  # of negatives, by thei
 SWAPPED = KINDS.index("adj_swap")
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """nynu-BDAI/AHNPL: the second of two steps on one batch, by margins of the first.
 
     Without exchanged adjectives, which are not built, and without --positive-margin-loss: see our method.
@@ -26,20 +26,20 @@ def run(folder: Path, given: Step) -> Step:
     from training.data import HardNegative_Collate, NpyDataset
 
     lines = []
-    for i, (path, caption) in enumerate(zip(given["paths"], given["captions"], strict=True)):
-        fourth = given["captions"][(i + 1) % len(given["captions"])]
-        texts = list(given["negatives"][i]) + [fourth]
+    for i, (path, caption) in enumerate(zip(shared_inputs["paths"], shared_inputs["captions"], strict=True)):
+        fourth = shared_inputs["captions"][(i + 1) % len(shared_inputs["captions"])]
+        texts = list(shared_inputs["negatives"][i]) + [fourth]
         texts.insert(SWAPPED, "")
         named = {f"{kind}_aug_caption": text for kind, text in zip(KINDS, texts, strict=True)}
         lines.append({"image_path": path, "caption": caption, "valid_caption": [1] * 6, **named})
-    file = Path(given["work"]) / "ahnpl.npy"
+    file = Path(shared_inputs["work"]) / "ahnpl.npy"
     np.save(file, np.array(lines, dtype=object))
-    transform = image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True)
+    transform = image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True)
     data = NpyDataset(str(file), transform, tokenizer=tokenize)
     there = [k for k in range(len(KINDS) + 1) if k != 1 + SWAPPED]
     rows = [(picture, texts[there], mask[there]) for picture, texts, mask in (data[i] for i in range(len(data)))]
     images, texts, valid = HardNegative_Collate()(rows)
-    model = use_float64(load(CLIP(**given["model"]), given["state"]))
+    model = use_float64(load(CLIP(**shared_inputs["model"]), shared_inputs["state"]))
     weights = {"neg_loss_weight": 0.2, "mar_loss_weight": 0.2}  # scripts/run.sh
     loss = Clip_DALoss(mar_loss=True, neg_loss=True, hardnegative=True, **weights)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 CONCEPTS = (("A Cat", "a red mat"), ("two dogs", "the tall white wall", "a ball"), (), ("Some birds", "the sea"))
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """SamsungLabs/concept_centric_clip on one process, as its tars give samples: a caption without phrases is one.
 
     Its pickles give the tokens of such a caption to the tokenizer, which raises an error.
@@ -27,15 +27,15 @@ def run(folder: Path, given: Step) -> Step:
     from PIL import Image
     from training.data import CC3m_custom_np_collate_fn, CC3m_np_json_processor
 
-    cfg = {name: value for name, value in given["model"].items() if name != "custom_text"}
+    cfg = {name: value for name, value in shared_inputs["model"].items() if name != "custom_text"}
     transform = image_transform(cfg["vision_cfg"]["image_size"], is_train=True, mean=None, std=None)
     read_texts = CC3m_np_json_processor(SimpleTokenizer(context_length=64))
     rows = []
-    for path, caption, phrases in zip(given["paths"], given["captions"], CONCEPTS, strict=True):
+    for path, caption, phrases in zip(shared_inputs["paths"], shared_inputs["captions"], CONCEPTS, strict=True):
         texts = read_texts({"shortLLA_captions": caption, "nounphrases": list(phrases)})
         rows.append((transform(Image.open(path).convert("RGB")), texts))
     pictures, texts, phrases, owners = CC3m_custom_np_collate_fn(return_nounphrases=True)(rows)
-    model = use_float64(load(CustomTextCLIP(**cfg, output_dict=True, output_tokens=True), given["state"]))
+    model = use_float64(load(CustomTextCLIP(**cfg, output_dict=True, output_tokens=True), shared_inputs["state"]))
     loss_module.nn.Softmax = partial(torch.nn.Softmax, dim=1)  # of a matrix, as torch chooses with a warning
     loss = loss_module.C2LIP_Loss()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 HALF = 2  # pictures of each process
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """lezhang7/Enhance-FineGrained at 2d07821: the second step on one batch, half of it on each of two processes.
 
     There the intra-modal term's target is the picture; its single process has no negatives in the contrast.
@@ -26,20 +26,20 @@ def run(folder: Path, given: Step) -> Step:
 
     kinds = ("relation", "adj", "noun", "verb")
     samples = []
-    columns = (given[key] for key in ("paths", "captions", "negatives", "further"))
+    columns = (shared_inputs[key] for key in ("paths", "captions", "negatives", "further"))
     for path, caption, negatives, further in zip(*columns, strict=True):
         texts = zip(kinds, (*negatives, further[0]), strict=True)
         sample = {"image_path": path, "caption": caption, "valid_caption": [1] * 5}
         samples.append(sample | {f"{kind}_aug_caption": text for kind, text in texts})
-    file = Path(given["work"]) / "ce_clip.npy"
+    file = Path(shared_inputs["work"]) / "ce_clip.npy"
     np.save(file, np.array(samples, dtype=object))
-    transform = image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True)
+    transform = image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True)
     data = NpyDataset(str(file), transform, tokenizer=tokenize, split="train")
     starts = range(0, len(data), HALF)
     batches = [HardNegative_Collate()([data[i] for i in range(start, start + HALF)]) for start in starts]
     pictures = torch.cat([images for images, _, _ in batches])
     valid = torch.cat([mask[:, 1:] for _, _, mask in batches])  # training/train.py:125
-    model = use_float64(load(CLIP(**given["model"]), given["state"]))
+    model = use_float64(load(CLIP(**shared_inputs["model"]), shared_inputs["state"]))
     weights = {"atr_loss_weight": 0.2, "tec_loss_weight": 0.3}
     loss = loss_module.Clip_DALoss(world_size=2, hardnegative=True, atr_loss=True, tec_loss=True, **weights)
 

@@ -22,11 +22,13 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """Their partners and orders of sentences; composites, joined texts and tokens are ours."""
     rows, count = [], len(theirs.texts) // len(paths)
     for i, path in enumerate(paths):
-        given = theirs.texts[i * count : (i + 1) * count]  # further ones, p1, p2, negative, the single caption
-        partner = next(j for j in range(len(paths)) if join_clic(CAPTIONS[i], CAPTIONS[j]) == given[2])
+        texts_of_sample = theirs.texts[
+            i * count : (i + 1) * count
+        ]  # further ones, p1, p2, negative, the single caption
+        partner = next(j for j in range(len(paths)) if join_clic(CAPTIONS[i], CAPTIONS[j]) == texts_of_sample[2])
         p1, p2 = join_clic(CAPTIONS[i], CAPTIONS[partner]), join_clic(CAPTIONS[partner], CAPTIONS[i])
         ways = [join_clic(*pair) for pair in itertools.permutations((*FURTHER[i], *FURTHER[partner]), 2)]
-        further = [next(way for way in ways if way == text) for text in given[:2]]
+        further = [next(way for way in ways if way == text) for text in texts_of_sample[:2]]
         negative = join_clic(f"no {CAPTIONS[i]}", CAPTIONS[partner])
         first, second = Image.open(path).convert("RGB"), Image.open(paths[partner]).convert("RGB")
         generators = map(np.random.default_rng, range(9))  # both orders of the two are among them

@@ -10,7 +10,7 @@ import transformers
 from step_programs import Step, build_tokenizer, load, open_package, take_step, use_float64
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """Netflix/clove on one process: negatives of all captions but the last; OpenAI's tokenizer is built of its words.
 
     It pads by "!", and so reads each "!" of a text as padding: texts are without, as in ours.
@@ -27,13 +27,13 @@ def run(folder: Path, given: Step) -> Step:
     from open_clip.transform import image_transform
     from PIL import Image
 
-    transform = image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True)
-    pictures = torch.stack([transform(Image.open(path)) for path in given["paths"]])
-    texts = [*given["captions"], *(negatives[0] for negatives in given["negatives"][:-1])]
+    transform = image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True)
+    pictures = torch.stack([transform(Image.open(path)) for path in shared_inputs["paths"]])
+    texts = [*shared_inputs["captions"], *(negatives[0] for negatives in shared_inputs["negatives"][:-1])]
     texts = [text.replace("!", "") for text in texts]
     tokenizer = HFTokenizer(CLIP_TOKENIZER_TO_WRAP)  # training/data.py:395-409
     vars(tokenizer).update(vars(CLIP_TOKENIZER_TO_WRAP))  # special tokens, which lie elsewhere in transformers 5
     tokens = partial(tokenizer, max_length=min(DEFAULT_CONTEXT_LENGTH, tokenizer.model_max_length))(texts)
-    model = use_float64(load(CLIP(**given["model"]), given["state"]))
+    model = use_float64(load(CLIP(**shared_inputs["model"]), shared_inputs["state"]))
     loss = ClipLoss(model)
     return take_step(model, lambda: dict(loss(**model(pictures.double(), tokens))), pictures, tokens)

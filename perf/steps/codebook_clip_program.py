@@ -20,7 +20,7 @@ MASK = 49406  # a word of its own, before the start and the end token
 LONGER = 9  # a caption so many times over has no padding in 77 positions
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """hellomuffin/iterated-learning-for-vlm: sums of codes of pictures and whole texts, in one process; also all texts.
 
     The start token is left out of its query's view, and texts have no padding: its padding answers with 0, ours does
@@ -30,40 +30,42 @@ def run(folder: Path, given: Step) -> Step:
     for name in ("prototype.model", "prototype.data"):
         open_package(name, folder / name.replace(".", "/"))
     torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[assignment]
-    torch.distributed.init_process_group("gloo", init_method=f"file://{given['work']}/group", rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{shared_inputs['work']}/group", rank=0, world_size=1
+    )
     from prototype.data.imagenet_dataloader import build_common_augmentation
     from prototype.loss_functions.loss import ClipInfoCELoss
     from prototype.model.clip_fdt import Clip_FDT
     from prototype.model.image_encoder.visual_transformer import visual_transformer_B32
     from prototype.model.text_encoder.text_transformer import text_transformers
 
-    vision, text = given["model"]["vision_cfg"], given["model"]["text_cfg"]
+    vision, text = shared_inputs["model"]["vision_cfg"], shared_inputs["model"]["text_cfg"]
     image_encode = visual_transformer_B32(
         width=vision["width"],
         layers=vision["layers"],
         heads=vision["width"] // vision["head_width"],
         patch_size=vision["patch_size"],
-        embed_dim=given["model"]["embed_dim"],
+        embed_dim=shared_inputs["model"]["embed_dim"],
     )
     text_encode = text_transformers(
         transformer_width=text["width"],
         transformer_layers=text["layers"],
         transformer_heads=text["heads"],
-        embed_dim=given["model"]["embed_dim"],
+        embed_dim=shared_inputs["model"]["embed_dim"],
         bpe_path=str(folder / "prototype/model/text_encoder/bpe_simple_vocab_16e6.txt.gz"),
         text_encode_type="Transformer",
         text_model_utils={"random": False, "freeze": False},
     )
-    codes, code_width = given["state"]["heads.code"].shape
+    codes, code_width = shared_inputs["state"]["heads.code"].shape
     model = Clip_FDT(image_encode, text_encode, True, codes, code_width, vision["width"], text["width"],
                      "sparsemax", "max", 0.5)  # fmt: skip
-    use_float64(load_ours(model, given["state"]))
+    use_float64(load_ours(model, shared_inputs["state"]))
     model.img_query_model.q_map[0].eps = 0.0
-    texts = [" ".join([caption] * LONGER) for caption in given["captions"]]
+    texts = [" ".join([caption] * LONGER) for caption in shared_inputs["captions"]]
     transform = build_common_augmentation("MOCOV2_single")
     transform.transforms = [step for step in transform.transforms if "Random" not in str(step) or "Crop" in str(step)]
     torch.set_default_dtype(torch.float32)
-    pictures = torch.stack([transform(Image.open(path).convert("RGB")) for path in given["paths"]])
+    pictures = torch.stack([transform(Image.open(path).convert("RGB")) for path in shared_inputs["paths"]])
     torch.set_default_dtype(torch.float64)
     leave_out_start(text_encode)
     norm = torch.Tensor.norm

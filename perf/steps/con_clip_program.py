@@ -12,7 +12,7 @@ from step_programs import Step, load, take_step, use_float64
 from torch import Tensor, nn
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """jaisidhsingh/CoN-CLIP, with openai/CLIP cloned into its folder CLIP: pictures, distractors, texts, negations.
 
     Its `get_finetuning_dataset` gives its data sets two arguments of which they take one, and is not called.
@@ -27,16 +27,16 @@ def run(folder: Path, given: Step) -> Step:
     from training_utils.helpers import clip_forward_pass
     from training_utils.loss_functions import get_criterion
 
-    side, work = given["model"]["vision_cfg"]["image_size"], Path(given["work"])
+    side, work = shared_inputs["model"]["vision_cfg"]["image_size"], Path(shared_inputs["work"])
     transform = clip.clip._transform(side)
 
     def open_coco(root: str, annFile: str, transform: Any) -> list[tuple[Tensor, None]]:  # noqa: N803
-        return [(transform(Image.open(path)), None) for path in given["paths"]]
+        return [(transform(Image.open(path)), None) for path in shared_inputs["paths"]]
 
-    pairs = zip(given["captions"], given["negatives"], strict=True)
+    pairs = zip(shared_inputs["captions"], shared_inputs["negatives"], strict=True)
     annotations = [{"json": {"caption": c}, "sop_data": {"negative-prompt": n[0]}} for c, n in pairs]
-    torch.save({"image_paths": given["paths"], "annotations": annotations}, work / "con_clip.pt")
-    torch.save([[number] for number in given["near"]], work / "distractors.pt")
+    torch.save({"image_paths": shared_inputs["paths"], "annotations": annotations}, work / "con_clip.pt")
+    torch.save([[number] for number in shared_inputs["near"]], work / "distractors.pt")
     configs.num_ccneg_eval_samples = 0
     configs.finetuning_dataset_path = work / "con_clip.pt"
     configs.negative_image_ft_mapping_path = work / "distractors.pt"
@@ -46,7 +46,7 @@ def run(folder: Path, given: Step) -> Step:
     images, negative_images, captions, negative_captions = rows
     pictures = torch.cat([images, negative_images])  # conclip_fine_tuning.py:37-44
     tokens = torch.cat([captions, negative_captions]).squeeze(1)
-    model = use_float64(load(build_openai(given["model"]), given["state"]))
+    model = use_float64(load(build_openai(shared_inputs["model"]), shared_inputs["state"]))
     criterion = get_criterion(SimpleNamespace(negative_images="on"))
 
     def compute() -> dict[str, Tensor]:

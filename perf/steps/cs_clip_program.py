@@ -12,7 +12,7 @@ from step_programs import Step, load, open_package, take_step, use_float64
 from torch import Tensor
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """kargibora/CS-CLIP: a caption and two of its units, a foil of each; also all texts."""
     import open_clip
 
@@ -36,18 +36,18 @@ def run(folder: Path, given: Step) -> Step:
     from utils.clip_wrapper import UniversalCLIPWrapper
 
     samples = []
-    for i, (path, caption) in enumerate(zip(given["paths"], given["captions"], strict=True)):
-        swapped = [{"negative": given["negatives"][i][0]}]
+    for i, (path, caption) in enumerate(zip(shared_inputs["paths"], shared_inputs["captions"], strict=True)):
+        swapped = [{"negative": shared_inputs["negatives"][i][0]}]
         sample = {"image_path": path, "original_caption": caption, "swap_negatives": swapped}
         samples.append(sample | describe_parts(caption))
-    (Path(given["work"]) / "cs_clip").mkdir()
-    (Path(given["work"]) / "cs_clip/samples.json").write_text(json.dumps(samples))
+    (Path(shared_inputs["work"]) / "cs_clip").mkdir()
+    (Path(shared_inputs["work"]) / "cs_clip/samples.json").write_text(json.dumps(samples))
     options = yaml.safe_load((folder / "configs/dataset/coco_neg.yaml").read_text())["dataset_kwargs"]
-    options |= {"json_folder": str(Path(given["work"]) / "cs_clip"), "image_root": given["work"]}
-    transform = open_clip.image_transform(given["model"]["vision_cfg"]["image_size"], is_train=False)
+    options |= {"json_folder": str(Path(shared_inputs["work"]) / "cs_clip"), "image_root": shared_inputs["work"]}
+    transform = open_clip.image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=False)
     data = COCONeg(COCODataset(image_preprocess=transform, **options), list(range(len(samples))))
     batch = data.collate_fn([data[i] for i in range(len(data))])
-    clip = use_float64(load(open_clip.CLIP(**given["model"]), given["state"]))
+    clip = use_float64(load(open_clip.CLIP(**shared_inputs["model"]), shared_inputs["state"]))
     clip.dtype = torch.float64  # type: ignore[assignment]
     wrapped = UniversalCLIPWrapper(clip, transform, "openclip")
     head = FlexibleCLIPMultiLayerAlignment(align_text=False)  # configs/coco_ft.yaml

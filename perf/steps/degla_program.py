@@ -11,7 +11,7 @@ from step_programs import Step, head_of, load, replace_absent, take_step, towers
 from torch import Tensor
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """xiaoxing2001/DeGLA: four negatives of each caption, and the teacher of some later step.
 
     Its training gives the loss `distill_mse` and `distill_kl`, of which that knows nothing: they are left out here.
@@ -23,21 +23,21 @@ def run(folder: Path, given: Step) -> Step:
     from open_clip.tokenizer import tokenize
     from open_clip.transform import image_transform
 
-    work = Path(given["work"])
+    work = Path(shared_inputs["work"])
     (work / "train2014").mkdir()
     samples = []
-    columns = (given[key] for key in ("paths", "captions", "negatives", "further"))
+    columns = (shared_inputs[key] for key in ("paths", "captions", "negatives", "further"))
     for number, (path, caption, negatives, further) in enumerate(zip(*columns, strict=True)):
         shutil.copy(path, work / f"train2014/COCO_train2014_{number:012}.jpg")
         samples.append({"image_id": number, "original": caption, "enhanced": [*negatives, further[0]]})
     (work / "degla.json").write_text(json.dumps(samples))
     data_module.COCO_DATASET_ROOT = str(work)
-    transform = image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True)
+    transform = image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True)
     data = data_module.DeGLA_dataset(str(work / "degla.json"), transform, tokenizer=tokenize)
     pictures, texts, negatives = torch.utils.data.default_collate([data[i] for i in range(len(data))])
     tokens = torch.cat([texts, negatives.view(-1, negatives.shape[-1])])  # training/train.py:107-108
-    teacher = use_float64(load(CLIP(**given["model"]), head_of(given["state"], "teacher.")))
-    model = use_float64(load(CLIP(**given["model"]), towers_of(given["state"])))
+    teacher = use_float64(load(CLIP(**shared_inputs["model"]), head_of(shared_inputs["state"], "teacher.")))
+    model = use_float64(load(CLIP(**shared_inputs["model"]), towers_of(shared_inputs["state"])))
     weights = {"text_local_weight": 0.1, "image_local_weight": 0.1, "distill_weight": 0.005}  # scripts/train_DeGLA.sh
     loss = CLIPloss_DeGLA(text_local_contrast=True, image_local_contrast=True, **weights)
 

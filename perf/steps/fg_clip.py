@@ -20,8 +20,8 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """A long and a short caption, and four regions with the captions that they drew, first captions and false texts."""
     rows, count = [], len(theirs.texts) // len(paths)
     for i, path in enumerate(paths):
-        _, _, *drawn = theirs.texts[i * count : (i + 1) * count]
-        captions, first_and_false = drawn[: len(BOXES)], drawn[len(BOXES) :]
+        _, _, *region_texts = theirs.texts[i * count : (i + 1) * count]
+        captions, first_and_false = region_texts[: len(BOXES)], region_texts[len(BOXES) :]
         regions = []
         for r, box in enumerate(BOXES):
             own = first_and_false[r * (1 + FALSE_TEXTS) : (r + 1) * (1 + FALSE_TEXTS)]

@@ -35,7 +35,7 @@ PARTS = {".attn.": ".self_attn.", ".ln_1.": ".layer_norm1.", ".ln_2.": ".layer_n
          ".c_proj.": ".fc2."}  # fmt: skip
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """360CVGroup/FG-CLIP, branch v1.0: a step of its second stage, in one process; also all texts.
 
     Captions have at most twenty words: up to there its positions of long texts are those of short ones. Its tokenizer's
@@ -53,14 +53,16 @@ def run(folder: Path, given: Step) -> Step:
         token_AL = open_clip.tokenize(captions, context_length=max_length)
         return SimpleNamespace(input_ids=token_AL.masked_fill(token_AL == 0, LAST).tolist())
 
-    file = Path(given["work"]) / "fg_clip.json"
-    file.write_text(json.dumps([describe(given, i) for i in range(len(given["paths"]))]))
+    file = Path(shared_inputs["work"]) / "fg_clip.json"
+    file.write_text(json.dumps([describe(shared_inputs, i) for i in range(len(shared_inputs["paths"]))]))
     arguments = SimpleNamespace(image_folder="", max_seq_length=248, base_seq_length=77, base_image_size=224,
                                 add_box_loss=True, use_hard_neg=True)  # fmt: skip
     data = LazySupervisedBboxDataset(str(file), arguments, CLIPImageProcessorPil(), tokenize)
     batch = DataCollatorForSupervisedDataset()([data[i] for i in range(len(data))])
-    model = use_float64(load_ours(create(given["model"]), given["state"]))
-    torch.distributed.init_process_group("gloo", init_method=f"file://{given['work']}/group", rank=0, world_size=1)
+    model = use_float64(load_ours(create(shared_inputs["model"]), shared_inputs["state"]))
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{shared_inputs['work']}/group", rank=0, world_size=1
+    )
     kinds = {name: getattr(torch, name) for name in ("float", "float32", "bfloat16")}
 
     def compute() -> dict[str, Tensor]:
@@ -73,18 +75,21 @@ def run(folder: Path, given: Step) -> Step:
 
     tokens = [batch["text_long"][:, :77], batch["text_short"], batch["box_texts"], batch["hard_texts"]]
     step = take_step(model, compute, batch["image"], cut_padding(torch.cat(tokens)))
-    return step | {"texts": texts, "slopes": name_slopes(step["slopes"], given["state"])}
+    return step | {"texts": texts, "slopes": name_slopes(step["slopes"], shared_inputs["state"])}
 
 
-def describe(given: Step, i: int) -> Step:
+def describe(shared_inputs: Step, i: int) -> Step:
     """Return a record of its data: a picture's captions and regions, with false texts."""
     regions = []
     for r, box in enumerate(BOXES):
-        false_texts = {str(k): f"{given['negatives'][i][k % 3].split()[1]} {r} {k}" for k in range(FALSE_TEXTS)}
-        said = {"short_expr": f"{given['further'][i][1]} {r}", "long_expr": f"{given['further'][i][0]} at {r}"}
-        regions.append({"bbox": box, "flag_short_neg": 1, "short_expr_negs": false_texts} | said)
-    captions = {"caption": given["captions"][i], "short_caption": given["further"][i][0]}
-    return {"f_path": given["paths"][i], "bbox_info": regions} | captions
+        false_texts = {str(k): f"{shared_inputs['negatives'][i][k % 3].split()[1]} {r} {k}" for k in range(FALSE_TEXTS)}
+        expressions = {
+            "short_expr": f"{shared_inputs['further'][i][1]} {r}",
+            "long_expr": f"{shared_inputs['further'][i][0]} at {r}",
+        }
+        regions.append({"bbox": box, "flag_short_neg": 1, "short_expr_negs": false_texts} | expressions)
+    captions = {"caption": shared_inputs["captions"][i], "short_caption": shared_inputs["further"][i][0]}
+    return {"f_path": shared_inputs["paths"][i], "bbox_info": regions} | captions
 
 
 def create(config: Step) -> nn.Module:
@@ -96,9 +101,9 @@ def create(config: Step) -> nn.Module:
     vision, text = config["vision_cfg"], config["text_cfg"]
     shared = {"hidden_act": "gelu", "projection_dim": config["embed_dim"]}
 
-    def sizes(part: Step, heads: int) -> Step:
-        width = {"hidden_size": part["width"], "intermediate_size": 4 * part["width"]}
-        return shared | width | {"num_hidden_layers": part["layers"], "num_attention_heads": heads}
+    def sizes(piece: Step, heads: int) -> Step:
+        width = {"hidden_size": piece["width"], "intermediate_size": 4 * piece["width"]}
+        return shared | width | {"num_hidden_layers": piece["layers"], "num_attention_heads": heads}
 
     pictures = {"image_size": vision["image_size"], "patch_size": vision["patch_size"]}
     words = {"vocab_size": text["vocab_size"], "max_position_embeddings": text["context_length"]}
@@ -115,7 +120,7 @@ def find_names(name: str) -> list[str]:
     name = NAMES.get(beginning, "") + name.removeprefix(beginning)
     for old, new in PARTS.items():
         name = name.replace(old, new)
-    return [name.replace("in_proj_", f"{part}_proj.") for part in "qkv"] if "in_proj_" in name else [name]
+    return [name.replace("in_proj_", f"{piece}_proj.") for piece in "qkv"] if "in_proj_" in name else [name]
 
 
 def is_turned(name: str) -> bool:
@@ -142,9 +147,9 @@ def name_slopes(slopes: dict[str, Tensor], state: dict[str, Tensor]) -> dict[str
     slopes[f"{embeddings}.weight"] = slopes[f"{embeddings}.weight"] + F.pad(long_LW[:20], (0, 0, 0, 57))
     ours = {}
     for name in state:
-        parts = [slopes[part] for part in find_names(name) if part in slopes]
-        if parts:
-            ours[name] = torch.cat(parts) if len(parts) > 1 else parts[0].T if is_turned(name) else parts[0]
+        pieces = [slopes[piece] for piece in find_names(name) if piece in slopes]
+        if pieces:
+            ours[name] = torch.cat(pieces) if len(pieces) > 1 else pieces[0].T if is_turned(name) else pieces[0]
     return ours
 
 

@@ -39,9 +39,9 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         picture = Image.open(path).convert("RGB")
         regions = []
         for text in theirs.texts[i * 3 + 1 : i * 3 + 3]:
-            left, upper, across, down = find_pixels(picture, BOXES[FURTHER[i].index(text)])
+            left_edge, upper, across, down = find_pixels(picture, BOXES[FURTHER[i].index(text)])
             width, height = picture.size
-            box = (left / width, upper / height, (left + across) / width, (upper + down) / height)
+            box = (left_edge / width, upper / height, (left_edge + across) / width, (upper + down) / height)
             regions.append(RegionView(box, (text,), cut_region(picture, box, 1.5, SIDE, resize)))
         rows.append(View(resize(picture, (SIDE, SIDE)), CAPTIONS[i], regions=tuple(regions)))
     batch, step = take_step("fineclip", OPTIONS, rows, model, frozenset({"text"}))

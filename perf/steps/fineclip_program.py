@@ -21,7 +21,7 @@ NAMES = {"mlp.norm": "mlp.ffn_ln", "attn.norm": "attn.inner_attn_ln", "fc1_g": "
          "q_proj.bias": "q_bias", "v_proj.bias": "v_bias", "visual.trunk.": "visual."}  # fmt: skip
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """Timsty1/FineCLIP: pictures, two regions of each with a caption, and their crops; also all texts.
 
     Attention is torch's in the place of xformers'. It freezes the text tower. Annotations are shown as COCO's reader
@@ -47,39 +47,41 @@ def run(folder: Path, given: Step) -> Step:
         texts.append(text)
         return tokenize(text)
 
-    side = given["model"]["vision_cfg"]["image_size"]
-    arguments = write_data(given)
-    data_module.COCO = lambda _: annotate(given)
+    side = shared_inputs["model"]["vision_cfg"]["image_size"]
+    arguments = write_data(shared_inputs)
+    data_module.COCO = lambda _: annotate(shared_inputs)
     transform = det_image_transform(side, is_train=False)
     data = data_module.ProposalDistillDataset("", [transform] * 2, "", side, read, arguments)
     batch = list(torch.utils.data.default_collate([data[i] for i in range(len(data))]))
     pictures, crops = batch[0], batch[2].flatten(0, 1)
     tokens = torch.cat([batch[3].squeeze(1), batch[4].flatten(0, 1)])
-    config = {name: given["model"][name] for name in ("embed_dim", "text_cfg")}
-    model = use_float64(load_ours(CustomCLIP(vision_cfg=TOWER | {"image_size": side}, **config), given["state"]))
-    batch[:3] = [part.double() for part in batch[:3]]
-    find_shares(texts, given, batch[1])
+    config = {name: shared_inputs["model"][name] for name in ("embed_dim", "text_cfg")}
+    model = use_float64(
+        load_ours(CustomCLIP(vision_cfg=TOWER | {"image_size": side}, **config), shared_inputs["state"])
+    )
+    batch[:3] = [tensor.double() for tensor in batch[:3]]
+    find_shares(texts, shared_inputs, batch[1])
 
     def compute() -> dict[str, Tensor]:
         terms, *_ = CLIPSelf()(batch, model, None, ClipLoss(), "cpu", None, False, arguments)
         return {"clip": terms["global_itc"], "regions": terms["region_itc"], "distill": terms["distill"]}
 
     step = take_step(model, compute, torch.cat([pictures, crops]), tokens)
-    ours = {find_name(name): name for name in given["state"]}
+    ours = {find_name(name): name for name in shared_inputs["state"]}
     return step | {"texts": texts, "slopes": {ours[name]: slope for name, slope in step["slopes"].items()}}
 
 
-def write_data(given: Step) -> SimpleNamespace:
+def write_data(shared_inputs: Step) -> SimpleNamespace:
     """Write captions of pictures and regions, and return the arguments of its script."""
-    work = Path(given["work"])
-    pictures = [{"id": i, "file_name": path} for i, path in enumerate(given["paths"])]
-    captions = [{"image_id": i, "caption": caption} for i, caption in enumerate(given["captions"])]
+    work = Path(shared_inputs["work"])
+    pictures = [{"id": i, "file_name": path} for i, path in enumerate(shared_inputs["paths"])]
+    captions = [{"image_id": i, "caption": caption} for i, caption in enumerate(shared_inputs["captions"])]
     (work / "captions.json").write_text(json.dumps({"images": pictures, "annotations": captions}))
-    said = {}
-    for i, path in enumerate(given["paths"]):
-        for box, text in zip(find_boxes(path), given["further"][i], strict=True):
-            said["{}_{}_{}_{}_{}.jpg".format(path, *box)] = text
-    (work / "regions.json").write_text(json.dumps(said))
+    text_of_region = {}
+    for i, path in enumerate(shared_inputs["paths"]):
+        for box, text in zip(find_boxes(path), shared_inputs["further"][i], strict=True):
+            text_of_region["{}_{}_{}_{}_{}.jpg".format(path, *box)] = text
+    (work / "regions.json").write_text(json.dumps(text_of_region))
     return SimpleNamespace(
         max_boxes=len(BOXES), min_size=1, max_size=1024, train_ceph_root="", multiscale=False, extract_type="v2",
         loss_type="distill,global_itc,region_itc", batch_size=len(pictures),
@@ -93,22 +95,22 @@ def find_boxes(path: str) -> list[list[int]]:
         return [[round(share * size) for share, size in zip(box, picture.size * 2, strict=True)] for box in BOXES]
 
 
-def find_shares(texts: list[str], given: Step, box_BR5: Tensor) -> None:
+def find_shares(texts: list[str], shared_inputs: Step, box_BR5: Tensor) -> None:
     """Write boxes as ours are rounded: theirs go through a scale, and differ by a number's last digit of float32."""
-    for i, path in enumerate(given["paths"]):
+    for i, path in enumerate(shared_inputs["paths"]):
         width, height = Image.open(path).size
         for r, text in enumerate(texts[i * 3 + 1 : i * 3 + 3]):
-            left, upper, across, down = find_boxes(path)[given["further"][i].index(text)]
-            edges = [left / width, upper / height, (left + across) / width, (upper + down) / height]
+            left_edge, upper, across, down = find_boxes(path)[shared_inputs["further"][i].index(text)]
+            edges = [left_edge / width, upper / height, (left_edge + across) / width, (upper + down) / height]
             box_4 = torch.tensor(edges, dtype=torch.float32).double()
             assert torch.allclose(box_BR5[i, r, :4], box_4, atol=1e-6)
             box_BR5[i, r, :4] = box_4
 
 
-def annotate(given: Step) -> SimpleNamespace:
+def annotate(shared_inputs: Step) -> SimpleNamespace:
     """Return pictures and boxes as COCO's reader does."""
-    pictures = {i: {"file_name": path} for i, path in enumerate(given["paths"])}
-    boxes = {i: [{"bbox": box} for box in find_boxes(path)] for i, path in enumerate(given["paths"])}
+    pictures = {i: {"file_name": path} for i, path in enumerate(shared_inputs["paths"])}
+    boxes = {i: [{"bbox": box} for box in find_boxes(path)] for i, path in enumerate(shared_inputs["paths"])}
     return SimpleNamespace(imgs=pictures, imgToAnns=boxes)
 
 

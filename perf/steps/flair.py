@@ -17,8 +17,8 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """The texts that they drew, eight of each picture; no constant in the query's norm, as there."""
     model.clip.heads.norm_query.eps = 0.0
     K = len(theirs.texts) // len(paths)
-    drawn = [theirs.texts[i * K : (i + 1) * K] for i in range(len(paths))]
-    rows = [View(squeeze(path), CAPTIONS[i], (), drawn[i]) for i, path in enumerate(paths)]
+    drawn_texts = [theirs.texts[i * K : (i + 1) * K] for i in range(len(paths))]
+    rows = [View(squeeze(path), CAPTIONS[i], (), drawn_texts[i]) for i, path in enumerate(paths)]
     batch, step = take_step("flair", OPTIONS, rows, model)
     total = {"total": torch.stack(list(step.terms.values())).sum()}
     return replace(step, token_AL=batch.positive_BPL.flatten(0, 1), terms=total)

@@ -20,7 +20,7 @@ NAMES = {
 }
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """ExplainableML/flair: eight texts of each picture by its rule; the other pictures' texts go round; also all texts.
 
     Queries have no constant in their norm, since ours are made of unit vectors.
@@ -32,17 +32,19 @@ def run(folder: Path, given: Step) -> Step:
 
     texts: list[str] = []
 
-    def tokenize(drawn: list[str]) -> Tensor:
-        texts.extend(drawn)
-        return open_clip.tokenize(drawn)
+    def tokenize(sampled_texts: list[str]) -> Tensor:
+        texts.extend(sampled_texts)
+        return open_clip.tokenize(sampled_texts)
 
-    transform = open_clip.image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True)
-    pictures = torch.stack([transform(Image.open(path)) for path in given["paths"]])
-    tokens = torch.stack([sample_dict(list_captions(given, i), k=8, tokenizer=tokenize) for i in range(len(pictures))])
-    model = FLAIR(**given["model"], init_logit_bias=-10.0)
-    use_float64(load(model, rename(given["state"], {ours: theirs for theirs, ours in NAMES.items()})))
+    transform = open_clip.image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True)
+    pictures = torch.stack([transform(Image.open(path)) for path in shared_inputs["paths"]])
+    tokens = torch.stack(
+        [sample_dict(list_captions(shared_inputs, i), k=8, tokenizer=tokenize) for i in range(len(pictures))]
+    )
+    model = FLAIR(**shared_inputs["model"], init_logit_bias=-10.0)
+    use_float64(load(model, rename(shared_inputs["state"], {ours: theirs for theirs, ours in NAMES.items()})))
     model.visual_proj.ln_q.eps = 0.0
-    loss, drawn = FlairLoss(num_cap_per_img=8, added_mps_loss=True), torch.randint
+    loss, sampled_texts = FlairLoss(num_cap_per_img=8, added_mps_loss=True), torch.randint
 
     def go_round(low: int, high: int, size: tuple[int, int], **_: Any) -> Tensor:
         return torch.tensor([[(i + j) % high for j in range(size[0]) if j != i] for i in range(size[0])])
@@ -50,16 +52,16 @@ def run(folder: Path, given: Step) -> Step:
     def compute() -> dict[str, Tensor]:
         torch.randint = go_round  # type: ignore[assignment]  # of the other pictures' texts
         terms = loss(**model(pictures.double(), tokens), output_dict=True)
-        torch.randint = drawn
+        torch.randint = sampled_texts
         return {"total": terms["contrastive_loss"]}
 
     step = take_step(model, compute, pictures, tokens.flatten(0, 1))
     return step | {"texts": texts, "slopes": rename(step["slopes"], NAMES)}
 
 
-def list_captions(given: Step, i: int) -> dict[str, list[str]]:
+def list_captions(shared_inputs: Step, i: int) -> dict[str, list[str]]:
     """Return what is said of a picture, by the names of its lists."""
     names = ("raw_caption", "shortIB_captions", "longIB_captions", "shortSV_captions", "longSV_captions",
              "shortLLA_captions", "longLLA_captions")  # fmt: skip
-    said = (given["captions"][i], *given["negatives"][i], *given["further"][i])
-    return {name: [said[k]] if k < len(said) else [] for k, name in enumerate(names)}
+    all_texts = (shared_inputs["captions"][i], *shared_inputs["negatives"][i], *shared_inputs["further"][i])
+    return {name: [all_texts[k]] if k < len(all_texts) else [] for k, name in enumerate(names)}

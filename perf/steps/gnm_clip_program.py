@@ -13,7 +13,7 @@ from step_programs import Step, load, take_step, use_float64
 from torch import Tensor, nn
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """ugorsahin/Generative-Negative-Mining: two objects with two variations, a plain pair behind each; also all texts.
 
     Towers, tokenizer and transform of OpenAI's package are open_clip's. Folder and file of plain pairs are given the
@@ -34,9 +34,9 @@ def run(folder: Path, given: Step) -> Step:
     from negative_mining_dataset import CombinedDataset, collate
 
     np.random.seed(0)
-    work = Path(given["work"])
+    work = Path(shared_inputs["work"])
     variations, plain = [], []
-    for i, (path, caption) in enumerate(zip(given["paths"], given["captions"], strict=True)):
+    for i, (path, caption) in enumerate(zip(shared_inputs["paths"], shared_inputs["captions"], strict=True)):
         name, names = Path(path).name, {"origin_name": "kitchen", "item": ("cat", "dog")[i // 2]}
         scores = {"itm_score": [0.5], "iva_score": 20}
         variations.append({"source": name, "captions": [caption], "name": name} | scores | names)
@@ -44,18 +44,18 @@ def run(folder: Path, given: Step) -> Step:
     (work / "variations.json").write_text(json.dumps(variations))
     (work / "plain.json").write_text(json.dumps(plain))
     data = CombinedDataset(
-        open_clip.image_transform(given["model"]["vision_cfg"]["image_size"], is_train=False),
-        Path(given["paths"][0]).parent,
+        open_clip.image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=False),
+        Path(shared_inputs["paths"][0]).parent,
         variation_ann=work / "variations.json",
         coco_image_per_item=1,
         group_keys=["origin_name", "item"],
         sample_by_score=True,
         seed_num=0,
-        coco_dataset=str(Path(given["paths"][0]).parent),
+        coco_dataset=str(Path(shared_inputs["paths"][0]).parent),
         coco_image_folder=str(work / "plain.json"),
     )
     images, tokens, _ = collate([data[i] for i in range(len(data))])
-    model = use_float64(load(open_clip.CLIP(**given["model"]), given["state"]))
+    model = use_float64(load(open_clip.CLIP(**shared_inputs["model"]), shared_inputs["state"]))
 
     def compute() -> dict[str, Tensor]:
         image_BD, text_BD, scale = model(images.double(), tokens)

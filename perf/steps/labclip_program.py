@@ -16,7 +16,7 @@ from torch import Tensor
 NAMES = {"linear.weight": "heads.weight", "t": "heads.log_scale"}
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """A copy of kdariina/CLIP-not-BoW-unimodally: embeddings as it makes them, then a step of its map.
 
     Towers, tokenizer and transform of OpenAI's package are open_clip's. What cleans captions is another program's.
@@ -30,17 +30,17 @@ def run(folder: Path, given: Step) -> Step:
         return tokens[-1]
 
     learning, utils, data = import_program(folder, tokenize)
-    transform = open_clip.image_transform(given["model"]["vision_cfg"]["image_size"], is_train=False)
-    pictures = [transform(Image.open(path)) for path in given["paths"]]  # of float32
-    towers = use_float64(load(open_clip.CLIP(**given["model"]), towers_of(given["state"])))
+    transform = open_clip.image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=False)
+    pictures = [transform(Image.open(path)) for path in shared_inputs["paths"]]  # of float32
+    towers = use_float64(load(open_clip.CLIP(**shared_inputs["model"]), towers_of(shared_inputs["state"])))
     image_BD = utils.get_image_emb(towers, Tensor.double, "cpu", pictures, normalize=True)
-    captions = [caption for caption in given["captions"] for _ in range(5)]  # of each picture there are five
-    negatives = [texts[0] for texts in given["negatives"] for _ in range(5)]
+    captions = [caption for caption in shared_inputs["captions"] for _ in range(5)]  # of each picture there are five
+    negatives = [texts[0] for texts in shared_inputs["negatives"] for _ in range(5)]
     embedded = [utils.get_text_emb(towers, texts, normalize=True, device="cpu") for texts in (captions, negatives)]
     rows = data.COCONegEmbeddings(image_BD, *embedded)
     batch = torch.utils.data.default_collate([rows[5 * i] for i in range(len(pictures))])
     model = learning.CLIPAlignment(image_BD.shape[-1])
-    load(model, rename(head_of(given["state"]), {"weight": "linear.weight", "log_scale": "t"})).double()
+    load(model, rename(head_of(shared_inputs["state"]), {"weight": "linear.weight", "log_scale": "t"})).double()
 
     def compute() -> dict[str, Tensor]:
         texts = torch.cat([model(batch[1]), model(batch[2])])  # learning_alignment.py:127-131

@@ -14,7 +14,7 @@ NAMES = {"k_proj": "heads.key", "v_proj": "heads.value", "q_proj": "heads.query"
 HEADS = 2
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """facebookresearch/Llip: pictures by their class tokens, which texts mix; its queries are made of unit vectors."""
     replace_absent("evals", "evals.main_distributed", "clipeval", "clipeval.datasets")
     from llip.open_clip.loss import CMPLoss
@@ -23,18 +23,21 @@ def run(folder: Path, given: Step) -> Step:
     from llip.training.data import CsvDataset
     from llip.training.train import to_device
 
-    file = Path(given["work"]) / "llip.csv"
-    lines = [f"{picture}\t{caption}" for picture, caption in zip(given["paths"], given["captions"], strict=True)]
+    file = Path(shared_inputs["work"]) / "llip.csv"
+    lines = [
+        f"{picture}\t{caption}"
+        for picture, caption in zip(shared_inputs["paths"], shared_inputs["captions"], strict=True)
+    ]
     file.write_text("\n".join(["filepath\ttitle", *lines]))
-    config = dict(given["model"])
+    config = dict(shared_inputs["model"])
     transform = image_transform(config["vision_cfg"]["image_size"], is_train=True, inmem=True)
     data = CsvDataset(str(file), transform, "filepath", "title")
     batch = torch.utils.data.default_collate([data[i] for i in range(len(data))])
     pictures, tokens = to_device(batch, torch.device("cpu"), SimpleNamespace(inmem=True, precision="fp32"))
-    config["vision_cfg"] = config["vision_cfg"] | {"ncls": len(given["state"]["heads.key"])}
+    config["vision_cfg"] = config["vision_cfg"] | {"ncls": len(shared_inputs["state"]["heads.key"])}
     model = CMP(num_heads=HEADS, init_logit_bias=-10.0, **config)
-    model.q_proj = nn.Parameter(torch.zeros_like(given["state"]["heads.query"]))
-    ours = {name: value for name, value in given["state"].items() if name != "visual.first_proj"}
+    model.q_proj = nn.Parameter(torch.zeros_like(shared_inputs["state"]["heads.query"]))
+    ours = {name: value for name, value in shared_inputs["state"].items() if name != "visual.first_proj"}
     use_float64(load(model, rename(ours, {new: old for old, new in NAMES.items()})))
 
     def encode_text(text_BL: Tensor) -> tuple[Tensor, Tensor]:

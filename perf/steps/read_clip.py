@@ -38,5 +38,5 @@ def cut_middle(path: str, side: int) -> Image.Image:
     with Image.open(path) as picture:
         width, height = (side * pixels // min(picture.size) for pixels in picture.size)
         scaled = picture.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
-    left, upper = (width - side) // 2, (height - side) // 2
-    return scaled.crop((left, upper, left + side, upper + side))
+    left_edge, upper = (width - side) // 2, (height - side) // 2
+    return scaled.crop((left_edge, upper, left_edge + side, upper + side))

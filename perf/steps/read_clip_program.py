@@ -34,16 +34,16 @@ TEXTS = ("input_ids", "paraphrased_input_ids")
 WORDS = ("<pad>", "</s>", "<unk>", "cat", "dogs", "man", "birds", "one", "two", ".")
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """JiH00nKw0n/READ-CLIP: three negatives, a text that asks for the caption, and one that a tiny T5 reads.
 
     Its loss asks for `model.module`, which a model on one process does not have: here it is the model itself.
     """
-    work = Path(given["work"])
-    write_clip(work / "clip", given)
+    work = Path(shared_inputs["work"])
+    write_clip(work / "clip", shared_inputs)
     write_t5(work / "t5")
     modules = open_program(folder)
-    batch = make_batch(modules["collator"], work, given)
+    batch = make_batch(modules["collator"], work, shared_inputs)
     cfg = modules["configuration"].CLIPWithDecoderConfig(str(work / "clip"), str(work / "t5"))
     modules["model"].CLIPWithDecoderPreTrainedModel.init_weights = lambda self: None  # transformers 5 has another
     model = modules["model"].CLIPWithDecoderModel(cfg)
@@ -64,7 +64,7 @@ def run(folder: Path, given: Step) -> Step:
 
     tokens = [batch[name] * batch[name.replace("input_ids", "attention_mask")] for name in TEXTS]
     step = take_step(model, compute, batch["pixel_values"], torch.cat(tokens))
-    return step | {"slopes": read_slopes(step["slopes"], list(given["state"]))}
+    return step | {"slopes": read_slopes(step["slopes"], list(shared_inputs["state"]))}
 
 
 def name_theirs(name: str) -> list[str]:
@@ -72,23 +72,23 @@ def name_theirs(name: str) -> list[str]:
     for names in (NAMES, IN_LAYERS):
         for ours, theirs in names.items():
             name = name.replace(ours, theirs)
-    return [name.replace("in_proj_", f"{part}_proj.") for part in "qkv"] if "in_proj_" in name else [name]
+    return [name.replace("in_proj_", f"{piece}_proj.") for piece in "qkv"] if "in_proj_" in name else [name]
 
 
-def write_clip(folder: Path, given: Step) -> None:
+def write_clip(folder: Path, shared_inputs: Step) -> None:
     """Write our model as one of transformers."""
-    vision, text = given["model"]["vision_cfg"], given["model"]["text_cfg"]
+    vision, text = shared_inputs["model"]["vision_cfg"], shared_inputs["model"]["text_cfg"]
     sizes = {"vision_config": vision | {"num_attention_heads": vision["width"] // vision["head_width"]}}
     sizes["text_config"] = {"vocab_size": text["vocab_size"], "num_attention_heads": text["heads"]}
     for name, cfg in (("vision_config", vision), ("text_config", text)):
         sizes[name] |= {"hidden_size": cfg["width"], "intermediate_size": 4 * cfg["width"], "hidden_act": "gelu"}
         sizes[name]["num_hidden_layers"] = cfg["layers"]
-    cfg = transformers.CLIPConfig(**sizes, projection_dim=given["model"]["embed_dim"])
+    cfg = transformers.CLIPConfig(**sizes, projection_dim=shared_inputs["model"]["embed_dim"])
     model, state = transformers.CLIPModel(cfg), {}
-    for name, value in towers_of(given["state"]).items():
+    for name, value in towers_of(shared_inputs["state"]).items():
         names = name_theirs(name)
-        for part, chunk in zip(names, value.chunk(len(names)) if len(names) > 1 else [value], strict=True):
-            state[part] = chunk.T if name in PROJECTIONS else chunk
+        for piece, chunk in zip(names, value.chunk(len(names)) if len(names) > 1 else [value], strict=True):
+            state[piece] = chunk.T if name in PROJECTIONS else chunk
     load(model, state).save_pretrained(folder)
 
 
@@ -96,9 +96,9 @@ def read_slopes(slopes: dict[str, Tensor], names: list[str]) -> dict[str, Tensor
     """Return the slopes of transformers' parameters by our names."""
     ours = {"heads.project.weight": slopes["decoder_text_projection.weight"]}
     for name in names:
-        parts = [slopes[f"clip.{part}"] for part in name_theirs(name) if f"clip.{part}" in slopes]
-        if parts:
-            ours[name] = parts[0].T if name in PROJECTIONS else torch.cat(parts) if len(parts) > 1 else parts[0]
+        pieces = [slopes[f"clip.{piece}"] for piece in name_theirs(name) if f"clip.{piece}" in slopes]
+        if pieces:
+            ours[name] = pieces[0].T if name in PROJECTIONS else torch.cat(pieces) if len(pieces) > 1 else pieces[0]
     return ours
 
 
@@ -131,7 +131,7 @@ def open_program(folder: Path) -> dict[str, Any]:
     """Return the modules of the program that a step needs, without what their packages import."""
     replace_absent("iopath", "iopath.common", "iopath.common.download", "iopath.common.file_io", "datasets", "peft")
     transformers.utils.is_torch_fx_proxy = lambda tensor: False  # transformers 5 has none
-    for name in ("src", *(f"src.{part}" for part in ("common", "utils", "models", "collators", "runners"))):
+    for name in ("src", *(f"src.{piece}" for piece in ("common", "utils", "models", "collators", "runners"))):
         open_package(name, folder.joinpath(*name.split(".")))
     import nltk
 
@@ -146,14 +146,14 @@ def open_program(folder: Path) -> dict[str, Any]:
         "collator": "src.collators.collator",
         "trainer": "src.runners.trainer",
     }
-    return {part: importlib.import_module(name) for part, name in names.items()}
+    return {piece: importlib.import_module(name) for piece, name in names.items()}
 
 
-def make_batch(module: Any, work: Path, given: Step) -> dict[str, Any]:
+def make_batch(module: Any, work: Path, shared_inputs: Step) -> dict[str, Any]:
     """Return the batch of its collator, whose draws are the first two texts, and the last one to be read."""
     from PIL import Image
 
-    drawn = SimpleNamespace(choice=lambda texts, size, replace: np.array(texts[:2] if size == 2 else texts[-1:]))
+    fixed_choice = SimpleNamespace(choice=lambda texts, size, replace: np.array(texts[:2] if size == 2 else texts[-1:]))
     module.NegCLIPNegativeTextMining.__init__ = lambda self: None
     pictures = transformers.CLIPImageProcessorPil()  # as transformers 4, by pillow
     processor = transformers.CLIPProcessor(image_processor=pictures, tokenizer=build_tokenizer())
@@ -161,9 +161,9 @@ def make_batch(module: Any, work: Path, given: Step) -> dict[str, Any]:
         processor, tokenizer=str(work / "t5"), num_hard_negs=3, num_labels=1, use_negative_caption=True,
         use_different_label=True, use_text_loss=True, use_synthetic_caption=True, synthetic_type="zero",
     )  # fmt: skip
-    negatives = iter([text for texts in given["negatives"] for text in texts])
-    collator.rng, collator.negative_caption = drawn, lambda text: next(negatives)
-    columns = (given[key] for key in ("paths", "captions", "further"))
+    negatives = iter([text for texts in shared_inputs["negatives"] for text in texts])
+    collator.rng, collator.negative_caption = fixed_choice, lambda text: next(negatives)
+    columns = (shared_inputs[key] for key in ("paths", "captions", "further"))
     rows = [
         {"cocoid": path, "images": Image.open(path), "sentences": [caption, *further]}
         for path, caption, further in zip(*columns, strict=True)

@@ -14,7 +14,7 @@ TEXT = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.",
 HEAD = {"0.": "ln_mlp.", "1.": "text_projection."}
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """hustvl/SuperCLIP: the second step on one batch; its head reads projected patches, as ours does.
 
     Its own reads those before the projection, of another width (`compclip/methods/superclip.py`).
@@ -28,14 +28,17 @@ def run(folder: Path, given: Step) -> Step:
     from open_clip.transform import image_transform
     from training.data import CsvDataset
 
-    file = Path(given["work"]) / "superclip.csv"
-    lines = [f"{picture}\t{caption}" for picture, caption in zip(given["paths"], given["captions"], strict=True)]
+    file = Path(shared_inputs["work"]) / "superclip.csv"
+    lines = [
+        f"{picture}\t{caption}"
+        for picture, caption in zip(shared_inputs["paths"], shared_inputs["captions"], strict=True)
+    ]
     file.write_text("\n".join(["filepath\ttitle", *lines]))
-    transform = image_transform(given["model"]["vision_cfg"]["image_size"], is_train=True, mean=None, std=None)
+    transform = image_transform(shared_inputs["model"]["vision_cfg"]["image_size"], is_train=True, mean=None, std=None)
     tokenizer = SimpleTokenizer(context_length=77)
     data = CsvDataset(str(file), transform, "filepath", "title", tokenizer=tokenizer)
     pictures, tokens = torch.utils.data.default_collate([data[i] for i in range(len(data))])
-    model, loss = use_float64(build_model(given)), SuperClipLoss()
+    model, loss = use_float64(build_model(shared_inputs)), SuperClipLoss()
     torch.float32 = torch.float64  # of its targets
 
     def compute() -> dict[str, Tensor]:
@@ -49,18 +52,18 @@ def run(folder: Path, given: Step) -> Step:
     return step | {"slopes": rename(step["slopes"], head | {f"text.{name}": name for name in TEXT})}
 
 
-def build_model(given: Step) -> nn.Module:
+def build_model(shared_inputs: Step) -> nn.Module:
     """Return its model with our weights, with a head as wide as ours."""
     from open_clip.superclip_model import SuperCLIP
     from open_clip.transformer import MixClsHead
 
-    cfg, joint = given["model"], given["model"]["embed_dim"]
+    cfg, joint = shared_inputs["model"], shared_inputs["model"]["embed_dim"]
     vision = cfg["vision_cfg"] | {"output_tokens": True}
     words = {"context_length": 77, "vocab_size": 49408, "layers": 0, "mlp_ratio": 4}  # SuperCLIP-ViT-B-16.json
     model = SuperCLIP(joint, vision, cfg["text_cfg"], words)
     model.text_decoder = MixClsHead(joint, 0, output_dim=words["vocab_size"])
     model._avg_pool = MethodType(lambda self, token_BNW: (token_BNW @ self.visual.proj).mean(dim=1), model)
-    towers = rename(towers_of(given["state"]), {name: f"text.{name}" for name in TEXT})
-    head = rename(head_of(given["state"]), {ours: f"text_decoder.{theirs}" for ours, theirs in HEAD.items()})
+    towers = rename(towers_of(shared_inputs["state"]), {name: f"text.{name}" for name in TEXT})
+    head = rename(head_of(shared_inputs["state"]), {ours: f"text_decoder.{theirs}" for ours, theirs in HEAD.items()})
     counts = {name: getattr(model, name) for name in ("cap_fq", "num_samples")}
     return load(model, towers | head | counts)

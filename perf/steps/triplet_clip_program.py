@@ -10,7 +10,7 @@ from step_programs import Step, load, take_step, use_float64
 from torch import Tensor
 
 
-def run(folder: Path, given: Step) -> Step:
+def run(folder: Path, shared_inputs: Step) -> Step:
     """tripletclip/TripletCLIP, src/openclip: two passes, of captions and of negatives with their pictures."""
     sys.path.insert(0, str(folder / "src/openclip/src"))
     import data as data_module
@@ -18,20 +18,22 @@ def run(folder: Path, given: Step) -> Step:
     from loss import tripletclip_loss
 
     def open_picture(number: int) -> object:
-        return data_module.image_handler(Path(given["paths"][number]).read_bytes())
+        return data_module.image_handler(Path(shared_inputs["paths"][number]).read_bytes())
 
     rows = [
-        (open_picture(i), caption, open_picture(given["near"][i]), negatives[0], str(i))
-        for i, (caption, negatives) in enumerate(zip(given["captions"], given["negatives"], strict=True))
+        (open_picture(i), caption, open_picture(shared_inputs["near"][i]), negatives[0], str(i))
+        for i, (caption, negatives) in enumerate(
+            zip(shared_inputs["captions"], shared_inputs["negatives"], strict=True)
+        )
     ]
-    side = given["model"]["vision_cfg"]["image_size"]
+    side = shared_inputs["model"]["vision_cfg"]["image_size"]
     data = data_module.TripletClipData.__new__(data_module.TripletClipData)  # its samples come out of tars
     data.dataset_iter = iter(rows)
     # main.py:36-42: the last of model, training and evaluation transform
     data.transforms = open_clip.image_transform(side, is_train=False)
     data.tokenizer = open_clip.get_tokenizer("ViT-B-32")
     images, neg_images, texts, neg_texts = data_module.collate_fn([data[i] for i in range(len(rows))])
-    model = use_float64(load(open_clip.CLIP(**given["model"]), given["state"]))
+    model = use_float64(load(open_clip.CLIP(**shared_inputs["model"]), shared_inputs["state"]))
 
     def compute() -> dict[str, Tensor]:
         image_BD, text_BD, scale = model(images.double(), texts)

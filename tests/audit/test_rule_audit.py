@@ -78,8 +78,8 @@ def test_foils_stand_beside_their_parts(project, monkeypatch):
     monkeypatch.setattr(grid, "first_views", lambda *_: Views(pairs=(red, nothing), caption="full"))
     foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project).rules
     assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "test_rule_audit.red", 4, 0.8)
-    parts = [part for part, _ in foils.samples]
-    assert parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and parts[0] in CAPTIONS[0]
+    belied_parts = [belied_part for belied_part, _ in foils.samples]
+    assert belied_parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and belied_parts[0] in CAPTIONS[0]
     assert {text for _, text in foils.samples} == {"a red thing"}
     assert (none.texts, none.coverage) == (0, 0.0)
 

@@ -163,7 +163,7 @@ def test_a_state_of_other_numbers_is_refused(tiny):
 
 
 @pytest.fixture
-def made(tiny, monkeypatch):
+def made_model(tiny, monkeypatch):
     """The script with one tiny model."""
     numbers = replace(FEW, steps=6, batch_size=4, warmup_steps=2, save_every_steps=5, unbound_steps=4)
     model = pretrain.WorldModel("tiny.json", "made/tiny.fp16.safetensors", 7, numbers)
@@ -171,23 +171,23 @@ def made(tiny, monkeypatch):
     return model
 
 
-def test_the_command_writes_weights_and_log_and_leaves_no_state(made, tiny, capsys):
+def test_the_command_writes_weights_and_log_and_leaves_no_state(made_model, tiny, capsys):
     """The cost first; half-precision weights that the model loads, a line every ten steps, nothing to go on from."""
     assert pretrain.main(["tiny"]) == 0
     said = capsys.readouterr()
     assert "made/tiny.fp16.safetensors: written" in said.out
     assert "tiny: pretraining made/tiny.fp16.safetensors: 10 steps of 4 pictures, about 1 CPU" in said.err
-    weights = load_file(made.weights)
+    weights = load_file(made_model.weights)
     assert {v.dtype for v in weights.values()} == {torch.float16}
     assert set(weights) == set(tiny().clip.state_dict())
     assert [step for step, _ in _losses("made/tiny")] == [10]
     assert sorted(p.name for p in Path("made").iterdir()) == ["tiny.fp16.log.jsonl", "tiny.fp16.safetensors"]
-    expected = backbone.create("tiny.json", "", made.seed)
-    pretrain.train(expected, made.numbers, made.seed, Path("again.fp16.safetensors"))
+    expected = backbone.create("tiny.json", "", made_model.seed)
+    pretrain.train(expected, made_model.numbers, made_model.seed, Path("again.fp16.safetensors"))
     assert torch.equal(weights["positional_embedding"], expected.clip.positional_embedding.half())
 
 
-def test_an_unknown_model_is_one_line(made):
+def test_an_unknown_model_is_one_line(made_model):
     with pytest.raises(UserError, match="unknown model 'tinny'; did you mean 'tiny'"):
         pretrain.main(["tinny"])
 
@@ -211,7 +211,7 @@ def test_bound_steps_and_the_web_s_in_turn():
     assert min(shares[0], shares[2], shares[4]) > 0.8 > 0.6 > max(shares[1], shares[3], *shares[5:])
 
 
-def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made):
+def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made_model):
     """As its command, with DVC's name of the stage."""
     others = "{tiny: {model: tiny.json, weights: made/tiny.fp16.safetensors}, mine: {model: tiny.json, weights: m.pt}}"
     params = PARAMS.replace("STEPS", "2").splitlines()
@@ -219,9 +219,9 @@ def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made):
     Path("params.yaml").write_text("\n".join([*lines, f"backbones: {others}"]))
     assert pretrain.main(["--missing", "backbone@mine"]) == 0 and not Path("made").exists()
     assert pretrain.main(["--missing", "backbone@tiny"]) == 0
-    Path(made.weights).write_bytes(b"somebody's now")
+    Path(made_model.weights).write_bytes(b"somebody's now")
     assert pretrain.main(["--missing", "backbone@tiny"]) == 0
-    assert Path(made.weights).read_bytes() == b"somebody's now"
+    assert Path(made_model.weights).read_bytes() == b"somebody's now"
     with pytest.raises(UserError, match="unknown backbone 'tinny'; did you mean 'tiny'"):
         pretrain.main(["--missing", "backbone@tinny"])
 
