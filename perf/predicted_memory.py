@@ -39,7 +39,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--model", default="ViT-B-32")
     args = parser.parse_args(argv)
     worst = 0.0
-    print(f"{'method':<16}{'batch':>6}{'measured MiB':>14}{'predicted MiB':>15}{'off':>8}{'MemTracker MiB':>16}{'off':>8}")
+    heads = f"{'method':<16}{'batch':>6}{'measured MiB':>14}{'predicted MiB':>15}{'off':>8}"
+    print(heads + f"{'MemTracker MiB':>16}{'off':>8}")
     for job in (StepJob(method, args.model, batch) for method in args.methods for batch in args.batches):
         measured = full_step.run_apart("measure", job)["peak_bytes"] / 2**20
         predicted = full_step.run_apart("predict", job)["peak_bytes"] / 2**20
