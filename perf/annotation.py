@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 from compclip.base.errors import UserError, entry  # noqa: E402
 from compclip.scenes import grammar, layout  # noqa: E402
 from compclip.text import spacy_parser as stage  # noqa: E402
-from compclip.text.annotation_rows import AnnotationRows  # noqa: E402
+from compclip.text.annotation_columns import AnnotationRows  # noqa: E402
 from perf import text_rules  # noqa: E402
 from perf.processes import status  # noqa: E402
 

@@ -22,7 +22,7 @@ from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, read_batch, rea
 from compclip.prepare import balanced_negatives, shard_writer
 from compclip.prepare.balanced_negatives import ShardBalance
 from compclip.text import spacy_parser
-from compclip.text.annotation_rows import AnnotationRows
+from compclip.text.annotation_columns import AnnotationRows
 
 
 def main(argv: list[str]) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text.blind_features import BIGRAM, FOLDS, FREQUENCY, LENGTH, FoldedLanguage
+from compclip.text.blind_language import BIGRAM_COLUMN, FOLDS, FREQUENCY_COLUMN, LENGTH_COLUMN, FoldedLanguage
 
 RIDGE = 1.0  # weight of the squares of the judge's weights, of standardised features
 STEPS = 25  # of Newton's method; it converges in less than ten
@@ -37,7 +37,9 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], fold_of: Sequence[int], langua
     features = [[language.features(text, fold) for text in pair] for pair, fold in zip(pairs, fold_of, strict=True)]
     feature_N2F = np.array(features)
     gap_NF = feature_N2F[:, 0] - feature_N2F[:, 1]
-    length, frequency, bigram = (count_preferred(gap_NF[:, i]) for i in (LENGTH, FREQUENCY, BIGRAM))
+    length, frequency, bigram = (
+        count_preferred(gap_NF[:, i]) for i in (LENGTH_COLUMN, FREQUENCY_COLUMN, BIGRAM_COLUMN)
+    )
     return BlindShares(length, frequency, bigram, count_preferred(cross_judge(gap_NF, np.array(fold_of))))
 
 

@@ -21,8 +21,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Rule, Views
 from compclip.text import true_edits
-from compclip.text.blind_features import FOLDS, FoldedLanguage
-from compclip.text.blind_language import split_words
+from compclip.text.blind_language import FOLDS, FoldedLanguage, split_words
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
 

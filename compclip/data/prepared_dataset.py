@@ -22,7 +22,7 @@ from compclip.base.errors import UserError
 from compclip.data.sample import ImageLocation, Region, Sample
 from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
 from compclip.text.annotation import Annotation
-from compclip.text.annotation_rows import AnnotationRows, ListColumn, StringColumn, to_numpy
+from compclip.text.annotation_columns import AnnotationRows, ListColumn, StringColumn, to_numpy
 
 STAGE, NEIGHBOURS_STAGE = "annotate", "neighbours"
 NOUNS_FILE = "nouns.arrow"

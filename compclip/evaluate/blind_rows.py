@@ -37,7 +37,7 @@ from compclip.evaluate.embeddings import Embeddings, NoVectorsError
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION
 from compclip.text import blind_language
-from compclip.text.annotation_rows import StringColumn
+from compclip.text.annotation_columns import StringColumn
 
 if TYPE_CHECKING:
     from compclip.evaluate.score import LoadedBenchmarks

@@ -33,7 +33,7 @@ from compclip.data import images as data_images
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import parse_reference
 from compclip.model import inference_towers, towers
-from compclip.model.replicas import ReplicaPool
+from compclip.model.inference_towers import ReplicaPool
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel, ClipModule

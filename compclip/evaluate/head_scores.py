@@ -20,7 +20,7 @@ from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.model import towers
-from compclip.model.replicas import ReplicaPool
+from compclip.model.inference_towers import ReplicaPool
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel

@@ -29,8 +29,8 @@ from compclip.config.sections import LOCAL, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired
 from compclip.model import class_tokens, towers
-from compclip.model.released_heads import FiniteTokens
-from compclip.model.replicas import ReplicaPool
+from compclip.model.heads import FiniteTokens
+from compclip.model.inference_towers import ReplicaPool
 from compclip.train import losses
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from compclip.evaluate.benchmark import Benchmark, Outcomes
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
-from compclip.model.replicas import copy_models
+from compclip.model.inference_towers import copy_models
 from compclip.runs import gpus
 from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, SMALLER, Items, is_partial
 

@@ -34,7 +34,7 @@ from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import result_store, score
-from compclip.model import adapter_files, backbone, clip_model, heads, lora
+from compclip.model import backbone, clip_model, heads, lora
 from compclip.runs import gpus
 from compclip.runs.run_folder import Published
 
@@ -163,7 +163,7 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
     base = backbone.load(pretrained, model)
     if not (Path(tuned) / lora.CONFIG).is_file():
         return next(score.models_on_line(base, backbone.load(tuned, model), [alpha]))[0]
-    adapter_files.load_adapter(base.clip, tuned)
+    lora.load_adapter(base.clip, tuned)
     lora.merge(base.clip, alpha)
     return base
 

@@ -92,10 +92,10 @@ def needs_bias(cfg: Config) -> bool:
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
     """Score pictures as they are trained on, as the release does (fgclip/eval/coco_retrieval.py:44)."""
-    from compclip.model import whole_pictures
+    from compclip.model import clip_model
 
     if cfg.squash:
-        whole_pictures.squash_pictures(model)
+        clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:

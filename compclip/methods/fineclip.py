@@ -44,10 +44,10 @@ class Config:
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
     """Score pictures as they are trained on, as the release does (open_clip/factory.py:312)."""
-    from compclip.model import whole_pictures
+    from compclip.model import clip_model
 
     if cfg.squash:
-        whole_pictures.squash_pictures(model)
+        clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:

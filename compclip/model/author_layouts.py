@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
-from compclip.model import class_tokens, heads, released_heads, rotary_text
+from compclip.model import class_tokens, heads, rotary_text
 from compclip.model.clip_model import GELU, QUICK
 from compclip.model.heads import Head
 
@@ -89,7 +89,7 @@ def _take_all(state: State, prefix: str, ours: str) -> State:
 def _fill(kind: str, options: Mapping[str, int], state: State, path: Path) -> Head:
     """Build a head of its weights."""
     with torch.device("meta"):
-        head = released_heads.KINDS[kind](**options)
+        head = heads.ALL_KINDS[kind](**options)
     return heads.fill_head(head, state, str(path), f"no weights of a head ({kind}) for these towers; fetch it again")
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import open_clip
 import torch
+from huggingface_hub import HfApi, constants, hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line, unknown
@@ -23,9 +25,7 @@ from compclip.model import (
     clip_model,
     heads,
     hub_cache,
-    hub_repositories,
     model_config,
-    released_heads,
     rotary_text,
     run_weights,
     tokenizers,
@@ -38,6 +38,7 @@ from compclip.model.model_config import RANDOM, SCHEMES
 
 if TYPE_CHECKING:
     from compclip.config.sections import Backbone
+
 
 SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
 RESIZE = "resize"  # of `preprocess_cfg`: the shorter side before the crop, an option that open_clip lacks
@@ -115,7 +116,7 @@ def load(
     if ref == "hf-hub:":
         raise UserError("checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME")
     if ref.startswith("hf-hub:"):
-        ref = str(hub_repositories.fetch_with_head(ref.removeprefix("hf-hub:")))
+        ref = str(fetch_with_head(ref.removeprefix("hf-hub:")))
     if _is_folder(ref):
         return _load_folder(Path(ref), device, tokenizer, activation, captioner)
     if "::" in ref:
@@ -214,7 +215,7 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)
     clip = _build_checked(model_cfg, str(folder), file, weight_files.read_weights(file)).to(device)
-    head = heads.load_head(folder, released_heads.KINDS)
+    head = heads.load_head(folder, heads.ALL_KINDS)
     if head:
         _check_sizes(head, model_cfg, folder)
     return replace(_assemble_checked(clip, model_cfg, str(folder), preprocess, coder), head=head and head.to(device))
@@ -386,3 +387,26 @@ def _tokenizer_advice(repository: str) -> str:
         f"download tokenizer.json and tokenizer_config.json of {hub_cache.page_address(repository)} into a folder and "
         f"give it as backbones.<name>.tokenizer; `tokenizer: {tokenizers.STAND_IN}` is a stand-in for random weights"
     )
+
+
+# --- repositories of a hub ------------------------------------------------------------------------------------------
+# Repositories of the hub in open_clip's format, with the head that `compclip publish` may have put there.
+
+
+def fetch_with_head(repository: str) -> Path:
+    """Return the folder of a hub's repository in open_clip's format, with its head where it has one.
+
+    Raises UserError where either cannot be fetched. Where the hub does not answer the cache alone tells of a head.
+    """
+    with hub_cache.reachable_or_offline():
+        folder = weight_files.fetch_repository(repository)
+        try:
+            if not constants.HF_HUB_OFFLINE and HfApi().file_exists(repository, heads.CONFIG):
+                for file in (heads.CONFIG, heads.WEIGHTS):
+                    hf_hub_download(repository, file)
+        except (EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"hf-hub:{repository}: its head cannot be fetched ({type(error).__name__}), without which it is "
+                f"another model; try again, or download {heads.CONFIG} and {heads.WEIGHTS} beside its weights"
+            ) from error
+    return folder

@@ -30,6 +30,7 @@ from compclip.model import hub_cache, tokenizers
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+
 CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
 GELU, QUICK = "gelu", "quickgelu"
 DECODER = "multimodal_cfg"  # the section of a config that makes a model CoCa, which writes captions
@@ -236,3 +237,15 @@ def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], a
 def activation_name(model_cfg: Mapping[str, Any]) -> str:
     """Return the activation that a config asks for."""
     return QUICK if model_cfg.get("quick_gelu", False) else GELU
+
+
+# --- models that see whole pictures ---------------------------------------------------------------------------------
+# Models that see whole pictures, scaled to their square, in the place of what a square cut out of the middle shows.
+
+
+def squash_pictures(model: ClipModel) -> None:
+    """Let a model scale whole pictures to its square wherever it is scored, in place, as `Views.squash` trains it."""
+    model.preprocess_cfg["resize_mode"] = "squash"
+    if model.transform is not None:  # a model that is built to measure its steps prepares no picture
+        preprocess = open_clip.transform.PreprocessCfg(**model.preprocess_cfg)
+        model.transform.transforms = open_clip.transform.image_transform_v2(preprocess, is_train=False).transforms

@@ -31,7 +31,7 @@ from compclip.data.shard_files import SAMPLES, Manifest
 from compclip.prepare.shard_writer import load_samples
 from compclip.text import negate, replace, sentences, shuffle, swap, true_edits
 from compclip.text.annotation import Annotation
-from compclip.text.blind_features import FOLDS, FoldedLanguage
+from compclip.text.blind_language import FOLDS, FoldedLanguage
 
 RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
     **swap.RULES,

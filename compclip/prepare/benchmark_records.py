@@ -20,7 +20,7 @@ import pyarrow as pa
 from compclip.data.sample import ImageLocation
 from compclip.data.shard_files import read_batch
 from compclip.runs.item_outcomes import CAPTION
-from compclip.text.annotation_rows import to_numpy
+from compclip.text.annotation_columns import to_numpy
 
 FOLDER = Path("data/records")
 STAGE = "benchmark"

@@ -21,7 +21,7 @@ from compclip.base.files import atomic, write_json
 from compclip.data import prepared_dataset
 from compclip.data.sample import NegativeImage, Region, Sample, SampleMember
 from compclip.data.shard_files import VERSION, Manifest, Shard, read_batch
-from compclip.text.annotation_rows import to_numpy
+from compclip.text.annotation_columns import to_numpy
 
 ROWS = 4096  # samples of a shard where the source does not come in shards
 SCHEMA = pa.schema(

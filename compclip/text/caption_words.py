@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from compclip.text.inflect import inflect
+from compclip.text.agreement import inflect
 from compclip.text.word_edits import word_set
 
 NOUNS = """

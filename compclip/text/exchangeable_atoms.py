@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compclip.text import agreement, caption_words, fitting_words, mended_parse, scene_graph, word_edits
+from compclip.text import agreement, caption_words, fitting_words, scene_graph, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import Edit, word_set
 
@@ -51,7 +51,7 @@ SYMMETRIC = frozenset({
 
 def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange]:
     """Draw the exchanges of things and those of attributes: either kind first, and its pairs, by chance."""
-    a = mended_parse.correct(a)
+    a = fitting_words.correct(a)
     elements = scene_graph.read_entities_and_attributes(a)
     things = [e.root for e in elements if e.kind == scene_graph.ENTITY and _is_thing(a, e.root)]
     attributes = [e.root for e in elements if e.kind == scene_graph.ATTRIBUTE and _is_attribute(a, e.root)]
@@ -92,7 +92,7 @@ def _is_thing(a: Annotation, token: int) -> bool:
     return (
         a.pos[token] == "NOUN"
         and lemma not in NO_THINGS
-        and not (is_measure or is_verb or is_said or mended_parse.may_be_verb(a, token))
+        and not (is_measure or is_verb or is_said or fitting_words.may_be_verb(a, token))
     )
 
 
@@ -190,7 +190,7 @@ def _word(a: Annotation, token: int) -> str:
 
 def _is_counted_elsewhere(a: Annotation) -> bool:
     """Return whether a pronoun, or a verb read as a noun, may have the number of a thing."""
-    if any(mended_parse.may_be_verb(a, t) for t in range(len(a))):
+    if any(fitting_words.may_be_verb(a, t) for t in range(len(a))):
         return True
     return any(a.tag[t] in ("PRP", "PRP$") or a.word(t).lower() in FOR_MANY for t in range(len(a)))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from compclip.text import agreement, caption_words, exchangeable_atoms, fitting_words, mended_parse, word_edits
+from compclip.text import agreement, caption_words, exchangeable_atoms, fitting_words, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import word_set
 
@@ -52,7 +52,7 @@ LASTING = word_set(
 )
 ONLY_NOUNS = caption_words.WORDS["n"] - caption_words.WORDS["v"]
 VERBS = caption_words.WORDS["v"] | LASTING
-SUBJECTS = LIVING | mended_parse.ANIMATE
+SUBJECTS = LIVING | fitting_words.ANIMATE
 OF_ONE = word_set("wear hold carry dress cover fill surround top make show contain tie use pull push say have lead")
 
 

@@ -11,16 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import (
-    agreement,
-    conjunct_kinds,
-    conjunct_order,
-    fitting_words,
-    joined_phrases,
-    mended_parse,
-    word_edits,
-)
+from compclip.text import agreement, caption_words, fitting_words, joined_phrases, word_edits
 from compclip.text.annotation import Annotation, Span
+from compclip.text.joined_phrases import Exchange
+from compclip.text.word_edits import word_set
 
 PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
 
@@ -108,16 +102,16 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around an "and" where this keeps the meaning and reads well; None without such an "and".
 
-    `conjunct_order` and `conjunct_kinds` say which do: no article, adjective, place or order in time may get another
+    `fit_conjuncts` and `find_exchanges` say which do: no article, adjective, place or order in time may get another
     reading.
     """
     if not (conjunctions := _find_conjunctions(annotation)):
         return None
-    a = mended_parse.correct(annotation)
+    a = fitting_words.correct(annotation)
     pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
-    exchanges = [(*fitting, "") for pair in pairs if (fitting := conjunct_order.fit(a, *pair))]
-    exchanges += conjunct_kinds.find_exchanges(a, conjunctions)
-    exchanges = [exchange for exchange in exchanges if not conjunct_order.is_list_longer(a, exchange[1])]
+    exchanges = [(*fitting, "") for pair in pairs if (fitting := fit_conjuncts(a, *pair))]
+    exchanges += find_exchanges(a, conjunctions)
+    exchanges = [exchange for exchange in exchanges if not is_list_longer(a, exchange[1])]
     texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
     different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
     return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
@@ -311,3 +305,238 @@ def _depends_on(a: Annotation, token: int, head: int) -> bool:
     while a.heads[token] != token and token != head:
         token = a.heads[token]
     return token == head
+
+
+# --- which adjectives and verbs may change places -------------------------------------------------------------------
+# Which adjectives and verbs around an "and" say the same in the other order, and what may be misread.
+#
+# Of adjectives: all. Of verbs: those in -ing, which are at the same time ("jumps and catches" is an order).
+
+
+def fit_conjuncts(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | None:
+    """Return the spans that may be exchanged, None where another order has another reading."""
+    if a.pos[_head(a, first)] == "ADJ":
+        return (first, second) if not any(_is_noun(a, t) for t in (_head(a, first), _head(a, second))) else None
+    if a.pos[_head(a, first)] == "VERB":
+        return _fit_verbs(a, first, second)
+    return None
+
+
+def _is_noun(a: Annotation, adjective: int) -> bool:
+    """Return whether an adjective is the noun of "a sink and white towels", read as one phrase."""
+    word = a.word(adjective).lower()
+    return (
+        word in caption_words.WORDS["n"]
+        and word not in caption_words.WORDS["a"] | fitting_words.alternatives("color").keys()
+    )
+
+
+def _head(a: Annotation, span: Span) -> int:
+    """Return the token of a span whose head is outside of it."""
+    return next((t for t in range(*span) if not span[0] <= a.heads[t] < span[1] or a.heads[t] == t), span[0])
+
+
+def _fit_verbs(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | None:
+    """Return both verbs with all that belongs to them; None unless both are participles of one time."""
+    x, y = _head(a, first), _head(a, second)
+    if a.tag[x] != "VBG" or a.tag[y] != "VBG" or a.pos[first[1] - 1] == "ADP":
+        return None
+    may_share = first[1] - first[0] == 1 and a.lemma[x].lower() not in joined_phrases.LASTING
+    if may_share and any(a.heads[t] == y and a.dep[t] == "dobj" for t in range(y, len(a))):
+        return None  # "cutting and preparing a pizza"
+    end = max([y, *(t for t in range(y, len(a)) if is_below(a, t, y))])
+    while a.pos[end] in ("PUNCT", "SPACE"):
+        end -= 1
+    below = range(y + 1, end + 1)
+    if any(a.dep[t] in ("nsubj", "mark", "cc", "conj") for t in below) or not all(is_below(a, t, y) for t in below):
+        return None
+    if a.pos[first[1] - 1] == "PUNCT" or any(a.dep[t] in ("cc", "conj") for t in range(x + 1, first[1])):
+        return None
+    return first, (second[0], end + 1)
+
+
+def is_below(a: Annotation, token: int, head: int) -> bool:
+    """Return whether `token` depends on `head`, directly or not, or is it."""
+    while a.heads[token] != token and token != head:
+        token = a.heads[token]
+    return token == head
+
+
+def is_list_longer(a: Annotation, second: Span) -> bool:
+    """Return whether the parser joins a further part to the second: "a cup and pots and pans"."""
+    high = second[1]
+    return high < len(a) and a.dep[high] == "cc" and a.heads[high] == _head(a, second)
+
+
+# --- more parts whose order says nothing ----------------------------------------------------------------------------
+# Beside those of `fit_conjuncts` and `joined_phrases`. Two colours ("a black and a white dog", "one white and one
+# black"); what persons do or are for a while ("sits on a bench and looks at the sea"); two places ("on bicycles and
+# in carts"); two clauses without pronouns.
+
+
+POINTING = joined_phrases.TOLD_APART | {"one", "it", "then", "second", "third"}
+BESIDE_COLOURS = word_set("and or of , light dark bright pale")
+STATES = word_set(
+    "sit stand lie wear hold look smile wait watch lean gaze stare pose hang carry have be seat kneel sleep rest"
+)
+IN_ORDER = word_set(  # verbs of what has an end: another order is another story
+    "jump leap catch throw get go come prepare start begin fall turn pick bring put knock hit kick land return flip "
+    "open close enter leave reach chase try stop cut climb dive"
+)
+ALONE = word_set("laugh talk wave eat drink read")
+STATES_IN_ED = word_set("dress seat cover surround decorate clothe")  # participles beside "wearing"
+STATIC = word_set("on in at under near beside behind by above")
+
+
+def find_exchanges(a: Annotation, conjunctions: list[int]) -> Iterator[Exchange]:
+    """Find the exchanges around each "and" of a caption."""
+    for conjunction in (t for t in conjunctions if 0 < t < len(a) - 1):
+        yield from joined_phrases.find_exchanges(a, conjunction)
+        x, y = a.heads[conjunction], _find_second(a, conjunction)
+        exchanges = [_colours(a, conjunction), _shared_state(a, conjunction)]
+        if y is not None and x < conjunction:
+            exchanges += [find(a, conjunction, x, y) for find in FINDERS.get(a.pos[x], ())]
+        yield from (exchange for exchange in exchanges if exchange is not None)
+
+
+def _find_second(a: Annotation, conjunction: int) -> int | None:
+    """Return the head of what "and" joins to its own head."""
+    head = a.heads[conjunction]
+    return next((t for t in range(conjunction + 1, len(a)) if a.dep[t] == "conj" and a.heads[t] == head), None)
+
+
+def _colours(a: Annotation, conjunction: int) -> Exchange | None:
+    """Return the exchange of two colours, or of two adjectives with an article each before one noun."""
+    words = [a.word(t).lower() if 0 <= t < len(a) else "" for t in range(conjunction - 3, conjunction + 4)]
+    colours = fitting_words.alternatives("color")
+    if words[2] in colours and words[4] in colours:
+        is_part = words[1].endswith("ish") or not {words[1], words[5]}.isdisjoint(BESIDE_COLOURS)
+        return None if is_part else Exchange((conjunction - 1, conjunction), (conjunction + 1, conjunction + 2))
+    if words[2] == "," and words[1] in colours and words[4] in colours and a.word(max(conjunction - 4, 0)) in colours:
+        return Exchange((conjunction - 4, conjunction - 3), (conjunction - 2, conjunction - 1))
+    x, y = conjunction - 1, conjunction + 2
+    if y >= len(a) or not all(a.tag[t] == "JJ" or a.word(t).lower() in colours for t in (x, y)):
+        return None
+    are_ones = words[1] == words[4] == "one"
+    have_articles = {words[1], words[4]} <= {"a", "an", "one"}
+    is_of_noun = have_articles and y + 1 < len(a) and a.pos[y + 1] == "NOUN"
+    return Exchange((x, x + 1), (y, y + 1)) if are_ones or is_of_noun else None
+
+
+# --- verbs, places and clauses --------------------------------------------------------------------------------
+
+
+def _verbs(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
+    """Return the exchange of what one subject does at a time, with all that belongs to it."""
+    if a.pos[y] not in ("VERB", "AUX") or a.pos[x] not in ("VERB", "AUX"):
+        return None
+    if a.pos[conjunction - 1] == "ADP" or any(a.tag[t] == "EX" for t in range(conjunction)):
+        return None
+    start, first = _begin(a, y, conjunction), _begin(a, x, 0)
+    second = _whole(a, y, start)
+    if start != conjunction + 1 or second is None or not _are_at_a_time(a, x, y, first, start):
+        return None
+    owns = any(a.tag[t] == "PRP$" for t in range(*second))
+    if owns and any(a.lemma[t].lower() in joined_phrases.LIVING for t in range(x, conjunction)):  # whose would it be
+        return None
+    return Exchange((first, conjunction), second) if _is_whole(a, x, conjunction) else None
+
+
+def _begin(a: Annotation, verb: int, low: int) -> int:
+    """Return the first auxiliary of a verb behind a token, or the verb."""
+    return next((t for t in range(low, verb) if a.heads[t] == verb and a.dep[t] in ("aux", "auxpass")), verb)
+
+
+def _are_at_a_time(a: Annotation, x: int, y: int, first: int, second: int) -> bool:
+    """Return whether two verbs of one form say what lasts."""
+    tags = a.tag[first], a.tag[second]
+    if tags in (("VBN", "VBG"), ("VBG", "VBN")):
+        return a.lemma[first if tags[0] == "VBN" else second].lower() in STATES_IN_ED
+    is_one_form = tags[0] == tags[1] or tags == ("VBP", "VB")
+    are_verbs = {a.lemma[x], a.lemma[y]} <= caption_words.WORDS["v"] | {"be", "have"}
+    return is_one_form and are_verbs and tags[0] in ("VBZ", "VBP", "VBD") and not {a.lemma[x], a.lemma[y]} & IN_ORDER
+
+
+def _shared_state(a: Annotation, conjunction: int) -> Exchange | None:
+    """Return the exchange of a verb with all that belongs to it and one word at the end: "holds a cup and smiles"."""
+    y, root = conjunction + 1, a.dep.index("ROOT") if "ROOT" in a.dep else 0
+    is_last = y + 1 == len(a) or a.pos[y + 1] == "PUNCT"
+    is_verb = a.lemma[y].lower() in STATES | ALONE and a.tag[y] in ("NNS", "VBZ") and a.tag[root] == "VBZ"
+    if not is_last or not is_verb or not root < conjunction or a.lemma[root].lower() in IN_ORDER:
+        return None
+    between = range(root + 1, conjunction)
+    is_simple = not any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) or a.pos[t] == "PUNCT" for t in between)
+    return Exchange((root, conjunction), (y, y + 1)) if is_simple and a.pos[root] == "VERB" else None
+
+
+def _whole(a: Annotation, head: int, start: int) -> Span | None:
+    """Return the tokens from `start` to the last below `head`, None where others stand between or it is a list."""
+    end = max(t for t in range(head, len(a)) if is_below(a, t, head))
+    while a.pos[end] in ("PUNCT", "SPACE"):
+        end -= 1
+    below = [t for t in range(start, end + 1) if t != head]
+    if not all(is_below(a, t, head) for t in below):
+        return None
+    points = any(_points(a, t) and a.tag[t] != "PRP$" for t in below)
+    if points or any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) for t in below):
+        return None
+    return start, end + 1
+
+
+def _is_whole(a: Annotation, head: int, conjunction: int) -> bool:
+    """Return whether all between a head and the "and" belongs to the head, and is no list."""
+    between = range(head + 1, conjunction)
+    return all(is_below(a, t, head) and a.dep[t] not in ("cc", "conj", "punct") for t in between)
+
+
+def _points(a: Annotation, token: int) -> bool:
+    """Return whether a word speaks of what another part of the caption names."""
+    return a.tag[token] in ("PRP", "PRP$") or a.word(token).lower() in POINTING
+
+
+def _complements(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
+    """Return the exchange of a place and an action: "is in the pool and throwing a ball", with an "is" for each."""
+    if a.lemma[x] != "be" or a.tag[y] != "VBG" or y != conjunction + 1 or not x + 1 < conjunction:
+        return None
+    second = _whole(a, y, y)
+    is_place = a.pos[x + 1] == "ADP" and a.word(x + 1).lower() in STATIC and _is_whole(a, x, conjunction)
+    return Exchange((x, conjunction), second, a.word(x)) if second and is_place else None
+
+
+def _places(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
+    """Return the exchange of two places."""
+    if not a.pos[x] == a.pos[y] == "ADP" or y != conjunction + 1:
+        return None
+    second = _whole(a, y, y)
+    are_static = all(a.word(t).lower() in STATIC for t in (x, y))
+    return Exchange((x, conjunction), second) if second and are_static and _is_whole(a, x, conjunction) else None
+
+
+def _clauses(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
+    """Return the exchange of two whole clauses that last and do not speak of each other's things."""
+    if a.dep[x] != "ROOT" or not all(_lasts(a, verb) for verb in (x, y)):
+        return None
+    start, end = a.tokens(next((s for s in a.sentences if s[0] <= a.starts[x] < s[1]), (0, len(a.text))))
+    stop = conjunction - 1 if a.pos[conjunction - 1] == "PUNCT" else conjunction
+    while end > y and a.pos[end - 1] in ("PUNCT", "SPACE"):
+        end -= 1
+    clauses = range(start, stop), range(conjunction + 1, end)
+    nouns = [{a.lemma[t].lower() for t in clause if a.pos[t] in ("NOUN", "PROPN")} for clause in clauses]
+    is_second = all(is_below(a, t, y) for t in clauses[1])
+    is_apart = not any(_points(a, t) or a.dep[t] in ("cc", "mark", "expl") for clause in clauses for t in clause)
+    if not (is_second and is_apart and nouns[0].isdisjoint(nouns[1]) and start < stop):
+        return None
+    return Exchange((start, stop), (conjunction + 1, end))
+
+
+def _lasts(a: Annotation, verb: int) -> bool:
+    """Return whether a verb with a subject of its own says what lasts."""
+    has_subject = any(a.heads[t] == verb and a.dep[t] in agreement.SUBJECTS for t in range(verb))
+    return has_subject and (a.tag[verb] == "VBG" or a.lemma[verb].lower() in STATES)
+
+
+FINDERS = {  # by the part of speech of what "and" is joined to
+    "VERB": (_verbs, _clauses),
+    "AUX": (_verbs, _complements, _clauses),
+    "ADP": (_places,),
+}

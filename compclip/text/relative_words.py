@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from compclip.text import wordnet
+from compclip.text.agreement import inflect
 from compclip.text.annotation import NO_WORDS, Weighted
-from compclip.text.inflect import inflect
 from compclip.text.wordnet_files import HYPERNYM, HYPONYM, Synset
 
 SENSES, PATHS = "senses", "paths"  # how cousins count

@@ -6,13 +6,18 @@ The released splitter cuts at every full stop and so damages decimals and abbrev
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compclip.text.annotation import Annotation, Span
+import numpy as np
+
+from compclip.text import word_edits
+from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation, Span
 from compclip.text.word_edits import capitalize_first, word_set
 
 if TYPE_CHECKING:
     import numpy as np
+
 
 MIN_WORDS, MAX_WORDS = 4, 34
 UNCHANGED_ENDS, CLIC_ENDS = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
@@ -188,3 +193,77 @@ def strip_full_stop(text: str) -> str:
 
 
 JOINS = {UNCHANGED_ENDS: join, CLIC_ENDS: join_ended}
+
+
+# --- texts of some of a caption's sentences -------------------------------------------------------------------------
+# Texts of parts of what is said of a picture: one to three sentences of it (FLAIR, Sec. 3.1, "diverse sampling").
+
+
+MOST = 3  # sentences of a text, as released
+PIECE_END = re.compile(r"\n|</s>|[.]")  # src/flair/data.py:26
+
+
+def draw_sentences(annotation: Annotation, rng: np.random.Generator) -> str:
+    """Draw one to three sentences of a caption and of the dense texts stored beside it, joined by spaces.
+
+    Half of those of several sentences are consecutive, the others are from anywhere, each once where there are enough.
+    """
+    sentences = [annotation.text[begin:end] for begin, end in annotation.sentences] or [annotation.text]
+    sentences += annotation.stored.get("dense", ())
+    return " ".join(_choose(sentences, rng, spare=1))
+
+
+def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
+    """Draw one to three pieces of the same texts as FLAIR's program does, joined by full stops (src/flair/data.py:146).
+
+    Pieces end at line ends, "</s>" and every full stop, those of numbers too. Consecutive ones never hold the last
+    piece, unless no more are there than are asked for.
+    """
+    texts = (annotation.text, *annotation.stored.get("dense", ()))
+    pieces = [piece for text in texts for cut in PIECE_END.split(text) if (piece := cut.strip())]
+    return ". ".join(_choose(pieces or [annotation.text], rng, spare=0))
+
+
+def _choose(pieces: Sequence[str], rng: np.random.Generator, spare: int) -> list[str]:
+    """Choose one to three pieces; of consecutive ones the first is one of `len(pieces) - count + spare`."""
+    count, available = int(rng.integers(1, MOST + 1)), len(pieces)
+    if count > 1 and rng.random() < 0.5:
+        start = int(rng.integers(max(1, available - count + spare)))
+        return list(pieces[start : start + count])
+    return [pieces[i] for i in rng.choice(available, size=count, replace=available < count)]
+
+
+# --- texts that are stored beside a caption -------------------------------------------------------------------------
+# Texts that are stored beside a caption as annotations of their own: with what a masked model says of their words.
+
+
+ANY_POS = "X"  # these texts were not parsed
+
+
+def list_texts(caption: Annotation) -> list[Annotation]:
+    """Return the dense texts of a caption, and the caption itself as the last.
+
+    A dense text has the places as tokens for which words are stored, and no others.
+    """
+    dense = caption.stored.get("dense", ())
+    places = caption.stored.get(DENSE_MASKED, ("",) * len(dense))
+    return [*map(_with_words, dense, places), caption]
+
+
+def _with_words(text: str, places: str) -> Annotation:
+    """Return a text with the words of its places, which are as `prepare.annotate_shards` writes them."""
+    rows = [line.split(SEPARATOR) for line in places.splitlines()]
+    starts = tuple(int(start) for start, *_ in rows)
+    return Annotation(
+        text,
+        starts,
+        tuple(_word_end(text, start) for start in starts),
+        (ANY_POS,) * len(rows),
+        sentences=((0, len(text)),),
+        masked=tuple(tuple(words) for _, *words in rows),
+    )
+
+
+def _word_end(text: str, start: int) -> int:
+    """Return where the word ends that begins with a character."""
+    return next(end for end in range(start + 1, len(text) + 1) if word_edits.is_bounded(text, start, end))

@@ -23,19 +23,11 @@ import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.text import (
-    fitting_words,
-    place_words,
-    relative_words,
-    scene_graph,
-    sentences,
-    word_edits,
-    wordnet,
-    wordnet_files,
-)
+from compclip.text import fitting_words, relative_words, scene_graph, sentences, word_edits, wordnet, wordnet_files
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 from compclip.text.parser_models import model_name
+from compclip.text.word_edits import word_set
 
 UNUSED = ("ner", "senter")
 PIECE = 6000  # characters parsed at once (some 1,000 words): the parser's memory grows with its document
@@ -150,7 +142,7 @@ def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]]
         for name, values in _token_attributes(document, offset, first).items():
             columns[name] += values
     fields: dict[str, Any] = {name: tuple(values) for name, values in columns.items()}
-    bare = place_words.correct(Annotation(text, **fields))
+    bare = correct(Annotation(text, **fields))
     joined = _join_sentences(bare, spans)
     kinds = "".join([_LETTER.get(pos, "-") for pos in bare.pos])
     verbs = [m.span() for low, high in map(bare.tokens, joined) for m in _VERBS.finditer(kinds, low, high)]
@@ -189,7 +181,7 @@ def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tup
     with_object = {bare.heads[t] for t, dep in enumerate(bare.dep) if dep == "dobj"}
     candidates: list[tuple[str, ...]] = []
     for token, (pos, previous) in enumerate(zip(bare.pos, ["", *words], strict=False)):
-        if opposite := place_words.find_opposite(bare, token):
+        if opposite := find_opposite(bare, token):
             candidates.append((opposite,))
             continue
         is_aged = words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS
@@ -216,3 +208,54 @@ def find_relatives(
         relative_words.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary, weights) if t in roots else NO_WORDS
         for t in range(len(a))
     ])  # fmt: skip
+
+
+# --- left and right as words of place -------------------------------------------------------------------------------
+# Left and right as words of place: taggers take half of them for forms of "leave" or for adverbs ("right").
+#
+# They are words of place behind "the", a possessive, "to" or "on", and before "of", "side", "hand" and the like; then
+# the other side is what makes a caption wrong.
+
+
+OPPOSITES = {"left": "right", "right": "left"}
+BEFORE = word_set(
+    "the its his her their my your our far top bottom upper lower front back on to turn turns turning turned"
+)
+BEHIND = word_set(
+    "of side sides hand hands corner corners edge half foot leg arm arms ear eye end lane wall page portion part third "
+    "bottom top front back paw shoulder wing"
+)
+
+
+def correct(a: Annotation) -> Annotation:
+    """Return the annotation with "left" and "right" as nouns and adjectives where they say a place."""
+    places = [t for t in range(len(a)) if is_place(a, t)]
+    if not places:
+        return a
+    pos, tag, lemma = list(a.pos), list(a.tag), list(a.lemma)
+    for t in places:
+        is_adjective = t + 1 < len(a) and a.word(t + 1).lower() in BEHIND - {"of"}
+        pos[t], tag[t] = ("ADJ", "JJ") if is_adjective else ("NOUN", "NN")
+        lemma[t] = a.word(t).lower()
+    return replace(a, pos=tuple(pos), tag=tuple(tag), lemma=tuple(lemma))
+
+
+def is_place(a: Annotation, token: int) -> bool:
+    """Return whether a token is "left" or "right" as a place: not in "he left the room"."""
+    if a.word(token).lower() not in OPPOSITES or not word_edits.is_word(a, token):
+        return False
+    before = a.word(token - 1).lower() if token else ""
+    behind = a.word(token + 1).lower() if token + 1 < len(a) else ""
+    if before in BEFORE:
+        return behind not in ("a", "an", "the", "behind")
+    return behind in BEHIND
+
+
+def find_opposite(a: Annotation, token: int) -> str:
+    """Return the other side, written as the token is, "" for a token that is none."""
+    if not is_place(a, token):
+        return ""
+    word, opposite = a.word(token), OPPOSITES[a.word(token).lower()]
+    if word.isupper():
+        return opposite.upper()
+    return opposite.capitalize() if word[0].isupper() else opposite

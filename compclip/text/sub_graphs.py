@@ -24,8 +24,8 @@ import numpy as np
 
 from compclip.base.errors import UserError, unknown
 from compclip.text import agreement, caption_words, scene_graph, word_edits
+from compclip.text.agreement import inflect
 from compclip.text.annotation import Annotation
-from compclip.text.inflect import inflect
 
 OBJECT, RELATION, ATTRIBUTE = "object", "relation", "attribute"
 KINDS = (OBJECT, RELATION, ATTRIBUTE)

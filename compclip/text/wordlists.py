@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import agreement, fitting_words, mended_parse, word_edits
+from compclip.text import agreement, fitting_words, word_edits
 from compclip.text.annotation import Annotation
 
 MAX_WORDS = 10_000  # words of a list
@@ -87,7 +87,7 @@ class WordLists:
         text, places = annotation.text, self._find_places(annotation.text)
         if self.kinds != default_lists().kinds:
             return self._replace_fitting(text, places, rng)
-        annotation = mended_parse.correct(annotation)
+        annotation = fitting_words.correct(annotation)
         fitting = {
             kind: {span: fitting_words.find_fitting(annotation, kind, span) for span in spans}
             for kind, spans in places.items()

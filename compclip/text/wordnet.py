@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.text import agreement, caption_words, wordnet_files
-from compclip.text.inflect import inflect
+from compclip.text.agreement import inflect
 from compclip.text.word_edits import word_set
 from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
 

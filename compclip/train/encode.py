@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from compclip.interface.features import Features, field_kinds
 from compclip.interface.views import Views
-from compclip.model import clip_model, local_patches, towers
+from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train import region_pooling
 from compclip.train.batch import Batch
@@ -97,7 +97,7 @@ def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> dict[str, An
     if batch.region_box_BR4 is None:
         image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
     else:
-        image_AD, patch_AND, local_AND = local_patches.encode_images(clip, all_A3HW, views.tokens)
+        image_AD, patch_AND, local_AND = towers.encode_with_local_patches(clip, all_A3HW, views.tokens)
     features: dict[str, Any] = dict.fromkeys(IMAGE_FIELDS)
     features["image_BD"] = image_AD[:B] if groups else image_AD
     features["patch_BND"] = patch_AND[:B] if groups and patch_AND is not None else patch_AND

@@ -20,7 +20,7 @@ from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
-from compclip.text import dense_texts, sentences
+from compclip.text import sentences
 from compclip.text.annotation import Annotation
 from compclip.train import composite
 from compclip.train.batch import FURTHER, PARTNER, RegionView, View
@@ -166,7 +166,7 @@ class ViewMaker:
             positives += self._alternatives(index, caption, views, worded)
         texts_drawn: list[Annotation] = []
         if views.bag:  # texts drawn with replacement, and what the rule makes of each
-            texts_of_sample = dense_texts.list_texts(caption)
+            texts_of_sample = sentences.list_texts(caption)
             texts_drawn = [texts_of_sample[i] for i in rng.integers(len(texts_of_sample), size=views.bag)]
             positives += _apply_case((drawn.text for drawn in texts_drawn), views)
             if views.bag_rule:

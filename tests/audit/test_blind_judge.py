@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compclip.audit import blind_judge
-from compclip.text.blind_features import FOLDS, FoldedLanguage
+from compclip.text.blind_language import FOLDS, FoldedLanguage
 
 WORDS = ("red", "blue", "small", "old")
 THINGS = ("dog", "cat", "kite", "cup", "tree")

@@ -21,7 +21,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
 from compclip.prepare import shard_writer
-from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
+from compclip.text import composite_captions, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
 from compclip.train import composite, loader, view_maker
 from compclip.train.view_maker import RandomResizedCrop
@@ -278,7 +278,7 @@ def test_a_bag_s_texts_are_asked_for_their_own_words(tmp_path):
     data = prepared(tmp_path, [Sample("s0", "0.png", (), width=4, height=4)], [(caption,)])
     coin = partial(masked_words.either, upper_question)
     views = Views(negatives=(coin,), bag=5, bag_rule=partial(masked_words.either_of_dense, upper_question))
-    texts = dense_texts.list_texts(caption)
+    texts = sentences.list_texts(caption)
     seen = set()
     for epoch in range(60):
         view = view_maker.ViewMaker(data, 0, 8, plain).view(0, epoch, views)

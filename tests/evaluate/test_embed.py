@@ -20,7 +20,7 @@ from compclip.data.sample import ImageLocation
 from compclip.evaluate import embed, picture_references
 from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
-from compclip.model.replicas import ReplicaPool, copy_models
+from compclip.model.inference_towers import ReplicaPool, copy_models
 
 CONFIG = {
     "embed_dim": 16,

@@ -20,7 +20,7 @@ from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import attention, embed, head_scores, pair_scorers, score, wise_ft
 from compclip.evaluate.embeddings import NoVectorsError
-from compclip.model import backbone, class_tokens, clip_model, heads, lora, released_heads, towers
+from compclip.model import backbone, class_tokens, clip_model, heads, lora, towers
 from compclip.publish import __main__ as publish_command
 from compclip.runs.run_folder import Published
 from compclip.train import __main__ as train_command
@@ -137,7 +137,7 @@ def test_what_no_common_space_holds_is_compared_by_the_head_alone(trained, tmp_p
     plain = backbone.load(trained / "models" / "tiny")
     pair_scorers.check_common_space(plain, "")
     with pytest.raises(UserError, match="in no common space"):
-        pair_scorers.check_common_space(replace(plain, head=released_heads.FiniteTokens(16, 3, 77)), "")
+        pair_scorers.check_common_space(replace(plain, head=heads.FiniteTokens(16, 3, 77)), "")
 
 
 @pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])

@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config.sections import DEFAULT_SCORING, Backbone
 from compclip.evaluate import embed, head_scores
 from compclip.evaluate.embeddings import Embeddings
-from compclip.model import author_layouts, backbone, released_heads, rotary_text, weight_files
+from compclip.model import author_layouts, backbone, heads, rotary_text, weight_files
 from compclip.model.clip_model import ClipModel
 from tests.model.test_towers import TINY
 
@@ -406,6 +406,6 @@ def test_weights_of_no_layout_stay_as_they_are(source):
 
 def test_options_of_a_head():
     with pytest.raises(ValueError, match="must be heads, which divide the 16 numbers"):
-        released_heads.MixedTokens(16, 2, 4, 4, heads=3, temperature=5)
+        heads.MixedTokens(16, 2, 4, 4, heads=3, temperature=5)
     with pytest.raises(ValueError, match="must be heads"):
-        released_heads.MixedTokens(16, 2, 4, 4)
+        heads.MixedTokens(16, 2, 4, 4)

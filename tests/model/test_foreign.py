@@ -18,7 +18,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Backbone, Lora
 from compclip.evaluate import score
-from compclip.model import adapter_files, backbone, clip_model, hub_cache, lora
+from compclip.model import backbone, clip_model, hub_cache, lora
 from tests.model.test_backbone import SIGLIP, _hf_tokenizer
 from tests.model.test_towers import TINY
 
@@ -325,7 +325,7 @@ def adapter(tmp_path) -> Path:
 
 def fits(adapter: Path) -> None:
     """Load an adapter into the model that it was made for."""
-    adapter_files.load_adapter(backbone.create(str(adapter.parent / "tiny.json"), seed=3).clip, adapter)
+    lora.load_adapter(backbone.create(str(adapter.parent / "tiny.json"), seed=3).clip, adapter)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch import nn
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Lora, Train
-from compclip.model import adapter_files, backbone, lora, towers
+from compclip.model import backbone, lora, towers
 from compclip.train import optimiser
 from tests.model.test_towers import TEXTS, TINY
 
@@ -135,7 +135,7 @@ def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
     assert b.abs().max() > 1e-3
     for scale in (0.0, 0.3, 1.0):
         clip = copy.deepcopy(base).eval()
-        adapter_files.load_adapter(clip, tmp_path)
+        lora.load_adapter(clip, tmp_path)
         lora.merge(clip, scale)
         expected = base.visual.conv1.weight.double() + scale * 1.5 * (b @ a).reshape(32, 3, 16, 16)
         torch.testing.assert_close(clip.visual.conv1.weight.double(), expected, rtol=0, atol=1e-7)
@@ -152,7 +152,7 @@ def test_a_patch_matrix_of_another_kernel_is_refused(model, tmp_path):
     write_json(tmp_path / "small.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
     small = backbone.create(str(tmp_path / "small.json")).clip
     with pytest.raises(UserError, match=r"'visual.conv1.lora_A.default.weight'|not an adapter of this model"):
-        adapter_files.load_adapter(small, tmp_path)
+        lora.load_adapter(small, tmp_path)
     small.visual.conv1 = nn.Conv2d(3, 32, (8, 4))
     with pytest.raises(UserError, match=r"patch: matrix: visual.conv1 is no plain convolution .* set patch: factors"):
         lora.inject(small, Lora(targets=["patch"], patch="matrix"), ("image",))
@@ -200,7 +200,7 @@ def test_merged_checkpoint_opens_in_plain_open_clip(model, inputs, tmp_path):
     model.save(tmp_path / "c")
     plain = open_clip.create_model(f"local-dir:{tmp_path / 'c'}").eval()
     assert list(plain.state_dict()) == names
-    adapter_files.load_adapter(base.eval(), tmp_path / "c" / lora.FOLDER)
+    lora.load_adapter(base.eval(), tmp_path / "c" / lora.FOLDER)
     for clip in (plain, model.clip, base):
         for a, b in zip(adapted, outputs(clip, inputs), strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
@@ -339,7 +339,7 @@ def test_an_adapter_of_another_model_is_refused(model, tmp_path):
     write_json(tmp_path / "big.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 1}})
     smaller = backbone.create(str(tmp_path / "big.json"))
     with pytest.raises(UserError, match="has no place here"):
-        adapter_files.load_adapter(smaller.clip, tmp_path)
+        lora.load_adapter(smaller.clip, tmp_path)
     write_json(tmp_path / "wide.json", TINY | {"text_cfg": TINY["text_cfg"] | {"width": 16}})
     with pytest.raises(UserError, match="not an adapter of this model"):
-        adapter_files.load_adapter(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)
+        lora.load_adapter(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)

@@ -17,7 +17,7 @@ from compclip.data.shard_files import SAMPLES, Manifest, Shard
 from compclip.prepare import balanced_negatives, shard_writer
 from compclip.prepare.balanced_negatives import ShardBalance
 from compclip.text.annotation import Annotation
-from compclip.text.blind_features import FOLDS
+from compclip.text.blind_language import FOLDS
 
 COLOURS, THINGS = ("red", "blue", "green", "golden"), ("dog", "cat", "kite", "cup", "tree")
 CFG = BalancedTexts(rules=["negclip"], candidates=16)

@@ -12,7 +12,7 @@ from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.prepare import annotate_shards, caption_vocabulary
 from compclip.prepare.shard_writer import describe_shard, save_samples
 from compclip.text import relative_words, spacy_parser, wordnet
-from compclip.text.annotation_rows import AnnotationRows
+from compclip.text.annotation_columns import AnnotationRows
 
 CAPTIONS = ["A red dog and a Fox.", "Red, red wine.", "a blue dog's wolves"]
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text.annotation import Annotation
-from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts, narrow
-from compclip.text.annotation_rows import AnnotationRows
+from compclip.text.annotation_columns import AnnotationColumns, AnnotationRows, add_stored_texts, narrow
 from tests.text.strategies import annotations
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

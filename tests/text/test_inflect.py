@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.text import wordnet
-from compclip.text.inflect import inflect
+from compclip.text.agreement import inflect
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from compclip.text import parser_models, positives, sentences, shuffle, swap, wo
 from compclip.text import replace as replacing
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
-from compclip.text.annotation_rows import AnnotationRows
+from compclip.text.annotation_columns import AnnotationRows
 from compclip.text.spacy_parser import annotate, annotate_columns
 from tests.text.conftest import SENTENCES, outcomes
 

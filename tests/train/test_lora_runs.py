@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_atomic
 from compclip.config import grid, read
 from compclip.config.sections import Lora
-from compclip.model import adapter_files, backbone, lora
+from compclip.model import backbone, lora
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
 from compclip.train import driver, optimiser
@@ -55,7 +55,7 @@ def test_a_run_publishes_adapter_and_merged_weights(undisturbed_project):
     assert {n.split(".")[-2] for n in moved - {"visual.conv1.weight"}} == {"attn", "out_proj", "c_fc", "c_proj"}
     torch.manual_seed(0)
     inputs = torch.randn(3, 3, 64, 64), base.tokenize(TEXTS)
-    adapter_files.load_adapter(base.clip, folder / lora.FOLDER)
+    lora.load_adapter(base.clip, folder / lora.FOLDER)
     for a, b in zip(outputs(merged.clip, inputs), outputs(base.clip, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
     facts = json.loads((trained(undisturbed_project, CELL) / "environment.json").read_text())

@@ -23,7 +23,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
-from compclip.model import backbone, class_tokens, clip_model, local_patches, towers
+from compclip.model import backbone, class_tokens, clip_model, towers
 from compclip.train import accumulate, encode, extras, picture_resizing, region_pooling
 from tests import distributed_check, tiny_project
 from tests.reference import dot
@@ -85,7 +85,7 @@ def test_local_patches_are_the_last_blocks_values():
     """By the weights of the block: norm, values, output projection, MLP; and the picture's own vector is the usual one."""
     clip = distributed_check.model(bias=False)
     picture = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    image, patch, local = local_patches.encode_images(clip, picture, tokens=True)
+    image, patch, local = towers.encode_with_local_patches(clip, picture, tokens=True)
     expected_image, expected_patch = towers.encode_images(clip, picture, tokens=True)
     assert torch.equal(image, expected_image) and torch.equal(patch, expected_patch)
     visual = clip.visual
@@ -116,7 +116,7 @@ def test_local_patches_of_timm(name, changes):
     x = torch.randn(1, 4 + visual.trunk.num_prefix_tokens, 24)
     other = x.clone()
     other[:, -1] = torch.randn(24)
-    local, changed = (local_patches._project_alone(visual, block, tokens) for tokens in (x, other))
+    local, changed = (towers._project_alone(visual, block, tokens) for tokens in (x, other))
     assert local.shape == (1, 4, D)
     torch.testing.assert_close(local[:, :3], changed[:, :3])
     assert not torch.allclose(local[:, 3], changed[:, 3])
@@ -127,7 +127,7 @@ def test_a_tower_without_patches_is_refused():
     clip = distributed_check.model(bias=False)
     clip.visual = torch.nn.Conv2d(3, 3, 1)
     with pytest.raises(UserError, match="its image tower .Conv2d. has no patches, of which regions are pooled"):
-        local_patches.encode_images(clip, torch.zeros(1, 3, 32, 32), tokens=False)
+        towers.encode_with_local_patches(clip, torch.zeros(1, 3, 32, 32), tokens=False)
 
 
 @pytest.mark.parametrize("changes,says", [
@@ -141,7 +141,7 @@ def test_patches_that_are_no_whole_square_are_refused(changes, says):
     clip = class_tokens.build_module({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}).train()
     picture = torch.zeros(1, 3, *clip_model.side_lengths(vision["image_size"]))
     with pytest.raises(UserError, match=says):
-        local_patches.encode_images(clip, picture, tokens=False)
+        towers.encode_with_local_patches(clip, picture, tokens=False)
 
 
 # --- features ------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_features_of_regions(unit):
     """Each region's vector is its box's mean of patches, its crop's that of a picture, its text's that of a caption."""
     views = Views(regions=2, region_negatives=1, region_crops=1.5, unit_patches=unit)
     clip, batch, f = encoded(views)
-    local = local_patches.encode_images(clip, batch.image_B3HW, tokens=False)[2]
+    local = towers.encode_with_local_patches(clip, batch.image_B3HW, tokens=False)[2]
     local = F.normalize(local, dim=-1) if unit else local
     pooled = F.normalize(region_pooling.pool_regions(local, batch.region_box_BR4), dim=-1)
     torch.testing.assert_close(f.region_BRD, pooled)

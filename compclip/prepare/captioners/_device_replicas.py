@@ -19,7 +19,7 @@ from compclip.base.errors import UserError, one_line
 from compclip.data import images
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
-from compclip.model.replicas import ReplicaPool
+from compclip.model.inference_towers import ReplicaPool
 from compclip.runs import gpus
 
 READERS = 4  # threads that read pictures; decoding runs outside of Python's lock

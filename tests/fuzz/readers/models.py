@@ -202,9 +202,9 @@ def _adapter(folder: Path) -> None:
 
 
 def _adapted(_: random.Random) -> None:
-    from compclip.model import adapter_files
+    from compclip.model import lora
 
-    adapter_files.load_adapter(_fresh(), "adapter")
+    lora.load_adapter(_fresh(), "adapter")
 
 
 def _training(folder: Path) -> None:
