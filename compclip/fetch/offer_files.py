@@ -9,19 +9,23 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
-from compclip.base.errors import UserError
+from compclip.base import environment_variables
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.progress_line import ProgressLine
 from compclip.fetch import archives, http_transfer
-from compclip.fetch import hub_files as hub
 from compclip.fetch.archives import UnpackRule
-from compclip.fetch.catalogue import Offer, OfferFile
-from compclip.fetch.hub_files import HubFile
+from compclip.fetch.catalogue import Offer, OfferFile, OfferSection, relative_path
 
 STATE = ".fetch"
 MB = 10**6
@@ -111,7 +115,7 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
     if offer.section.hub and names:
         sources = [offer.address(name) for name in names]
         others_too = f" (and {len(names) - 1} more, likewise)" if names[1:] else ""
-        page, target = hub.page_address(offer.section, sources[0]), Path(offer.section.folder) / names[0]
+        page, target = page_address(offer.section, sources[0]), Path(offer.section.folder) / names[0]
         with _with_advice(offer, f"{page} elsewhere and put it at {target}{others_too}"):
             hub_files = _list_hub_files(offer, sources)
             staging = _download_from_hub(offer, hub_files, folder / STATE / f"{offer.name}.hub")
@@ -183,9 +187,9 @@ def _list_hub_files(offer: Offer, sources: list[str], patterns: Sequence[str] = 
 
     Raises UserError for a source that is absent, another size than the catalogue says, and too large a file.
     """
-    hub_files = hub.list_files(offer.section, [*sources, *patterns])
+    hub_files = list_files(offer.section, [*sources, *patterns])
     if absent := [source for source in sources if source not in {file.name for file in hub_files}]:
-        raise UserError(f"{hub.page_address(offer.section)}: has no file {absent[0]}; correct the catalogue")
+        raise UserError(f"{page_address(offer.section)}: has no file {absent[0]}; correct the catalogue")
     sizes = {offer.address(name): file.size for name, file in offer.files.items()}
     for file in hub_files:
         if sizes.get(file.name) and file.size != sizes[file.name]:
@@ -198,7 +202,7 @@ def _list_hub_files(offer: Offer, sources: list[str], patterns: Sequence[str] = 
 
 def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
     """Download files of a repository and compare them with the hub's own checksums."""
-    target = hub.download(offer.section, files, folder)
+    target = download(offer.section, files, folder)
     for file in files:
         _check_or_remove(target, file.name, file.name, OfferFile(size=file.size, sha256=file.sha256), "the hub")
     return target
@@ -217,7 +221,7 @@ def _check_or_remove(folder: Path, source: str, name: str, file: OfferFile, says
 def _page_advice(offer: Offer) -> str:
     files = " ".join([*map(offer.address, offer.files), *offer.section.patterns])
     target = offer.section.folder or "the hub's cache"
-    return f"{files} of {hub.page_address(offer.section)} elsewhere, into {target}"
+    return f"{files} of {page_address(offer.section)} elsewhere, into {target}"
 
 
 def _recorded_files(offer: Offer, folder: Path) -> dict[str, int]:
@@ -262,3 +266,120 @@ def _fetch_into_cache(offer: Offer) -> Counter[str]:
     for name, file in offer.files.items():
         _check_or_remove(folder, offer.address(name), name, file, "the catalogue")
     return Counter({"fetched": len(hub_files), "bytes": sum(file.size for file in hub_files)})
+
+
+# --- files of a hub -------------------------------------------------------------------------------------------------
+# Files of a repository of the hub, through its own library: it resumes, and counts the bytes of what it writes.
+#
+# `HF_ENDPOINT` names another hub, `HF_TOKEN` holds the token of a gated repository.
+
+
+TOKEN = "HF_TOKEN"
+PROBE_S = 10.0
+MOST_FILES = 1_000_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a repository, its size in bytes, and its SHA-256 where the hub says it."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+def repository_name(section: OfferSection) -> tuple[str, str]:
+    """Return a repository's type and its OWNER/NAME, as the library expects them."""
+    kind, _, repository_name = section.hub.partition("/")
+    return ("dataset", repository_name) if kind == "datasets" else ("model", section.hub)
+
+
+def page_address(section: OfferSection, name: str = "") -> str:
+    """Return the address of the repository's page, or of one of its files."""
+    from huggingface_hub import constants
+
+    page = f"{constants.ENDPOINT}/{section.hub}"
+    return f"{page}/resolve/{section.revision or 'main'}/{name}" if name else page
+
+
+def list_files(section: OfferSection, patterns: list[str]) -> list[HubFile]:
+    """Return the files of a repository that fit one of the patterns, sorted by name.
+
+    Raises UserError where the hub cannot be reached or refuses, and for a name that leads out of its folder.
+    """
+    from huggingface_hub import HfApi
+
+    kind, name = repository_name(section)
+    api = HfApi(token=environment_variables.read_secret(TOKEN) or None)
+
+    def request() -> list[Any]:
+        tree = api.list_repo_tree(name, recursive=True, revision=section.revision or None, repo_type=kind)
+        return list(islice(tree, MOST_FILES))
+
+    files = [entry for entry in _call(request, section) if hasattr(entry, "size")]
+    matching = [file for file in files if any(fnmatchcase(file.path, pattern) for pattern in patterns)]
+    hub_files = []
+    for file in sorted(matching, key=lambda file: file.path):
+        if not any(folder.startswith(".") and folder != ".." for folder in file.path.split("/")):  # hidden files
+            relative_path(file.path, f"{section.hub}: file")
+            hub_files.append(HubFile(file.path, int(file.size), str(file.lfs.sha256) if file.lfs else ""))
+    return hub_files
+
+
+def download(section: OfferSection, files: list[HubFile], folder: Path | None) -> Path:
+    """Download files of a repository into `folder`, or into the hub's cache; return the folder that they are in.
+
+    Raises UserError as `list_files`, and where a file is incomplete.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    kind, name = repository_name(section)
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+
+    def request() -> str:
+        return snapshot_download(
+            name, repo_type=kind, revision=section.revision or None, local_dir=folder,
+            allow_patterns=[file.name for file in files], token=environment_variables.read_secret(TOKEN) or None,
+        )  # fmt: skip
+
+    target = Path(_call(request, section))
+    for file in files:
+        if not (target / file.name).is_file() or (target / file.name).stat().st_size != file.size:
+            raise UserError(f"{page_address(section, file.name)}: {file.size:,} bytes did not come; run this again")
+    return target
+
+
+def _call(request: Callable[[], T], section: OfferSection) -> T:
+    from huggingface_hub import constants, get_session
+
+    reached = not constants.HF_HUB_OFFLINE
+    try:  # without an answer the library would retry each file for half a minute
+        if reached:
+            get_session().head(constants.ENDPOINT, timeout=PROBE_S)
+    except Exception:  # the clients that it may use share no base
+        reached = False
+    if not reached:
+        raise UserError(f"cannot reach {constants.ENDPOINT}")
+    try:
+        return request()
+    except Exception as error:  # its HTTP client, its own errors and the disk's share no base
+        raise _explain_error(error, section) from error
+
+
+def _explain_error(error: Exception, section: OfferSection) -> Exception:
+    from huggingface_hub import errors
+
+    page = page_address(section)
+    if isinstance(error, errors.GatedRepoError):
+        return UserError(f"{page}: gated: accept its terms there, and set {TOKEN} to a token of yours")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return UserError(f"{page}: no such repository, or it is private: set {TOKEN} to a token that may read it")
+    if isinstance(error, errors.RevisionNotFoundError):
+        return UserError(f"{page}: no revision {section.revision!r}; correct the catalogue")
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
+        return error  # the disk's
+    first = one_line(str(error).strip().split("\n")[0])[:300]
+    return UserError(f"{page}: {type(error).__name__}: {first}; what came is kept, run this again to go on")

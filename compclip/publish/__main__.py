@@ -20,7 +20,7 @@ from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
-from compclip.publish import hub_upload, model_card, publication_folder, source_run, transformers_export
+from compclip.publish import hub_upload, model_card, source_run, transformers_export
 from compclip.publish.source_run import SourceRun
 
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
             message = f"{source.run.cell.name} by compclip {metadata.version('compclip')}"
             target = hub_upload.upload_folder(Path(folder) / "publication", name, message, args.public)
     else:
-        publication_folder.check_target(Path(args.to))
+        source_run.check_target(Path(args.to))
         source = source_run.find_source_run(args.cell, args.root)
         publish_run(source, Path(args.to), args.licence)
         target = args.to
@@ -67,10 +67,10 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
             transformers_export.write_clip_model(model, staging)
         has_head = model.head is not None
         card = model_card.write_card(source, licence, notes, converted=not obstacle, has_head=has_head)
-        write_atomic(staging / publication_folder.CARD, card)
+        write_atomic(staging / source_run.CARD, card)
 
     record = {"compclip": metadata.version("compclip"), "cell": run.cell.name, "run_key": run.trained.run_key}
-    publication_folder.write_publication(folder, record, write)
+    source_run.write_publication(folder, record, write)
     for loss in losses:
         messages.note(loss)
 

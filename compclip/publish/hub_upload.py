@@ -13,7 +13,7 @@ from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
 from compclip.fetch.catalogue import REPOSITORY
 from compclip.model import heads
-from compclip.publish import publication_folder, transformers_export
+from compclip.publish import source_run, transformers_export
 
 SCHEME, TOKEN = "hf:", "HF_TOKEN"
 ATTRIBUTES = ".gitattributes"  # a new repository has it
@@ -52,7 +52,7 @@ def check_repository(name: str) -> list[str]:
             return []
 
     files = _call(request, name)
-    if set(files) - {ATTRIBUTES} and publication_folder.MARKER not in files:
+    if set(files) - {ATTRIBUTES} and source_run.MARKER not in files:
         raise UserError(f"{_page(name)}: is not empty, and no earlier publication; give another name")
     return files
 
@@ -64,7 +64,7 @@ def upload_folder(folder: Path, name: str, message: str, public: bool = False) -
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    earlier, files = check_repository(name), publication_folder.list_files(folder)
+    earlier, files = check_repository(name), source_run.list_files(folder)
     operations: list[Any] = [CommitOperationAdd(file, folder / file) for file in files]
     operations += [CommitOperationDelete(file) for file in OPTIONAL if file in earlier and file not in files]
     api = _make_api()

@@ -16,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, write_json
 from compclip.base.safe_names import SafeName
 from compclip.model import backbone, heads
-from compclip.publish import card_numbers, model_card, publication_folder, source_run
+from compclip.publish import model_card, source_run
 from compclip.publish.__main__ import main
 from compclip.runs import run_folder
 from compclip.runs.run_folder import RunFolder, Trained
@@ -127,11 +127,11 @@ def test_numbers_have_seeds_and_intervals(project):
     """This checkpoint's own over its items; mean and deviation over the seeds; the difference to the start."""
     source = source_run.find_source_run(CELL, project)
     assert [run.cell.seed for run in source.seeds] == [0, 1]
-    swap = next(n for n in card_numbers.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
+    swap = next(n for n in model_card.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
     assert swap.value == pytest.approx(0.7) and swap.interval.low < 0.7 < swap.interval.high
     assert swap.statistic.seeds == 2 and swap.statistic.mean == pytest.approx((0.7 + 0.9) / 2)
     assert swap.statistic.change == pytest.approx(0.8 - 0.45)
-    table = card_numbers.format_table([swap]).splitlines()[-1]
+    table = model_card.format_table([swap]).splitlines()[-1]
     assert table.startswith("| sugarcrepe | swap ↑ | 70.0 | ") and "| 2 | 80.0 ± 14.1 | +35.0 (" in table
 
 
@@ -141,9 +141,9 @@ def test_what_is_had_without_the_picture_stands_beside(project):
     folder = run_folder.blind_folder(project, SafeName("scenes", "data")) / "length"
     fake_runs.write_sugarcrepe(folder, {"swap_att": "1111100000", "swap_obj": "11110"})
     source = source_run.find_source_run(CELL, project)
-    swap = next(n for n in card_numbers.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
+    swap = next(n for n in model_card.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
     assert swap.above.change == pytest.approx(0.15) and swap.sighted.mean == pytest.approx(0.4)
-    head, _, line = card_numbers.format_table([swap]).splitlines()
+    head, _, line = model_card.format_table([swap]).splitlines()
     assert head.count("|") == line.count("|") and "| +15.0 (" in line and "| 40.0 (" in line
     assert "Blind rows (blind.length) prefer texts" in model_card.write_card(source, "", [], False)
 
@@ -163,7 +163,7 @@ def test_a_part_of_a_benchmark_is_marked(project):
 
 def test_intervals_of_shares_are_shares(project):
     """Four items alone give one that would end outside."""
-    numbers = card_numbers.collect_numbers(source_run.find_source_run(CELL, project))
+    numbers = model_card.collect_numbers(source_run.find_source_run(CELL, project))
     brittleness = next(number for number in numbers if number.column.metric == "brittleness")
     assert (brittleness.interval.low, brittleness.interval.high) == (0, 1)
 
@@ -338,7 +338,7 @@ def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
 
 def test_a_head_of_an_earlier_publication_is_removed(project, hub):
     """Else it would be read with weights that are not its own."""
-    earlier = (publication_folder.MARKER, heads.CONFIG, heads.WEIGHTS)
+    earlier = (source_run.MARKER, heads.CONFIG, heads.WEIGHTS)
     hub.files["me/tiny"] = dict.fromkeys(earlier, b"{}")
     main([CELL, "--to", "hf:me/tiny"])
     assert len(hub.commits) == 1 and not {heads.CONFIG, heads.WEIGHTS} & hub.files["me/tiny"].keys()
