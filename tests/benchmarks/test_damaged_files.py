@@ -1,6 +1,6 @@
 """Files that are not the official ones: one line that names the file, the record, the field or the value.
 
-Every benchmark's small official file (of `test_ties`) is damaged in the same ways; below are the cases of one benchmark.
+Every benchmark's small official file is damaged in the same ways; below are the cases of one benchmark.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from tests.benchmarks.test_ties import (
+from tests.benchmarks.official_files import (
     CHOICES,
+    DESCRIBED,
     EDITED,
     FOILED,
     HALF,
     JUDGED,
+    OFFICIAL,
     PAIR,
     PART,
     PARTS,
@@ -30,17 +32,11 @@ from tests.benchmarks.test_ties import (
     SAMPLE,
     SHUFFLED,
     STATEMENT,
-    STRICT,
     SVO,
     SWAPPED,
-    TO_THE_FIRST,
     WINOGROUND,
 )  # fmt: skip
 
-DESCRIBED = {"example_id": "a", "split": "test", "image_file": "a.jpg", "description": "x"}
-OFFICIAL = {name: (files, split) for name, (files, split, _) in (STRICT | TO_THE_FIRST).items()}
-OFFICIAL["coco_counterfactuals"] = ({"examples.jsonl": json.dumps(WINOGROUND)}, "")
-OFFICIAL["docci"] = ({"docci_descriptions.jsonlines": json.dumps(DESCRIBED)}, "")
 OPTIONAL = {("sugarcrepe", "caption2"), ("sugarcrepe", "id"), ("nlvr2", "directory"), ("nlvr2", "label")}
 FIRST_RECORDS = [(name, file) for name, (files, _) in OFFICIAL.items() for file in files]
 

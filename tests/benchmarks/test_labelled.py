@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,13 +99,6 @@ def test_a_tar_that_ends_too_early_is_no_smaller_set(names):
     tar = tar_files.write(folder / "0.tar", [*sample("a", 0), *sample("b", 1)])
     tar.write_bytes(tar.read_bytes()[:1200])
     with pytest.raises(UserError, match=r"0.tar: .*; an uncompressed tar belongs there: fetch it again"):
-        zeroshot.load(folder)
-
-
-def test_a_pipe_that_is_called_a_tar_is_not_waited_for(names):
-    folder = names("red", "green")
-    os.mkfifo(folder / "0.tar")
-    with pytest.raises(UserError, match=r"0.tar: not a regular file"):
         zeroshot.load(folder)
 
 
@@ -250,13 +242,6 @@ def test_imagenet_from_its_folders_of_synsets(picture, tmp_path):
     assert benchmark.texts[0] == "a bad photo of a tench." and benchmark.means == {"elevater": ("top_1",)}
 
 
-def test_imagenet_a_has_200_classes(picture, tmp_path):
-    picture("n01498041/x.png")
-    benchmark = zeroshot.load(tmp_path, tmp_path, options=Config("imagenet_a"))
-    assert benchmark.evaluate.keywords["labels"] == {"n01498041/x.png": 0} and "elevater" not in benchmark.means
-    assert len(benchmark.evaluate.keywords["prompts"]) == 200
-
-
 def test_flat_pictures_are_told_to_be_sorted(picture, tmp_path):
     picture("val/ILSVRC2012_val_00000001.png")
     with pytest.raises(UserError, match=r"val: holds no folder for each class, .* as valprep.sh does for ImageNet"):
@@ -387,8 +372,3 @@ def test_the_area_is_the_share_of_pairs_in_order(positive, negative):
     pairs = [(p > n) + (p == n) / 2 for p in positive for n in negative]
     result = zeroshot.above_negatives(np.array(positive), np.array(negative))
     assert result.mean() == pytest.approx(np.mean(pairs)) and len(result) == len(positive)
-
-
-def test_probabilities_do_not_overflow():
-    result = zeroshot.probabilities(np.array([[1.0, -1.0, 1.0], [50.0, 0.0, 0.0]]))
-    assert result.sum(1) == pytest.approx([1, 1]) and result[0, 0] == result[0, 2] and result[1, 0] == 1.0

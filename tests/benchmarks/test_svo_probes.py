@@ -44,12 +44,6 @@ def test_rows_that_differ_in_no_part_or_several_are_counted_and_left_out(write, 
     assert (result.counts["records"], result.counts["not_one_kind"]) == (2, 2)
 
 
-def test_missing_pictures_are_counted(write, embedded):
-    folder = write(row(SUBJECT), row(SUBJECT, 4, 1), row(SUBJECT, 1, 4))
-    result = svo_probes.load(folder).score(embedded)
-    assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (3, 1, 2)
-
-
 def test_pictures_and_kinds_asked_for(write, picture, tmp_path):
     folder = write(row(SUBJECT), row(VERB, 5, 6), row(OBJECT, 7, 8))
     inside = picture("svo/images/1.png").parent

@@ -17,7 +17,7 @@ from compclip.evaluate.picture_references import bytes_of_file, number_picture, 
 from compclip.report import statistics, tables
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
-from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
+from tests.benchmarks.official_files import STRICT, TO_THE_FIRST
 
 
 def records(*images, subset="s"):
@@ -44,10 +44,6 @@ def numbers(*images, **options):
 )
 def test_records_that_show_a_picture_in_common_are_one_unit(images, expected):
     assert numbers(*images) == expected
-
-
-def test_where_the_first_picture_alone_joins_the_others_do_not():
-    assert numbers(("a", "b"), ("b", "a"), ("a", "c"), first_picture=True) == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("module", "pictures"), [(sugarcrepe, 1560), (sugarcrepe_pp, 1542)])
@@ -119,11 +115,6 @@ def test_names_that_begin_anew_in_each_folder(tmp_path):
     for load in (imagecode.load, lambda *paths: eqben.load(tmp_path / "eqben.json", *paths[1:])):
         here, elsewhere = load(tmp_path, "a/b"), load(tmp_path, "c")
         assert len(set(here.unit_pictures)) == 30 and here.unit_pictures == elsewhere.unit_pictures
-
-
-def test_units_know_their_first_picture():
-    benchmark = Benchmark(records(("a", "b"), ("b",), ("c",), ()), (), dict, kind=COMPOSITION)
-    assert benchmark.unit_pictures == [number_picture("a"), number_picture("c"), None]
 
 
 def test_the_real_files_of_two_benchmarks_share_their_pictures(shared_data):
