@@ -87,12 +87,6 @@ def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored):
     assert (result.counts["records"], result.counts["over_the_cap"]) == (5, 4)
 
 
-def test_a_sample_needs_both_images(dump, scored):
-    file = dump(SUBSET, [pair("eqbenag"), pair("eqbenag", second_image="z.png")])
-    result = scored(file, failed=[file.parent / "eqbenag/z.png"])
-    assert result.items["eqbenag_group"].ids == ("0",) and result.counts["missing_image"] == 1
-
-
 def test_arrays_are_read_as_the_pictures_made_of_them(dump, picture):
     file = dump(SUBSET, [{**pair("eqbenyoucook2"), "image0": "eqbenyoucook2/a.npy", "image1": "eqbenyoucook2/b.npy"}])
     output = picture("e/eqbenyoucook2/a.jpg")

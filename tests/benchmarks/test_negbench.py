@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 
@@ -70,14 +69,6 @@ def test_retrieval_in_its_own_pool(scored):
 def test_synthetic_sets_are_asked_for_by_name(folder):
     with pytest.raises(UserError, match=r"synthetic_retrieval_v1.csv: no such file"):
         negbench.load(folder, split="synthetic_retrieval")
-
-
-def test_the_authors_give_a_tie_to_the_first_caption(folder, embeddings):
-    benchmark = negbench.load(folder, split="coco_mcq")
-    embedded = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
-    first = benchmark.score(replace(embedded, ties="first"))
-    assert first.items["coco_mcq"].values.tolist() == [1, 0, 0] and first.counts["tied"] == 3
-    assert benchmark.score(embedded).metrics["coco_mcq"] == 0.0
 
 
 def test_two_captions_about_an_x_ray(folder, dump, embeddings):

@@ -123,13 +123,8 @@ def test_clip_benchmarks_karpathy_files(dump):
 def test_clip_benchmarks_tars_of_captions(tmp_path):
     """Pictures are read where they lie; captions are the lines of a text."""
     raw = tar_files.picture(8, 8)
-    members = [
-        ("s0.jpg", raw),
-        ("s0.txt", "a1\na2, \u00fc\n".encode()),
-        ("s1.jpg", raw),
-        ("s2.jpg", raw),
-        ("s2.txt", b" "),
-    ]
+    lines = "a1\na2, \u00fc\n".encode()
+    members = [("s0.jpg", raw), ("s0.txt", lines), ("s1.jpg", raw), ("s2.jpg", raw), ("s2.txt", b" ")]
     tar = tar_files.write(tmp_path / "wds/test/0.tar", members)
     benchmark = benchmark_module.load_benchmark(
         "x", Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test")

@@ -23,7 +23,6 @@ from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import caption_lists, shard_stages, stored_lists
@@ -227,15 +226,6 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     batch = shard_files.read_batch(shard, "annotate")
     assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
     assert not [key for key in batch.schema.metadata if b"rows" in key]
-
-
-def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
-    lists = {"negative": texts(file, on="image", column="c")}
-    opened_lists = stored_lists.open_lists(lists)
-    with pytest.raises(UserError, match="pictures in a tar have keys"):
-        stored_lists.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
 
 
 LISTED = "{file: a.csv, 'on': key, column: b}"

@@ -267,16 +267,8 @@ def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, pa
     for name in ("folders", "tar", "parquet"):
         options = {"sample": 4, "metric": "mean_per_class"}
         params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
-    arguments = [
-        "--checkpoint",
-        str(checkpoint),
-        "--benchmarks",
-        "folders",
-        "tar",
-        "parquet",
-        "--out",
-        str(root / "out"),
-    ]
+    names = ["folders", "tar", "parquet"]
+    arguments = ["--checkpoint", str(checkpoint), "--out", str(root / "out"), "--benchmarks", *names]
     assert evaluate_command.main(arguments) == 0
     documents = [json.loads((root / "out" / f"{name}.json").read_text()) for name in ("folders", "tar", "parquet")]
     assert documents[0]["metrics"] == documents[1]["metrics"] == documents[2]["metrics"]
