@@ -158,16 +158,6 @@ def test_numbers_of_a_table_are_mapped_by_its_schema(tmp_path, accuracy):
     assert accuracy(benchmark, truth, _class_sets.load_class_set("food101")) == 1.0
 
 
-def test_numbers_of_an_arrow_stream_are_mapped_by_its_schema(tmp_path):
-    parquet = table(tmp_path / "p", [name.replace(" ", "_") for name in FOOD]) / "test.parquet"
-    full_table = pq.read_table(parquet)
-    with pa.ipc.new_stream(tmp_path / "p/data-00000-of-00001.arrow", full_table.schema) as stream:
-        stream.write_table(full_table)
-    parquet.unlink()
-    labels = zeroshot.load(tmp_path / "p", options=Config("food101")).evaluate.keywords["labels"]
-    assert [labels["17/16"], labels["16/17"]] == [17, 16]
-
-
 @pytest.mark.parametrize("names", [None, [], {"0": "apple_pie"}, ["apple_pie", 3]])
 def test_a_table_without_names_is_refused(tmp_path, names):
     folder = table(tmp_path / "p", names)
@@ -225,15 +215,6 @@ def test_the_folders_of_caltech101(picture, tmp_path):
     names = [_class_sets.load_class_set("caltech101").names[label] for label in labels.values()]
     assert names == ["background", "off-center face", "centered face", "leopard", "motorbike", "accordion", "airplane",
                      "yin and yang symbol"]  # fmt: skip
-
-
-def test_the_folders_of_eurosat(picture, tmp_path):
-    folders = ["AnnualCrop", "Forest", "HerbaceousVegetation", "Highway", "Industrial", "Pasture", "PermanentCrop",
-               "Residential", "River", "SeaLake"]  # fmt: skip
-    for name in folders:
-        picture(f"c/{name}/{name}_1.png")
-    labels = zeroshot.load(tmp_path, tmp_path / "c", options=Config("eurosat")).evaluate.keywords["labels"]
-    assert list(labels.values()) == list(range(10))
 
 
 def test_names_that_differ_in_more_than_spelling_differ():

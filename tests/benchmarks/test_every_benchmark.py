@@ -64,24 +64,6 @@ def test_it_declares_its_metrics(name):
         assert {mean, *members} <= set(module.METRICS)
 
 
-HEADLINES = {
-    "aro": ("average",), "crepe": ("average",), "imagecode": ("average",), "spec": ("average",),
-    "svo_probes": ("average",), "whatsup": ("average",), "sugarcrepe": ("average_kinds",),
-    "vl_checklist": ("average_kinds",), "valse": ("average_phenomena",), "zeroshot": ("top_1",),
-    "bla": ("average",), "cc_neg": ("accuracy",), "colorfoil": ("accuracy",), "genai_bench": ("pairwise",),
-    "nlvr": ("pairs",), "nlvr2": ("pairs",),
-} | dict.fromkeys(
-    ("retrieval", "coco_counterfactuals", "dci", "docci", "imageinwords", "sharegpt4v", "urban1k"),
-    ("i2t_recall_at_1", "t2i_recall_at_1"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HEADLINES)
-def test_it_declares_its_headline(name):
-    """FSC-CLIP's average, or its authors' one number; of the others Comp takes what they declare, or the columns shown."""
-    assert load_module(name).headline == HEADLINES[name]
-
-
 @pytest.mark.parametrize(
     ("hooks", "fault"),
     [

@@ -157,14 +157,6 @@ def test_results_keep_the_units(tmp_path, dump):
     )
 
 
-def test_results_whose_units_name_no_picture_keep_them_to_themselves(tmp_path, dump):
-    """Files from before pictures were numbered: 0 is another picture in each benchmark."""
-    raw = document(tmp_path, dump)["sugarcrepe"]
-    del raw["pictures"]
-    (tmp_path / "r.json").write_text(json.dumps(raw))
-    assert result_files.read_result(tmp_path / "r.json").items["swap_att"].units == ("0", "0", "1")
-
-
 def test_results_of_before_count_each_item_by_itself_and_one_line_says_so(tmp_path, dump, capsys):
     """Nothing is scored again for that; the table's notes say it too."""
     raw = document(tmp_path, dump)["sugarcrepe"]

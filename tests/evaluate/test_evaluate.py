@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from pyarrow import parquet
 
-from compclip.base import files, links, progress_line
+from compclip.base import files, links
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, write_json
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
@@ -474,16 +474,3 @@ def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, t
         document = files.read_json(tmp_path / "out" / "plus.json")
         assert document["checkpoint"]["path"] == str(folder)
         assert document["metrics"] == expected["plus"]["metrics"]
-
-
-def test_an_evaluation_counts_every_picture_and_text_on_stderr(checkpoint, params, monkeypatch, capsys):
-    """As a log shows them when each is due; nothing of it is on stdout."""
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    assert evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe", "--json"]) == 0
-    out, error = capsys.readouterr()
-    assert json.loads(out)["sugarcrepe"]["counts"]["scored"] == 28
-    lines = error.splitlines()
-    assert {line.partition(":")[0] for line in lines} == {"pictures", "texts"}
-    for what, count in (("pictures", 4), ("texts", 4)):
-        last = [line for line in lines if line.startswith(what)][-1]
-        assert f" {count}/{count} [" in last

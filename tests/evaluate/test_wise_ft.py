@@ -288,17 +288,6 @@ def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
         wise_ft.main(["--method", "fsc_clp"])
 
 
-def test_chosen_points_and_benchmarks(here, capsys):
-    """wise_ft.alphas is what is scored; the table has a column for each."""
-    cell = CELLS["fsc_clip"]
-    args = ["--cell", cell.name, GRID, VARIANT, "wise_ft.alphas=[0,0.25,1]", "wise_ft.benchmarks=[sugarcrepe]"]
-    assert wise_ft.main(args) == 0
-    document = read_json(Published(here, cell).line)
-    assert [p["alpha"] for p in document["points"]] == [0.0, 0.25, 1.0]
-    assert set(document["benchmarks"]) == {"sugarcrepe"}
-    assert capsys.readouterr().out.splitlines()[3].split() == ["metric,", "in", "percent", "0", "0.25", "1"]
-
-
 @pytest.mark.parametrize("alphas", ["[0,0.5]", "[]", "[0,nan,1]", "[0,0.5,0.5,1]"])
 def test_places_of_a_line_rise_from_0_to_1(here, alphas):
     with pytest.raises(UserError, match="wise_ft.alphas"):
