@@ -6,7 +6,8 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.http_server import QuietHandler, run_server, send_answer
 
 
 class Reply(Exception):
@@ -28,8 +29,10 @@ class Stream(Exception):
 class Chat:
     """The running server: its address and what it was sent."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.requests, self.headers = url, [], []
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[dict] = []
+        self.headers: list[dict[str, str]] = []
 
 
 def completion_body(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
@@ -52,9 +55,7 @@ def prompt(body: dict) -> str:
 def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
     """Serve `answer(request body) -> body of the reply` on a free port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
@@ -67,13 +68,8 @@ def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
             except Stream as stream:
                 self._send(stream.pieces)
                 return
-            raw = reply.body.encode()
             with contextlib.suppress(OSError):  # the client may have gone
-                self.send_response(reply.status)
-                for name, value in (reply.headers | {"Content-Length": str(len(raw))}).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(raw)
+                send_answer(self, reply.status, reply.headers, reply.body.encode())
 
         def _send(self, pieces: Iterable[bytes]) -> None:
             self.close_connection = True
@@ -82,18 +78,7 @@ def serve(answer: Callable[[dict], str]) -> Iterator[Chat]:
                     self.wfile.write(piece)
                     self.wfile.flush()
 
-        def log_message(self, *args) -> None:
-            """Nothing on stderr."""
-
-    lock = threading.Lock()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    chat = Chat(f"http://127.0.0.1:{server.server_port}/v1")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    lock, chat = threading.Lock(), Chat()
+    with run_server(Handler) as address:
+        chat.url = f"{address}/v1"
         yield chat
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

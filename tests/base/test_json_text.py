@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from compclip.base import files, json_text
@@ -32,13 +30,6 @@ def test_a_line_of_a_file(text):
     """The line is the file's, not the text's own, and the fix is the caller's."""
     with pytest.raises(UserError, match="f.jsonl: .*line 7: .*; train it again"):
         json_text.parse_json(text, "f.jsonl", "train it again", 7)
-
-
-def test_a_pipe_is_no_file(tmp_path):
-    """Nobody waits for whoever would write into it."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe: not a regular file"):
-        files.read_json(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -158,19 +157,6 @@ def test_mistakes_in_its_parameters(override, message, installed, on_path):
     assert "\n" not in str(error.value)
 
 
-def test_its_code_is_in_the_closure(installed, on_path):
-    """The module that the name stands for, what that imports of its own package, and ours."""
-    on_path(installed)
-    modules = code_hash.find_modules(plugins.locate_plugin(plugins.METHODS, "margin"))
-    plugin_modules = {name: path for name, path in modules.items() if name.partition(".")[0] == "margin_clip"}
-    assert plugin_modules == {
-        "margin_clip": installed / "margin_clip" / "__init__.py",
-        "margin_clip.hinge": installed / "margin_clip" / "hinge.py",
-        "margin_clip.method": installed / "margin_clip" / "method.py",
-    }
-    assert {"compclip.train.losses", "compclip.text.swap"} <= modules.keys()
-
-
 def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
     """Of the module itself or of one that it imports; not of its package's others."""
     shutil.copytree(installed, tmp_path / "site")
@@ -223,50 +209,26 @@ def test_its_source_and_captioner_prepare_data(installed, tmp_path):
     assert (counts["malformed_lines"], counts["prefixed"]) == (1, 1)
 
 
-def test_its_benchmark_reads_its_file(installed, on_path, tmp_path):
-    """A good file, and a record that lacks a field."""
-    on_path(installed)
-    file = tmp_path / "pairs.json"
-    load = plugins.load_plugin(plugins.BENCHMARKS, "pairs").load
-    file.write_text(json.dumps([{"image": "a.png", "right": "a red star", "wrong": "a blue star"}]))
-    (record,) = load(file).records
-    assert (record.images, record.texts) == ((str(tmp_path / "a.png"),), ("a red star", "a blue star"))
-    file.write_text(json.dumps([{"image": "a.png", "right": "a red star"}]))
-    with pytest.raises(UserError, match="record 0: no field 'wrong'"):
-        load(file)
-
-
 @pytest.mark.parametrize(
-    "text,message",
+    "text,names",
     [
-        (
-            "import nowhere_to_be_found",
-            r"ModuleNotFoundError: No module named 'nowhere_to_be_found'; mend that package",
-        ),
-        ("def f(:", r"SyntaxError: .*; mend that package"),
-        ("raise RuntimeError('two\\nlines')", r"RuntimeError: two lines; mend that package"),
-        ("import sys; sys.exit('gone')", r"SystemExit: gone; mend that package"),
-        ("", r"has no TRAINS and no Config and no views and no loss; mend that package"),
-        (GOOD.replace("def loss", "def lost"), r"has no loss; mend that package"),
-        (GOOD.replace("@dataclass(frozen=True)", ""), r"Config is no dataclass; mend that package"),
-        (GOOD.replace("int = 3", "int"), r"Config.width has no default; mend that package"),
+        ("import nowhere_to_be_found", "ModuleNotFoundError: .*'nowhere_to_be_found'"),
+        ("def f(:", "SyntaxError: "),
+        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
+        ("import sys; sys.exit('gone')", "SystemExit: gone"),
+        ("", "TRAINS .*Config .*views .*loss"),
+        (GOOD.replace("def loss", "def lost"), "no loss"),
+        (GOOD.replace("@dataclass(frozen=True)", ""), "Config"),
+        (GOOD.replace("int = 3", "int"), "Config.width"),
     ],
 )
-def test_a_module_that_fails(text, message, on_path, tmp_path):
+def test_a_module_that_fails(text, names, on_path, tmp_path):
     """One line that names the plug-in, its module and what is wrong, in whatever command names it."""
     package(tmp_path, "broken-pack", {"broken": "broken_module"}, broken_module=text)
     on_path(tmp_path)
-    with pytest.raises(UserError, match=f"method 'broken': broken_module: {message}") as error:
+    with pytest.raises(UserError, match=f"method 'broken': broken_module: .*{names}") as error:
         plugins.load_plugin(plugins.METHODS, "broken")
     assert "\n" not in str(error.value)
-
-
-def test_a_module_that_trains_nothing_needs_no_loss(on_path, tmp_path):
-    """As our own `pretrained`."""
-    text = GOOD.replace("TRAINS = True", "TRAINS = False").partition("def views")[0]
-    package(tmp_path, "kept-pack", {"kept": "kept_module"}, kept_module=text)
-    on_path(tmp_path)
-    assert not plugins.load_plugin(plugins.METHODS, "kept").TRAINS
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,3 @@ def test_it_is_cleared_where_the_work_fails(monkeypatch, now):
         progress.update()
         raise ZeroDivisionError
     assert " 1/5 [" in sys.stderr.getvalue() and sys.stderr.getvalue().endswith(" \r")
-
-
-def test_without_a_total_there_is_no_time_left(monkeypatch, now):
-    lines = run(monkeypatch, io.StringIO(), now, 31.0, 2, total=0).splitlines()
-    assert [line.partition(" [")[0] for line in lines] == ["pictures: 1it", "pictures: 2it"] and "<" not in lines[0]
-
-
-def test_iterating_gives_every_value():
-    assert list(ProgressLine("cells", 3, "abc")) == ["a", "b", "c"]

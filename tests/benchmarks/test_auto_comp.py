@@ -73,14 +73,6 @@ def test_the_hubs_tables(write, embeddings):
     assert metrics == {"minimal_color_2_swap": 1.0, "minimal_color_2_confusion": 0.0}
 
 
-def test_columns_of_a_source_and_rows_of_another_size(write):
-    """`llm_` is what the authors' programs called scenes before."""
-    folder = write("contextual_color_3", num_objects=2, llm_caption=COLORS, contextual_image=picture("red"))
-    assert auto_comp.load(folder, folder).records == ()
-    folder = write("contextual_color_2", llm_caption=COLORS, contextual_image=picture("blue"))
-    assert auto_comp.load(folder, folder, "contextual_color_2").records[0].texts[0] == COLORS
-
-
 def test_no_set_and_a_row_without_words(write, tmp_path):
     with pytest.raises(UserError, match="none of AutoComp-Minimal-N2-C, .* is there"):
         auto_comp.load(tmp_path)

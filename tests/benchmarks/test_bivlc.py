@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import bivlc
 
 
@@ -45,12 +44,3 @@ def test_some_types_and_none_scored(folder, embeddings):
     assert [record.subset for record in benchmark.records] == ["add"]
     nothing = embeddings({}, {"x": [1], "y": [1]}, dict.fromkeys(benchmark.images, "missing"))
     assert benchmark.score(nothing).metrics == {}
-
-
-def test_damaged_files(dump):
-    with pytest.raises(UserError, match=r"record 0: unknown type 'ad'; did you mean 'add'"):
-        bivlc.load(dump("b/test.json", [row(0, "ad")]).parent)
-    with pytest.raises(UserError, match=r"record 0: field 'negative_image' is None"):
-        bivlc.load(dump("b/test.json", [row(0, "add", negative_image=None)]).parent)
-    with pytest.raises(UserError, match=r"unknown subset 'move'"):
-        bivlc.load(dump("b/test.json", [row(0, "add")]).parent, split="move")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import bla
 
 GROUP = {"True1": "r", "True2": "s", "False1": "w", "False2": "v"}
@@ -46,22 +45,3 @@ def test_the_authors_accuracy():
     scores_4N = np.random.default_rng(0).normal(size=(4, 200))
     expected = [sum((place < 2) == (r <= 2) for place, r in enumerate(rank(scores))) / 4 for scores in scores_4N.T]
     assert bla.outcomes(*scores_4N)[""].tolist() == expected and set(expected) == {0.0, 0.5, 1.0}
-
-
-def test_equals_are_wrong(folder, embeddings):
-    benchmark = bla.load(folder, split="active_passive")
-    result = benchmark.score(
-        embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
-    )
-    assert result.metrics == {"active_passive": 0.0} and result.counts["tied"] == 2
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [([{"image_id": 1, "caption_group": []}], "'caption_group' is empty"),
-     ([{"image_id": 1, "caption_group": [{"True1": "r"}]}], "no field 'True2'"), ([], "holds no records")],
-)  # fmt: skip
-def test_damaged_files(folder, dump, rows, message):
-    dump("b/annotations/coordination_captions.json", rows)
-    with pytest.raises(UserError, match=message):
-        bla.load(folder, split="coordination")

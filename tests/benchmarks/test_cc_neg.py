@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import cc_neg
 
 ROWS = [{"image": f"x/{n}.jpg", "caption": f"c{n}", "negative": f"no, c{n}"} for n in range(3)]
@@ -39,8 +38,3 @@ def test_the_caption_must_win(folder, embeddings):
     vectors = {"c1": [2, 0], "no c1": [1, 0], "c2": [0, 1], "no c2": [0, 1]}
     result = benchmark.score(embeddings(dict(zip(benchmark.images, ([1, 0], [0, 1]), strict=True)), vectors))
     assert result.items["accuracy"].values.tolist() == [1.0, 0.0] and result.counts["tied"] == 1
-
-
-def test_another_split_is_refused(folder):
-    with pytest.raises(UserError, match="unknown split 'tset'; did you mean 'test'"):
-        cc_neg.load(folder, split="tset")

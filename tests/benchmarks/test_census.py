@@ -131,10 +131,6 @@ def test_halves_of_surrogate_pairs_in_texts_are_repaired_and_counted(load_record
     assert json.dumps(result.texts, ensure_ascii=False).encode()
 
 
-def test_good_benchmarks_pass_as_they_are(load_records):
-    assert load_records([Record("s", "ä", ("images/a.png",), ("ü",))]).dropped == {}
-
-
 def test_options_reach_the_module_that_has_them(picture_root, dump):
     """And one that it does not have, or a module without any, is refused in the section's words."""
     dump("b/d.json", [{"image": "a.png", "caption": ["A dog."]}])

@@ -82,20 +82,3 @@ def test_a_part_of_the_pairs_is_spread_over_the_file_and_the_rest_counted(dump_l
     for wrong in ("0", "8", "-1", "test", "1.5"):
         with pytest.raises(UserError, match=rf"split='{wrong}': must be a number of pairs, 1 to 7"):
             coco_counterfactuals.load(folder, split=wrong)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (json.dumps(line("1_0")) + "\n{\n", r"examples.jsonl: not JSON at line 2"),
-        (json.dumps({k: v for k, v in line("1_0").items() if k != "caption_1"}), r"record 1_0: no field 'caption_1'"),
-        (json.dumps({**line("1_0"), "image_0": {"path": "x"}}), r"record 1_0: field 'image_0' is \{'path': 'x'\}"),
-        (json.dumps({"image_0": "x"}), r"record at line 1: no field 'id'"),
-        (json.dumps(line("1_0")) + "\n" + json.dumps(line("1_0")), r"id '1_0_0' stands twice"),
-        ("[1]", r"record at line 1: expected an object, not list"),
-        ("\n", r"holds no records"),
-    ],
-)
-def test_damaged_files(dump, content, message):
-    with pytest.raises(UserError, match=message):
-        coco_counterfactuals.load(dump(FILE, content).parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import cola
 
 AT = "https://cs-people.bu.edu/array/data/vg_gqa_images/"
@@ -23,16 +22,3 @@ def test_each_caption_chooses_its_picture(folder, embeddings):
     result = cola.load(folder).score(embeddings(images, {"x": [1, 0], "y": [0, 1]}))
     assert result.items["image"].values.tolist() == [1, 0]
     assert result.items["text"].values.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("row", [["a", "b", "c"], ["a", "b", "c", 4], {"image": "a"}])
-def test_another_form(dump, row):
-    with pytest.raises(UserError, match=r"record 0: expected \[picture, caption\] twice, not"):
-        cola.load(dump(f"c/{cola.FILE}", [row]).parent)
-
-
-def test_no_picture_and_no_splits(dump, folder):
-    with pytest.raises(UserError, match=r"record 0: 'https://x/' names no picture"):
-        cola.load(dump(f"d/{cola.FILE}", [["https://x/", "a", "b.jpg", "c"]]).parent)
-    with pytest.raises(UserError, match="has no splits"):
-        cola.load(folder, split="val")

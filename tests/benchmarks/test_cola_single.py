@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import cola_single
 from compclip.benchmarks.cola_single import average_precision
 
@@ -66,15 +65,3 @@ def test_missing_pictures_leave_the_others(folder, embeddings):
     vectors = {picture: [1, place] for place, picture in enumerate(benchmark.images) if picture != missing}
     result = benchmark.score(embeddings(vectors, dict.fromkeys(CLASSES, [0, 1]), {missing: "missing"}))
     assert result.items["gqa"].ids == ("0",) and result.metrics["gqa"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [({"labels": CLASSES, "data": [["1.jpg", {}, [1], [1, 0]]]}, "expected .picture, …, shown, hard., 2 of 0"),
-     ({"labels": CLASSES, "data": [["1.jpg", {}, [2, 0], [1, 0]]]}, "of 0 and 1"), ({"labels": [1], "data": ROWS}, "no texts"),
-     ([CLASSES], "expected an object"), ({"labels": CLASSES, "data": []}, "holds no records")],
-)  # fmt: skip
-def test_damaged_files(folder, dump, content, message):
-    dump("c/COLA_singleobjects_benchmark_GQA.json", content)
-    with pytest.raises(UserError, match=message):
-        cola_single.load(folder, split="gqa")

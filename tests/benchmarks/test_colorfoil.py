@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import colorfoil
 from compclip.benchmarks.colorfoil import Config
 
@@ -76,14 +75,6 @@ def test_the_caption_must_win(dump, embeddings):
     texts = {text: [1, 0] if place % 2 else [0, 1] for place, text in enumerate(benchmark.texts)}
     result = benchmark.score(embeddings(dict(zip(benchmark.images, ([0, 1], [1, 0]), strict=True)), texts))
     assert result.items["accuracy"].values.tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"replace": "words"}, "did you mean 'word'"), ({"colors": "cs"}, "css")]
-)
-def test_other_options_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        Config(**options)
 
 
 def test_draws_are_even():

@@ -111,37 +111,21 @@ def test_a_number_that_is_too_long_for_a_file_is_a_missing_picture(dump, folder)
     assert crepe.load(folder, split="atom").images[0].startswith(f"{folder}/images/{'1' * 300}.jpg#box=")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            table(row(), header=[c for c in HEADER if c != "width"]),
-            r"atom_complexity_4.csv: no column 'width'; found image_id, caption",
-        ),
-        (table(), r"atom_complexity_4.csv: holds no records"),
-        ("", r"no column 'image_id'"),
-        (table(row(), row(x="")), r"record 1: field 'x' is '', not a number"),
-        (table(row(height="nan")), r"record 0: field 'height' is 'nan', not a number"),
-        (table(row(hard_negs="bad, poor")), r"record 0: field 'hard_negs' is 'bad, poor', no list of texts"),
-        (table(row(hard_negs="['bad', 1]")), r"field 'hard_negs' is \"\['bad', 1\]\", no list of texts"),
-        (table(row(hard_negs="'bad'")), r"field 'hard_negs' is"),
-        (table(row(hard_negs="[]")), r"field 'hard_negs' is '\[\]'"),
-        (table(row(hard_negs="__import__('os')")), r"field 'hard_negs' is"),
-        (table() + "13,good,4\n", r"line 2: not as many columns as the header"),
-        (table() + '13,"' + "a" * 200_000, r"line 1: field larger"),
-    ],
-    ids=range(12),
-)
-def test_damaged_files(folder, dump, content, message):
+DAMAGED = [  # what must be named
+    (table(row(), header=[c for c in HEADER if c != "width"]), "atom_complexity_4.csv.*'width'"),
+    (table(), "atom_complexity_4.csv"),
+    ("", "'image_id'"),
+    (table(row(), row(x="")), "record 1.*'x' is ''"),
+    (table(row(height="nan")), "record 0.*'height' is 'nan'"),
+    *((table(row(hard_negs=text)), "record 0.*'hard_negs'")
+      for text in ("bad, poor", "['bad', 1]", "'bad'", "[]", "__import__('os')")),
+    (table() + "13,good,4\n", "line 2"),
+    (table() + '13,"' + "a" * 200_000, "line 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "names"), DAMAGED, ids=range(len(DAMAGED)))
+def test_damaged_files(folder, dump, content, names):
     dump(name("atom", 4), content)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=names):
         crepe.load(folder)
-
-
-def test_missing_files_and_unknown_types(folder):
-    (folder / "negate" / "prod_vg_hard_negs_negate_complexity_7.csv").unlink()
-    assert len(crepe.load(folder, split="swap,atom")) == 36
-    with pytest.raises(UserError, match=r"negate_complexity_7.csv: no such file"):
-        crepe.load(folder)
-    with pytest.raises(UserError, match=r"unknown subset 'swop'; did you mean 'swap'"):
-        crepe.load(folder, split="swop")

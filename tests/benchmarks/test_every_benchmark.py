@@ -12,7 +12,6 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.benchmarks import hard_positives
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.benchmark_module import load_module
 from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
@@ -65,24 +64,6 @@ def test_it_declares_its_metrics(name):
         assert {mean, *members} <= set(module.METRICS)
 
 
-HEADLINES = {
-    "aro": ("average",), "crepe": ("average",), "imagecode": ("average",), "spec": ("average",),
-    "svo_probes": ("average",), "whatsup": ("average",), "sugarcrepe": ("average_kinds",),
-    "vl_checklist": ("average_kinds",), "valse": ("average_phenomena",), "zeroshot": ("top_1",),
-    "bla": ("average",), "cc_neg": ("accuracy",), "colorfoil": ("accuracy",), "genai_bench": ("pairwise",),
-    "nlvr": ("pairs",), "nlvr2": ("pairs",),
-} | dict.fromkeys(
-    ("retrieval", "coco_counterfactuals", "dci", "docci", "imageinwords", "sharegpt4v", "urban1k"),
-    ("i2t_recall_at_1", "t2i_recall_at_1"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HEADLINES)
-def test_it_declares_its_headline(name):
-    """FSC-CLIP's average, or its authors' one number; of the others Comp takes what they declare, or the columns shown."""
-    assert load_module(name).headline == HEADLINES[name]
-
-
 @pytest.mark.parametrize(
     ("hooks", "fault"),
     [
@@ -123,9 +104,3 @@ def test_a_kind_must_be_given_and_known():
 def test_what_is_declared_of_a_metric_holds_for_its_groups():
     result = benchmark(kind=COMPOSITION, lower=("a",), scores=("b",)).declared(["a", "a/rare", "b"])
     assert result == {"kind": "composition", "lower": ["a", "a/rare"], "scores": ["b"], "headline": []}
-
-
-def test_hard_positives_say_which_of_their_metrics_are_lower_and_which_are_scores():
-    """Brittleness and gap of every kind, and the mean scores; the rest are shares of which more is better."""
-    assert set(hard_positives.LOWER) >= {"swap_gap", "replace_brittleness", "replace_relations_gap"}
-    assert set(hard_positives.SCORES) >= {"swap_mean_score", "replace_mean_score"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import fg_ovd
 from compclip.evaluate.picture_references import with_box
 
@@ -43,14 +42,3 @@ def test_each_part_chooses_its_description(folder, embeddings):
     result = benchmark.score(embeddings(vectors, {"a red cup": [2, 1], "a blue cup": [1, 5], "a green cup": [0, 1]}))
     assert result.items["pattern"].values.tolist() == [1.0, 0.0]  # green is equal to red on the second
     assert result.counts["tied"] == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"category_id": 7}, "record 3: 7 is no description"), ({"image_id": 8}, "record 3: 8 is no description's or pict"),
-     ({"bbox": [1, 2, 3]}, "'bbox' is"), ({"bbox": [1, 2, 3, "x"]}, "'bbox' is"), ({"neg_category_ids": 1}, "is 1")],
-)  # fmt: skip
-def test_damaged_files(folder, dump, change, message):
-    dump("f/pattern.json", CONTENT | {"annotations": [CONTENT["annotations"][0] | change]})
-    with pytest.raises(UserError, match=message):
-        fg_ovd.load(folder, split="pattern")

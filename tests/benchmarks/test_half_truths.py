@@ -43,12 +43,3 @@ def test_sets_are_named(folder, dump):
     assert [r.subset for r in half_truths.load(folder, split="cc3m_qwen").records] == ["cc3m_qwen"]
     with pytest.raises(UserError, match=r"expected one file .*coco_mistral.json"):
         half_truths.load(folder, split="coco_mistral")
-
-
-def test_damaged_files(dump):
-    with pytest.raises(UserError, match=r"record q0: unknown triplet_type 'thing'"):
-        half_truths.load(dump("a/coco_qwen.json", [row(0, "thing")]).parent)
-    with pytest.raises(UserError, match=r"id 'q0' stands twice"):
-        half_truths.load(dump("b/coco_qwen.json", [row(0, "entity")] * 2).parent)
-    with pytest.raises(UserError, match=r"record q0: field 'half_truth' is 3"):
-        half_truths.load(dump("c/coco_qwen.json", [row(0, "entity") | {"half_truth": 3}]).parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives
 
 TEXTS = {"c": [0.8, 0.1], "p": [0.6, 0.1], "n": [0.4, 0.1], "low": [0.2, 0.1]}
@@ -78,29 +77,3 @@ def test_one_folder_of_pictures_for_replace_and_swap(dump, picture, subfolder):
 def test_a_missing_picture_is_told_as_the_file_names_it(folder):
     (folder / "images/VG/1.png").unlink()
     assert hard_positives.load(folder).images == [str(folder / "images/data/VG/1.png")]
-
-
-@pytest.mark.parametrize(
-    ("reworded", "message"),
-    [
-        ([row("p")], r"1 records for 3 in .*replace_relations.json"),
-        ([row("p"), row("p", negative="low"), row("p")], r"record 1: 'false_caption' differs"),
-        ([row("p"), row("p"), {"true_caption": "p"}], r"record 2: no field 'image_path'"),
-    ],
-)
-def test_files_that_are_not_aligned(folder, dump, reworded, message):
-    dump("hp/replace_relations_hard_positive.json", reworded)
-    with pytest.raises(UserError, match=message):
-        hard_positives.load(folder)
-
-
-def test_missing_files(folder, tmp_path):
-    with pytest.raises(UserError, match=r"swap.json: no such file"):
-        hard_positives.load(folder, split="swap")
-    with pytest.raises(UserError, match=r"replace_relations.json: no such file"):
-        hard_positives.load(tmp_path / "nowhere")
-    (folder / "replace_attributes_hard_positive.json").unlink()
-    with pytest.raises(UserError, match=r"replace_attributes_hard_positive.json: no such file"):
-        hard_positives.load(folder)
-    with pytest.raises(UserError, match=r"unknown subset 'swop'; did you mean 'swap'"):
-        hard_positives.load(folder, split="swop")

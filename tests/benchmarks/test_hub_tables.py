@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,12 +101,3 @@ def test_a_damaged_stream(table_folder, module, tmp_path):
     table.write_bytes(table.read_bytes()[:-200])
     with pytest.raises(UserError, match=r"arrow: cannot be read as arrow \(.*; fetch it again"):
         plugins.load_plugin(plugins.BENCHMARKS, module).load(table_folder, tmp_path / "unpacked")
-
-
-def test_equal_scores_are_wrong_and_counted(table_folder, module, tmp_path, embeddings):
-    """As with all authors of these, who compare strictly."""
-    benchmark = plugins.load_plugin(plugins.BENCHMARKS, module).load(table_folder, tmp_path / "unpacked")
-    embedded = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
-    for ties in ("wrong", "first"):
-        result = benchmark.score(replace(embedded, ties=ties))
-        assert set(result.metrics.values()) == {0.0} and result.counts["tied"] == 1

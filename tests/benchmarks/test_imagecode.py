@@ -52,12 +52,6 @@ def test_kinds_and_the_average_over_descriptions(scored):
     assert result.metrics["macro_average"] == pytest.approx((1 + 1 / 3) / 2)
 
 
-def test_equal_pictures_are_a_tie_and_wrong(dump, scored):
-    dump("i/valid_data.json", {STATIC: {"8": "nowhere"}, VIDEO: {"3": "third"}})
-    result = scored()  # pictures 1, 2 and 4 to 9 are equal, and the nearest to no text
-    assert result.items["static"].values.tolist() == [0] and result.items["video"].values.tolist() == [1]
-
-
 def test_a_set_needs_all_its_pictures(scored):
     result = scored(failed=[(VIDEO, 9)])
     assert result.metrics == {"static": 1.0}
@@ -76,19 +70,3 @@ def test_splits_and_pictures_elsewhere(folder, dump):
 def test_the_test_split_of_somebody_who_has_its_labels(folder, dump):
     dump("i/test_data.json", {VIDEO: {"1": "first"}})
     assert len(imagecode.load(folder, split="test")) == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({STATIC: {"10": "x"}}, rf"valid_data.json: record {STATIC}: picture '10' is none of 0 to 9"),
-        ({STATIC: {"-1": "x"}}, r"picture '-1' is none of 0 to 9"),
-        ({STATIC: {"1": None}}, rf"record {STATIC}: field '1' is None"),
-        ({STATIC: ["x", "y"]}, rf"record {STATIC}: field '{STATIC}' is \['x', 'y'\]"),
-        ([ANNOTATIONS], r"valid_data.json: expected an object of records, not list"),
-    ],
-)
-def test_damaged_files(folder, dump, content, message):
-    dump("i/valid_data.json", content)
-    with pytest.raises(UserError, match=message):
-        imagecode.load(folder)

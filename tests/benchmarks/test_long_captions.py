@@ -78,20 +78,6 @@ def test_flairs_own_sentences(dump):
     assert by_image_name.images == ["there/a.jpg"]
 
 
-@pytest.mark.parametrize(
-    ("content", "split", "message"),
-    [
-        (lines(line("a") | {"description": None}), "", r"record a: field 'description' is None"),
-        (lines({"split": "test"}), "", r"record at line 1: no field 'example_id'"),
-        (lines(line("a"), line("a")), "", r"id 'a' stands twice"),
-        (lines(line("a")), "tests", r"unknown split 'tests'; did you mean 'test'"),
-    ],
-)
-def test_damaged_docci(dump, content, split, message):
-    with pytest.raises(UserError, match=message):
-        docci.load(dump("d/docci_descriptions.jsonlines", content), split=split)
-
-
 @pytest.fixture
 def words(dump):
     dump("w/IIW-400/data.jsonl", lines({"image/key": "aar_test_1", "IIW": "A cup. Red."}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import mmvp_vlm
 
 HEADER = "Question ID,Type,Statement\n"
@@ -54,27 +53,3 @@ def test_all_nine_patterns_have_a_mean(dump, embeddings):
     wrong = benchmark.records[0]
     result = benchmark.score(embeddings(vectors | {wrong.images[0]: [0, 2]}, texts))
     assert result.metrics["group"] == pytest.approx(8 / 9)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("Question ID,Type\n1,Text\n", r"Questions.csv: no column 'Statement'"),
-        (HEADER + "1,Text,a\n", r"1 rows do not make pairs"),
-        (HEADER + "2,Text,a\n3,Text,b\n", r"questions 2 and 3 are no pair of one Type"),
-        (HEADER + "1,Text,a\n2,Color,b\n", r"questions 1 and 2 are no pair of one Type"),
-        (HEADER + "one,Text,a\n2,Text,b\n", r"Question ID='one' is no whole number"),
-        (HEADER + "1,Taste,a\n2,Taste,b\n", r"question 1: unknown pattern 'Taste'"),
-        (HEADER + "1,,a\n2,,b\n", r"question 1: unknown pattern ''"),
-        (HEADER + "1,Text\n", r"line 2: not as many columns as the header"),
-        (HEADER, r"holds no records"),
-    ],
-)
-def test_damaged_files(dump, content, message):
-    with pytest.raises(UserError, match=message):
-        mmvp_vlm.load(dump("m/Questions.csv", content).parent)
-
-
-def test_it_has_no_splits(folder):
-    with pytest.raises(UserError, match="has no splits"):
-        mmvp_vlm.load(folder, split="text")

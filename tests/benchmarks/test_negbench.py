@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 
@@ -70,31 +69,6 @@ def test_retrieval_in_its_own_pool(scored):
 def test_synthetic_sets_are_asked_for_by_name(folder):
     with pytest.raises(UserError, match=r"synthetic_retrieval_v1.csv: no such file"):
         negbench.load(folder, split="synthetic_retrieval")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("coco_mcq", table(MCQ, [(*QUESTIONS[0][:5], "4", "positive")]), r"correct_answer=4 of 4 captions"),
-        ("coco_mcq", table(MCQ, [(*QUESTIONS[0][:5], "-1", "positive")]), r"correct_answer='-1' is no whole number"),
-        ("coco_mcq", table(MCQ, [(*QUESTIONS[0][:6], "yes")]), r"record 0: unknown correct_answer_template 'yes'"),
-        ("coco_mcq", table(MCQ[:-1], []), r"no column 'correct_answer_template'"),
-        ("coco_retrieval", table(("filepath", "captions"), [("1.jpg", "__import__('os')")]), r"is no list of texts"),
-        ("coco_retrieval", 'filepath,captions\n"1.jpg', r"unexpected end of data; fetch"),
-    ],
-)
-def test_damaged_files(folder, dump, name, content, message):
-    dump(f"n/{negbench.FILES[name]}", content)
-    with pytest.raises(UserError, match=message):
-        negbench.load(folder, split=name)
-
-
-def test_the_authors_give_a_tie_to_the_first_caption(folder, embeddings):
-    benchmark = negbench.load(folder, split="coco_mcq")
-    embedded = embeddings(dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0]))
-    first = benchmark.score(replace(embedded, ties="first"))
-    assert first.items["coco_mcq"].values.tolist() == [1, 0, 0] and first.counts["tied"] == 3
-    assert benchmark.score(embedded).metrics["coco_mcq"] == 0.0
 
 
 def test_two_captions_about_an_x_ray(folder, dump, embeddings):

@@ -136,18 +136,3 @@ def test_damaged_tables(table, tmp_path, damage, message):
         _tables.read_rows(table, tmp_path / "u")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.glob("u/*")), "nothing is left behind"
-
-
-def test_unpacked_rows_that_are_damaged_are_to_be_removed(table, tmp_path):
-    _tables.read_rows(table, tmp_path)
-    next(tmp_path.glob("*.rows")).write_bytes(b"x" * 40)
-    with pytest.raises(UserError, match=r"\.rows: damaged .*; remove it, and it is made again"):
-        _tables.read_rows(table, tmp_path)
-
-
-def test_texts_that_are_no_utf8(tmp_path):
-    path = tmp_path / "t.parquet"
-    column = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
-    pq.write_table(pa.table({"caption_0": column}), path)
-    with pytest.raises(UserError, match=r"t.parquet: cannot be read as parquet \(.*UTF"):
-        _tables.read_rows(path)

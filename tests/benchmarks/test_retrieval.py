@@ -63,12 +63,6 @@ def test_coco_drops_and_counts_what_has_no_caption(dump):
     assert benchmark.dropped == {"empty_caption": 1, "image_without_caption": 1, "caption_without_image": 0}
 
 
-def test_coco_counts_captions_of_no_image(dump):
-    stray = [{"image_id": 8, "caption": "x"}, {"image_id": "7", "caption": "y"}]
-    benchmark = retrieval.load(dump("r/captions.json", {**COCO, "annotations": COCO["annotations"] + stray}))
-    assert len(benchmark) == 2 and benchmark.dropped["caption_without_image"] == 1
-
-
 def test_flickr8k(dump):
     file = dump("r/captions.txt", FLICKR)
     assert shape(retrieval.load(file)) == [("a.png", "a.png", ("a1", "a2, quoted")), ("b.png", "b.png", ("b1",))]
@@ -76,12 +70,6 @@ def test_flickr8k(dump):
     benchmark = retrieval.load(file.parent, split="test_images.txt")
     assert shape(benchmark) == [("b.png", "b.png", ("b1",))]
     assert benchmark.dropped == {"empty_caption": 0, "image_without_caption": 0, "name_without_caption": 1}
-
-
-def test_flickr8k_with_a_byte_order_mark_other_line_ends_and_doubled_quotes(dump):
-    file = dump("r/captions.txt", "")
-    file.write_bytes(b'\xef\xbb\xbfimage,caption\r\na.png,"a ""big"" dog"\r\n\r\nb.png,a 5" nail\r\n')
-    assert shape(retrieval.load(file)) == [("a.png", "a.png", ('a "big" dog',)), ("b.png", "b.png", ('a 5" nail',))]
 
 
 LAVIS = [
@@ -123,13 +111,8 @@ def test_clip_benchmarks_karpathy_files(dump):
 def test_clip_benchmarks_tars_of_captions(tmp_path):
     """Pictures are read where they lie; captions are the lines of a text."""
     raw = tar_files.picture(8, 8)
-    members = [
-        ("s0.jpg", raw),
-        ("s0.txt", "a1\na2, \u00fc\n".encode()),
-        ("s1.jpg", raw),
-        ("s2.jpg", raw),
-        ("s2.txt", b" "),
-    ]
+    lines = "a1\na2, \u00fc\n".encode()
+    members = [("s0.jpg", raw), ("s0.txt", lines), ("s1.jpg", raw), ("s2.jpg", raw), ("s2.txt", b" ")]
     tar = tar_files.write(tmp_path / "wds/test/0.tar", members)
     benchmark = benchmark_module.load_benchmark(
         "x", Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test")
@@ -209,41 +192,38 @@ def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
     assert benchmark.score(embeddings({}, {"a1": [1]}, {a: "missing", b: "missing"})).metrics == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("x.json", {"images": [{"file_name": "a"}]}, r"x.json: neither COCO captions .* nor Karpathy's"),
-        ("x.json", {"images": [{"id": 1}], "annotations": []}, r"record 1: no field 'file_name'"),
-        ("x.json", {"images": [], "annotations": [{"image_id": 1}]}, r"record of annotation 0: no field 'caption'"),
-        ("x.json", {"pictures": []}, r"no field 'images'"),
-        ("x.json", {"images": [3]}, r"record 0: expected an object, not int"),
-        ("x.json", {"images": [3], "annotations": []}, r"record of image 0: expected an object, not int"),
-        ("x.json", {"images": [], "annotations": None}, r"field 'annotations' is None"),
-        ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, r"record a.png: field 'filepath' is 5"),
-        ("x.json", [{"image": "a.png"}], r"record 0: no field 'caption'"),
-        ("x.json", [{"image": "a.png", "caption": [3]}], r"record 0: field 'caption' holds other than texts"),
-        ("x.json", [], r"x.json: holds no records"),
-        ("x.json", 3, r"x.json: neither an object nor a list"),
-        ("x_karpathy.txt", "h\na.jpg,x\ny", r"x_karpathy.txt: line 3: expected name.jpg,caption"),
-        ("x_karpathy.txt", "h\n", r"x_karpathy.txt: holds no captions"),
-        ("x.token.txt", "a.jpg#0 x", r"x.token.txt: line 1: expected name.jpg#0, a tab and a caption"),
-        ("x.token.txt", "a.jpg\tx", r"x.token.txt: line 1: expected name.jpg#0"),
-        ("x.token", "\n", r"x.token: holds no captions"),
-        ("x.txt", "", r"expected the header 'image,caption'; found ''"),
-        (
-            "x.txt",
-            'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat',
-            r"x.txt: line 2: .* close a caption's quotes",
-        ),
-        ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', r"x.txt: line 3: .* close a caption's quotes"),
-        ("x.txt", 'image,caption\na.jpg,"A" man\n', r"x.txt: line 2: .* double those"),
-        ("x.txt", "file,text\n", r"expected the header 'image,caption'; found 'file,text'"),
-        ("y.json", {**COCO, "images": [*COCO["images"], {"id": "7", "file_name": "z.png"}]}, r"id '7' stands twice"),
-        ("x.txt", "image,caption\na.png\n", r"line 2: expected image,caption"),
-    ],
-)
-def test_damaged_files(dump, name, content, message):
-    with pytest.raises(UserError, match=message) as caught:
+OF_NO_SPLIT = {"file_name": "a"}
+DAMAGED = [  # what must be named
+    ("x.json", {"images": [OF_NO_SPLIT]}, "x.json"),
+    ("x.json", {"images": [{"id": 1}], "annotations": []}, "record 1.*'file_name'"),
+    ("x.json", {"images": [], "annotations": [{"image_id": 1}]}, "annotation 0.*'caption'"),
+    ("x.json", {"pictures": []}, "'images'"),
+    ("x.json", {"images": [3]}, "record 0.*int"),
+    ("x.json", {"images": [3], "annotations": []}, "image 0.*int"),
+    ("x.json", {"images": [], "annotations": None}, "'annotations' is None"),
+    ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, "record a.png.*'filepath' is 5"),
+    ("x.json", [{"image": "a.png"}], "record 0.*'caption'"),
+    ("x.json", [{"image": "a.png", "caption": [3]}], "record 0.*'caption'"),
+    ("x.json", [], "x.json"),
+    ("x.json", 3, "x.json"),
+    ("y.json", {**COCO, "images": [*COCO["images"], {"id": "7", "file_name": "z.png"}]}, "'7'"),
+    ("x_karpathy.txt", "h\na.jpg,x\ny", "x_karpathy.txt: line 3"),
+    ("x_karpathy.txt", "h\n", "x_karpathy.txt"),
+    ("x.token.txt", "a.jpg#0 x", "x.token.txt: line 1"),
+    ("x.token.txt", "a.jpg\tx", "x.token.txt: line 1"),
+    ("x.token", "\n", "x.token"),
+    ("x.txt", "", "'image,caption'.*''"),
+    ("x.txt", "file,text\n", "'image,caption'.*'file,text'"),
+    ("x.txt", "image,caption\na.png\n", "line 2"),
+    ("x.txt", 'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat', "line 2.*quotes"),
+    ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', "line 3.*quotes"),
+    ("x.txt", 'image,caption\na.jpg,"A" man\n', "line 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "names"), DAMAGED)
+def test_damaged_files(dump, name, content, names):
+    with pytest.raises(UserError, match=names) as caught:
         retrieval.load(dump(f"r/{name}", content))
     assert "\n" not in str(caught.value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import spec
 
 TEXTS = {"left": [1.0, 0.0], "right": [0.0, 1.0], "both": [0.6, 0.8]}
@@ -58,41 +57,8 @@ def test_both_ways_and_their_means(dump, scored):
     assert result.metrics["average"] == pytest.approx((10 + 0.25 + 0.5) / 12)
 
 
-def test_ties_are_wrong(dump, scored):
-    dump("s/existence/image2text.json", [choice("images/l.jpg", ["left", "left", "right"])])
-    dump("s/existence/text2image.json", [choice("left", ["images/l.jpg", "images/l.jpg"], 1)])
-    result = scored()
-    assert result.metrics["existence_i2t"] == 0.0 and result.metrics["existence_t2i"] == 0.0
-
-
 def test_a_missing_picture_is_counted_and_some_subsets_have_no_average(folder, scored):
     result = scored(failed=[folder / "count/images/r.jpg"])
     assert "count_t2i" not in result.metrics and result.metrics["count_i2t"] == 1.0
     assert "count" not in result.metrics and "average" not in result.metrics and result.metrics["i2t"] == 1.0
     assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (12, 11, 1)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([{"query": "left", "keys": ["a", "b"]}], r"count/text2image.json: record 0: no field 'label'"),
-        ([TO_IMAGE, choice("left", ["a", "b"], 2)], r"record 1: label 2 of 2 candidates"),
-        ([choice("left", ["a", "b"], -1)], r"record 0: label -1 of 2 candidates"),
-        ([choice("left", ["a"])], r"record 0: field 'keys' is \['a'\], not two texts or more"),
-        ([choice("left", ["a", 3])], r"record 0: field 'keys' is \['a', 3\], not two texts or more"),
-        ({"0": TO_IMAGE}, r"text2image.json: expected a list of records, not dict"),
-    ],
-)
-def test_damaged_files(folder, dump, content, message):
-    dump("s/count/text2image.json", content)
-    with pytest.raises(UserError, match=message):
-        spec.load(folder)
-
-
-def test_subsets_that_are_not_there(folder):
-    with pytest.raises(UserError, match=r"unknown subset 'counts'; did you mean 'count'"):
-        spec.load(folder, split="counts")
-    (folder / "count/image2text.json").unlink()
-    with pytest.raises(UserError, match=r"count/image2text.json: no such file; fetch it, or name the subsets"):
-        spec.load(folder)
-    assert len(spec.load(folder, split="existence, relative_size")) == 4

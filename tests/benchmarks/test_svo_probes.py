@@ -44,12 +44,6 @@ def test_rows_that_differ_in_no_part_or_several_are_counted_and_left_out(write, 
     assert (result.counts["records"], result.counts["not_one_kind"]) == (2, 2)
 
 
-def test_missing_pictures_are_counted(write, embedded):
-    folder = write(row(SUBJECT), row(SUBJECT, 4, 1), row(SUBJECT, 1, 4))
-    result = svo_probes.load(folder).score(embedded)
-    assert (result.counts["records"], result.counts["scored"], result.counts["missing_image"]) == (3, 1, 2)
-
-
 def test_pictures_and_kinds_asked_for(write, picture, tmp_path):
     folder = write(row(SUBJECT), row(VERB, 5, 6), row(OBJECT, 7, 8))
     inside = picture("svo/images/1.png").parent
@@ -60,38 +54,3 @@ def test_pictures_and_kinds_asked_for(write, picture, tmp_path):
     ]
     with pytest.raises(UserError, match=r"unknown subset 'verb'; did you mean 'verb_neg'"):
         svo_probes.load(folder, split="verb")
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (row("True,False"), r"svo_probes.csv: line 3: not as many columns"),
-        (row("True,False,False,1"), r"svo_probes.csv: line 3: not as many columns"),
-        (row("True,False,no"), r"svo_probes.csv: record 1: obj_neg='no': neither True nor False"),
-        (row(SUBJECT, pos="12.0"), r"svo_probes.csv: record 1: pos_image_id='12.0' is no whole number"),
-        (row(SUBJECT, neg=""), r"record 1: neg_image_id='' is no whole number"),
-        (row(SUBJECT, sentence="x" * 200_000), r"svo_probes.csv: line \d: field larger than field limit"),
-    ],
-)
-def test_damaged_rows(write, line, message):
-    folder = write(row(SUBJECT), line)
-    with pytest.raises(UserError, match=message):
-        svo_probes.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (HEADER.replace("verb_neg", "verb"), r"svo_probes.csv: no column 'verb_neg'"),
-        ("", r"svo_probes.csv: no column 'sentence'"),
-        (HEADER, r"svo_probes.csv: holds no records"),
-    ],
-)
-def test_damaged_tables(dump, content, message):
-    with pytest.raises(UserError, match=message):
-        svo_probes.load(dump("svo/svo_probes.csv", content).parent)
-
-
-def test_a_missing_table(tmp_path):
-    with pytest.raises(UserError, match=r"svo_probes.csv: No such file"):
-        svo_probes.load(tmp_path)

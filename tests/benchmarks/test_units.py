@@ -17,7 +17,7 @@ from compclip.evaluate.picture_references import bytes_of_file, number_picture, 
 from compclip.report import statistics, tables
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
-from tests.benchmarks.test_ties import STRICT, TO_THE_FIRST
+from tests.benchmarks.official_files import STRICT, TO_THE_FIRST
 
 
 def records(*images, subset="s"):
@@ -44,10 +44,6 @@ def numbers(*images, **options):
 )
 def test_records_that_show_a_picture_in_common_are_one_unit(images, expected):
     assert numbers(*images) == expected
-
-
-def test_where_the_first_picture_alone_joins_the_others_do_not():
-    assert numbers(("a", "b"), ("b", "a"), ("a", "c"), first_picture=True) == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("module", "pictures"), [(sugarcrepe, 1560), (sugarcrepe_pp, 1542)])
@@ -121,11 +117,6 @@ def test_names_that_begin_anew_in_each_folder(tmp_path):
         assert len(set(here.unit_pictures)) == 30 and here.unit_pictures == elsewhere.unit_pictures
 
 
-def test_units_know_their_first_picture():
-    benchmark = Benchmark(records(("a", "b"), ("b",), ("c",), ()), (), dict, kind=COMPOSITION)
-    assert benchmark.unit_pictures == [number_picture("a"), number_picture("c"), None]
-
-
 def test_the_real_files_of_two_benchmarks_share_their_pictures(shared_data):
     """SugarCrepe++ asks about SugarCrepe's pictures: a mean over both draws them once."""
     both = [set(m.load(shared_data / m.__name__.rpartition(".")[2]).unit_pictures) for m in (sugarcrepe, sugarcrepe_pp)]
@@ -164,14 +155,6 @@ def test_results_keep_the_units(tmp_path, dump):
     assert result.has_units and result.items["swap_att"].units == tuple(
         map(number_picture, ("a.png", "a.png", "b.png"))
     )
-
-
-def test_results_whose_units_name_no_picture_keep_them_to_themselves(tmp_path, dump):
-    """Files from before pictures were numbered: 0 is another picture in each benchmark."""
-    raw = document(tmp_path, dump)["sugarcrepe"]
-    del raw["pictures"]
-    (tmp_path / "r.json").write_text(json.dumps(raw))
-    assert result_files.read_result(tmp_path / "r.json").items["swap_att"].units == ("0", "0", "1")
 
 
 def test_results_of_before_count_each_item_by_itself_and_one_line_says_so(tmp_path, dump, capsys):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import valse
 
 TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
@@ -73,21 +72,6 @@ def test_pictures_where_the_authors_programs_and_the_original_sets_have_them(dum
     at.unlink()  # a missing one is told by the data set's own name
     without_picture = valse.load(file.parent, images=file.parent / "pictures", split="existence")
     assert without_picture.images == [str(file.parent / "pictures" / source / "b.png")]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"5": {"dataset": "x", "image_file": "a", "caption": "y"}}, r"plurals.json: record 5: no field 'foil'"),
-        ({"5": {k: v for k, v in row().items() if k != "mturk"}}, r"record 5: no field 'mturk'"),
-        ({"5": {**row(), "mturk": {"caption": "3"}}}, r"record 5: field 'caption' is '3'"),
-        ([row()], r"plurals.json: expected an object of records, not list"),
-    ],
-)
-def test_damaged_files(folder, dump, content, message):
-    dump("v/plurals.json", content)
-    with pytest.raises(UserError, match=message):
-        valse.load(folder)
 
 
 def test_the_official_files(shared_data):

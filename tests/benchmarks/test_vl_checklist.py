@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import vl_checklist
 
 TEXTS = {"good": [0.9, 0.1], "bad": [0.1, 0.9]}
@@ -95,31 +94,3 @@ def test_pictures_of_each_source(folder, dump, tmp_path):
     benchmark = vl_checklist.load(folder, images=tmp_path, split="Attribute_size,Relation_action")
     places = ("vg/VG_100K_2/2.jpg", "vg/VG_100K/1.jpg", "vg/a.jpg", "swig/a.jpg", "hake/pic/3.jpg")
     assert benchmark.images == [str(tmp_path / path) for path in places]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([row(), ["a.jpg"]], r"vg/size.json: record 1: expected \[picture, texts\], not \['a.jpg'\]"),
-        ([{"POS": ["a"], "NEG": ["b"]}], r"vg/size.json: record 0: expected \[picture, texts\]"),
-        ([["a.jpg", {"POS": ["a"]}]], r"record 0: no field 'NEG'; found POS"),
-        ([["a.jpg", {"POS": [], "NEG": ["b"]}]], r"record 0: 'POS' holds no text: \[\]"),
-        ([["a.jpg", {"POS": "a", "NEG": ["b"]}]], r"record 0: field 'POS' is 'a'"),
-        ([["a.jpg", ["a", "b"]]], r"record 0: expected an object, not list"),
-        ({"a.jpg": {}}, r"vg/size.json: expected a list of records, not dict"),
-        ([], r"vg/size.json: holds no records"),
-    ],
-)
-def test_damaged_files(folder, dump, content, message):
-    dump("data/Attribute/vg/size.json", content)
-    with pytest.raises(UserError, match=message):
-        vl_checklist.load(folder)
-
-
-def test_missing_files_and_unknown_tasks(folder):
-    (folder / "Relation/swig_action.json").unlink()
-    with pytest.raises(UserError, match=r"Relation/swig_action.json: no such file"):
-        vl_checklist.load(folder)
-    assert len(vl_checklist.load(folder, split="Relation_spatial, Attribute_color, Relation_spatial")) == 6
-    with pytest.raises(UserError, match=r"unknown subset 'Attribute_colour'; did you mean 'Attribute_color'"):
-        vl_checklist.load(folder, split="Attribute_colour")

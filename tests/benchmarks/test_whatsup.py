@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import whatsup
 
 TEXTS = {"good": [0.9, 0.1], "fair": [0.5, 0.1], "bad": [0.1, 0.9]}
@@ -92,45 +91,3 @@ def test_pictures_lie_as_in_the_official_folder(folder, tmp_path):
     assert set(whatsup.load(folder).images) == {str(folder / path) for path in PLACES}
     elsewhere = whatsup.load(folder, images=tmp_path / "pictures", split="COCO_QA_one_obj,VG_QA_one_obj")
     assert set(elsewhere.images) == {str(tmp_path / "pictures" / path) for path in PLACES[2:]}
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "controlled_images_dataset",
-            [{"caption_options": ["a", "b"]}],
-            r"images_dataset.json: record 0: no field 'image_path'",
-        ),
-        (
-            "controlled_images_dataset",
-            [controlled("a/b.jpg", "a")],
-            r"record 0: field 'caption_options' is \['a'\], not two texts or more",
-        ),
-        ("controlled_clevr_dataset", [[1, "a", "b"]], r"clevr_dataset.json: record 0: expected an object, not list"),
-        (
-            "coco_qa_one_obj",
-            [[1, "a", "b"], [1, "a"]],
-            r"coco_qa_one_obj.json: record 1: expected \[image id, right, wrong\]",
-        ),
-        (
-            "vg_qa_one_obj",
-            [["VG/1.jpg", "a", "b"]],
-            r"vg_qa_one_obj.json: record 0: expected \[image id, right, wrong\]",
-        ),
-        ("vg_qa_one_obj", [[1, "a", None]], r"record 0: expected \[image id, right, wrong\], not \[1, 'a', None\]"),
-        ("vg_qa_two_obj", {"0": [1, "a", "b"]}, r"vg_qa_two_obj.json: expected a list of records, not dict"),
-    ],
-)
-def test_damaged_files(folder, dump, name, content, message):
-    dump(f"data/{name}.json", content)
-    with pytest.raises(UserError, match=message):
-        whatsup.load(folder)
-
-
-def test_missing_files_and_unknown_subsets(folder):
-    (folder / "controlled_clevr_dataset.json").unlink()
-    with pytest.raises(UserError, match=r"controlled_clevr_dataset.json: no such file"):
-        whatsup.load(folder)
-    with pytest.raises(UserError, match=r"unknown subset 'COCO_QA_one'; did you mean 'COCO_QA_one_obj'"):
-        whatsup.load(folder, split="COCO_QA_one")

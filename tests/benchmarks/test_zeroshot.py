@@ -146,12 +146,6 @@ def test_pictures_beside_the_folders_are_counted(folder, picture):
     assert zeroshot.load(folder).dropped == {"not_an_image": 0, "no_class": 1}
 
 
-def test_other_files_are_counted(folder, dump):
-    dump("z/images/cat/notes.txt", "x")
-    benchmark = zeroshot.load(folder)
-    assert len(benchmark) == 5 and benchmark.dropped == {"not_an_image": 1}
-
-
 def test_mistakes(folder, dump, picture):
     picture("z/images/dgo/1.png")
     with pytest.raises(UserError, match=r"unknown class folder 'dgo'; did you mean 'dog'"):

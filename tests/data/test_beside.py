@@ -23,7 +23,6 @@ from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import caption_lists, shard_stages, stored_lists
@@ -114,29 +113,12 @@ def test_lists_are_read_as_either_language_writes_them(texts_written):
     )
 
 
-@pytest.mark.parametrize(
-    "literal",
-    [
-        "a",
-        "'a'",
-        "[1]",
-        "[b'a']",
-        "{'a'}",
-        "['a'",
-        "[" * 5000,
-        "[" + "-" * 9000 + "1]",
-        "['a' * 9]",
-        "[f'{1}']",
-        "[9**9]",
-    ]
-    + [
-        "['" + "a" * caption_lists.LONGEST_LITERAL + "']",
-        "[x for x in 'a']",
-        "[" + "9" * 5000 + "]",
-        "\0",
-        "['a', ['b']]",
-    ],
-)
+NO_LISTS = ["a", "'a'", "[1]", "[b'a']", "{'a'}", "['a'", "[" * 5000, "[" + "-" * 9000 + "1]", "['a' * 9]", "[f'{1}']",
+            "[9**9]", "['" + "a" * caption_lists.LONGEST_LITERAL + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0",
+            "['a', ['b']]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("literal", NO_LISTS)
 def test_what_is_no_list_of_texts(literal):
     with pytest.raises(ValueError):
         caption_lists.parse_texts(literal)
@@ -246,58 +228,30 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     assert not [key for key in batch.schema.metadata if b"rows" in key]
 
 
-def test_a_picture_in_a_tar_has_no_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    file = put(tmp_path / "x.csv", "filename,c\na.jpg,text\n")
-    lists = {"negative": texts(file, on="image", column="c")}
-    opened_lists = stored_lists.open_lists(lists)
-    with pytest.raises(UserError, match="pictures in a tar have keys"):
-        stored_lists.find_texts(opened_lists, [Sample("00000/a", "00000.tar", ("old",), length=9)])
-
-
-@pytest.mark.parametrize(
-    ("rule", "key", "override"),
-    [
-        (
-            stored_texts.first_negative,
-            "texts.negative",
-            "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}",
-        ),
-        (stored_texts.nth(2), "texts.negative", "data.scenes.texts={negative: {file: a.csv, 'on': key, column: b}}"),
-        (
-            stored_texts.paraphrase,
-            "texts.paraphrase",
-            "data.scenes.texts={paraphrase: {file: a.csv, 'on': key, column: b}}",
-        ),
-        (masked_words.of_pos("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
-        (masked_words.of_pos_released("ADJ"), "masked", "data.scenes.masked={model: somewhere}"),
-    ],
-)
-def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, rule, key, override):
-    check_what_views_need(monkeypatch, Views(negatives=(rule,)), key, override)
-
-
 LISTED = "{file: a.csv, 'on': key, column: b}"
-FILLED = (f"data.scenes.texts={{dense: {LISTED}}}", "data.scenes.masked={model: m, dense: true}")
+
+
+def listed(name: str) -> str:
+    """An override that gives the data a list of such texts."""
+    return f"data.scenes.texts={{{name}: {LISTED}}}"
 
 
 @pytest.mark.parametrize(
     ("views", "key", "overrides"),
     [
-        (Views(bag=2, bag_rule=partial(masked_words.either_of_dense, swap.nouns)), "masked.dense", FILLED),
-        (Views(variations=partial(stored_texts.draw_variations, 2)), "texts.variation",
-         (f"data.scenes.texts={{variation: {LISTED}}}",)),
+        (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
+        (Views(negatives=(stored_texts.nth(2),)), "texts.negative", [listed("negative")]),
+        (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
+        (Views(variations=partial(stored_texts.draw_variations, 2)), "texts.variation", [listed("variation")]),
+        (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
+        (Views(negatives=(masked_words.of_pos_released("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
+        (Views(bag=2, bag_rule=partial(masked_words.either_of_dense, swap.nouns)), "masked.dense",
+         [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
     ],
 )  # fmt: skip
-def test_so_do_bags_and_variations(monkeypatch, views, key, overrides):
-    check_what_views_need(monkeypatch, views, key, *overrides)
-
-
-def check_what_views_need(monkeypatch, views: Views, key: str, *overrides: str) -> None:
-    """Data without what the views' rules read are refused, and data with it are not."""
+def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views, key, overrides):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: views)
-    message = f"methods.finetune: its rules read {key}, which data.scenes has not; add data.scenes.{key}"
-    with pytest.raises(UserError, match=re.escape(message)):
+    with pytest.raises(UserError, match=re.escape(f"data.scenes.{key}")):
         parameters.load_params(ROOT / "params.yaml")
     assert parameters.load_params(ROOT / "params.yaml", overrides)
 
@@ -309,20 +263,15 @@ def check_what_views_need(monkeypatch, views: Views, key: str, *overrides: str) 
     ("record", "packed"),
     [
         ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
-        ('{"itm_score": [1], "captions": []}', ""),
-        ('{"itm_score": [], "captions": ["a"]}', ""),
-        ('{"itm_score": [NaN], "captions": ["a"]}', ""),
-        ('{"itm_score": [1e999], "captions": ["a"]}', ""),
-        ('{"itm_score": ["1"], "captions": ["a"]}', ""),
-        ('{"itm_score": [1], "captions": "a"}', ""),
-        ('{"itm_score": [1], "captions": ["a", 2]}', ""),
-        ('{"itm_score": [1], "captions": [" "]}', ""),
-        ('{"captions": ["a"]}', ""),
-        ("[1]", ""),
-        ("7", ""),
-        ("{", ""),
+        *((record, "") for record in (
+            '{"itm_score": [1], "captions": []}', '{"itm_score": [], "captions": ["a"]}',
+            '{"itm_score": [NaN], "captions": ["a"]}', '{"itm_score": [1e999], "captions": ["a"]}',
+            '{"itm_score": ["1"], "captions": ["a"]}', '{"itm_score": [1], "captions": "a"}',
+            '{"itm_score": [1], "captions": ["a", 2]}', '{"itm_score": [1], "captions": [" "]}', '{"captions": ["a"]}',
+            "[1]", "7", "{",
+        )),
     ],
-)
+)  # fmt: skip
 def test_a_variation_is_its_score_and_its_captions(record, packed):
     assert stored_lists.pack_variation(record) == packed
 

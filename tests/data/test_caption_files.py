@@ -10,8 +10,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
-from compclip.config.sections import BenchmarkSection, Data
-from compclip.evaluate import benchmark_module
+from compclip.config.sections import Data
 from compclip.prepare.sources import coco, flickr8k, img2dataset, karpathy, webdataset
 from tests.data import reading, tar_files
 
@@ -82,19 +81,6 @@ def test_both_read_cocos_captions_and_count_those_of_no_image(tmp_path):
     samples, records, counts, dropped = read_both(coco, write(tmp_path / "c.json", COCO), tmp_path)
     assert samples == [*records, ("2.jpg", ())] == [("a/1.jpg", ("a",)), ("b/1.jpg", ("b", "two")), ("2.jpg", ())]
     assert counts["caption_without_image"] == dropped["caption_without_image"] == 1
-
-
-def test_both_find_pictures_that_lie_in_one_folder(tmp_path):
-    """A list that names folders, of pictures without: the same files, under training's and retrieval's own ids."""
-    path = write(tmp_path / "list.json", {"images": [karpathy_record("val", name=f"{i}.jpg") for i in range(2)]})
-    for number in range(2):
-        (tmp_path / "p").mkdir(exist_ok=True)
-        (tmp_path / "p" / f"{number}.jpg").write_bytes(RAW)
-    samples, _ = reading.read_source(karpathy, Data("karpathy", str(path), str(tmp_path / "p"), captioner="none"))
-    section = BenchmarkSection("retrieval", path=str(path), images=str(tmp_path / "p"), split="train")
-    benchmark = benchmark_module.load_benchmark("retrieval", section)
-    assert [s.image for s in samples] == benchmark.images == [str(tmp_path / "p" / f"{i}.jpg") for i in range(2)]
-    assert ([s.id for s in samples], [r.id for r in benchmark.records]) == (["0", "1"], ["0.jpg", "1.jpg"])
 
 
 def test_an_id_of_two_images_is_refused_by_both(tmp_path):

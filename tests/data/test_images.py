@@ -94,34 +94,6 @@ def test_exif_rotation(tmp_path):
     assert upright.getpixel((5, 18)) == (0, 0, 255)
 
 
-@pytest.mark.parametrize("raw", [b"", b"not a picture", b"\x89PNG\r\n\x1a\n"])
-def test_unreadable(tmp_path, raw):
-    """Zero bytes, text, and a bare header."""
-    (tmp_path / "x.png").write_bytes(raw)
-    with pytest.raises(ImageError, match="x.png") as error:
-        images.load_image(tmp_path / "x.png")
-    assert error.value.reason == "unreadable"
-
-
-def test_truncated(tmp_path):
-    """A JPEG cut in half."""
-    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "t.jpg")
-    raw = (tmp_path / "t.jpg").read_bytes()
-    (tmp_path / "t.jpg").write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(ImageError) as error:
-        images.load_image(tmp_path / "t.jpg")
-    assert error.value.reason == "unreadable"
-
-
-def test_missing(tmp_path):
-    """No file, and a folder in its place."""
-    for path in (tmp_path / "none.png", tmp_path):
-        with pytest.raises(ImageError) as error:
-            images.load_image(path)
-        assert error.value.reason == "missing"
-
-
 def test_huge_jpeg_is_decoded_small(tmp_path):
     """A large JPEG is decoded at a reduced scale, still larger than any model's input."""
     Image.new("RGB", (9000, 6000), (0, 128, 0)).save(tmp_path / "h.jpg")
@@ -131,31 +103,27 @@ def test_huge_jpeg_is_decoded_small(tmp_path):
     assert abs(decoded.getpixel((0, 0))[1] - 128) <= 2
 
 
-def test_bomb_is_refused(tmp_path, monkeypatch):
-    """More pixels than the limit: unreadable, with the size in the message."""
-    monkeypatch.setattr(images, "MAX_PIXELS", 50)
-    path = save(tmp_path / "b.png", "RGB", (0, 0, 0))
-    with pytest.raises(ImageError, match="8 x 8 is more than 50 pixels"):
-        images.load_image(path)
-
-
-@pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
-def test_a_strip_is_unreadable_before_a_pixel_of_it_is(tmp_path, monkeypatch, size):
-    """A model would scale it to gigabytes: 20000 x 1 took a minute and 5 GB."""
-    Image.new("1", size).save(tmp_path / "strip.png")
-    monkeypatch.setattr(images.Image.Image, "load", None)
-    for reading in (images.load_image, images.read_size):
-        with pytest.raises(ImageError, match=f"{size[0]} x {size[1]}: one side is over 200 times the other") as error:
-            reading(tmp_path / "strip.png")
-        assert error.value.reason == "unreadable"
-
-
 def test_a_panorama_is_a_picture(tmp_path):
     """As far as the limit."""
     assert images.load_image(save(tmp_path / "p.png", "L", 0, (1000, 5))).size == (1000, 5)
 
 
-OTHERS = {
+def refusal_of(path) -> str:
+    """Why neither the picture nor its size is read."""
+    reasons = set()
+    for reading in (images.load_image, images.read_size):
+        with pytest.raises(ImageError) as error:
+            reading(path)
+        reasons.add(error.value.reason)
+    (reason,) = reasons
+    return reason
+
+
+NO_PICTURES = {
+    "empty": b"",
+    "text": b"not a picture",
+    "bare header": b"\x89PNG\r\n\x1a\n",
+    # other formats: Pillow starts Ghostscript for one of them, and cannot end some
     "dds": b"DDS |" + bytes(3) + b"\x07\x10" + bytes(110),
     "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(/tmp/x) (w) file\n",
     "ico": b"\0\0\1\0\1\0\x10\x10\0\0\1\0\x20\0\x68\4\0\0\x16\0\0\0" + bytes(1200),
@@ -165,61 +133,66 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("suffix", OTHERS)
-@pytest.mark.parametrize("called", ["", "jpg"])
-def test_other_formats_are_not_opened(tmp_path, suffix, called):
-    """Under their own suffix and under another: Pillow starts Ghostscript for one of them, and cannot end some."""
-    path = tmp_path / f"x.{called or suffix}"
-    path.write_bytes(OTHERS[suffix])
-    for reading in (images.load_image, images.read_size):
-        with pytest.raises(ImageError, match="not a picture of a known format") as error:
-            reading(path)
-        assert error.value.reason == "unreadable"
+@pytest.mark.parametrize("kind", NO_PICTURES)
+def test_what_is_no_picture(tmp_path, kind):
+    """Under its own suffix and under another."""
+    for suffix in (kind, "jpg"):
+        (tmp_path / f"x.{suffix}").write_bytes(NO_PICTURES[kind])
+        assert refusal_of(tmp_path / f"x.{suffix}") == "unreadable"
+
+
+def test_what_is_no_file(tmp_path):
+    """A pipe without a writer, a folder, names that no file has."""
+    os.mkfifo(tmp_path / "pipe.png")
+    reasons = {
+        "none.png": "missing",
+        "": "missing",
+        "a\0.png": "missing",
+        "pipe.png": "unreadable",
+        "x" * 300: "unreadable",
+    }
+    for name, reason in (reasons | {"\udcff.png": "unreadable"}).items():
+        assert refusal_of(f"{tmp_path}/{name}") == reason
+
+
+def test_a_jpeg_that_is_cut_in_half(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "t.jpg")
+    raw = (tmp_path / "t.jpg").read_bytes()
+    (tmp_path / "t.jpg").write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(ImageError, match="t.jpg"):
+        images.load_image(tmp_path / "t.jpg")
+
+
+@pytest.mark.parametrize("size", [(8, 8), (20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
+def test_a_picture_that_would_grow_is_refused_before_a_pixel_of_it_is_read(tmp_path, monkeypatch, size):
+    """More pixels than the limit (here 50), or a strip: a model would scale 20000 x 1 to 5 GB."""
+    monkeypatch.setattr(images, "MAX_PIXELS", 50 if size == (8, 8) else images.MAX_PIXELS)
+    Image.new("1", size).save(tmp_path / "x.png")
+    monkeypatch.setattr(images.Image.Image, "load", None)
+    assert refusal_of(tmp_path / "x.png") == "unreadable"
+    with pytest.raises(ImageError, match=f"{size[0]} x {size[1]}"):
+        images.load_image(tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [struct.error, NotImplementedError, IndexError, MemoryError, AttributeError, KeyError, zlib.error, RecursionError],
+    "fault", [struct.error, NotImplementedError, IndexError, MemoryError, zlib.error, RecursionError]
 )
 @pytest.mark.parametrize("where", ["load", "draft"])
 def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
-    """Decoders end in any error there is."""
+    """Decoders end in any error there is; Ctrl-C is none of theirs."""
 
     def fail(*args):
         raise fault("deep inside")
 
     path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
     monkeypatch.setattr(images.PngImagePlugin.PngImageFile, where, fail)
-    with pytest.raises(ImageError, match=f"cannot be decoded \\({fault.__name__}: .?deep inside") as error:
+    with pytest.raises(ImageError, match=fault.__name__) as error:
         images.load_image(path)
     assert error.value.reason == "unreadable"
-
-
-def test_ctrl_c_while_a_picture_is_decoded_is_no_fault_of_it(tmp_path, monkeypatch):
-    """It ends the command."""
-
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    path = save(tmp_path / "a.png", "RGB", (1, 2, 3))
-    monkeypatch.setattr(images.PngImagePlugin.PngImageFile, "load", interrupted)
+    fault = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         images.load_image(path)
-
-
-def test_what_is_no_file_is_not_waited_for(tmp_path):
-    """A pipe without a writer, and names that no file has."""
-    os.mkfifo(tmp_path / "pipe.png")
-    for name, reason in (
-        ("pipe.png", "unreadable"),
-        ("a\0.png", "missing"),
-        ("x" * 300, "unreadable"),
-        ("\udcff.png", "unreadable"),
-    ):
-        for reading in (images.load_image, images.read_size):
-            with pytest.raises(ImageError) as error:
-                reading(f"{tmp_path}/{name}")
-            assert error.value.reason == reason
 
 
 def chunk(kind, body):

@@ -60,12 +60,6 @@ def test_captions_that_are_no_files(tmp_path):
     assert counts["unreadable_captions"] == 4
 
 
-def test_a_limit_takes_the_first(tmp_path):
-    for i in range(5):
-        sample(tmp_path, f"00000/{i:09}.jpg", b"x")
-    assert [s.id for s in read_folder(tmp_path, limit=2)[0]] == ["00000/000000000", "00000/000000001"]
-
-
 def test_a_folder_without_captions_is_named(tmp_path):
     with pytest.raises(UserError, match="no .txt files there; download with img2dataset --output_format files"):
         read_folder(tmp_path)

@@ -73,14 +73,6 @@ def test_a_large_file_is_looked_into_at_several_places(folder):
     assert digest(folder) != first
 
 
-def test_a_single_file_is_read_whole(tmp_path):
-    """An annotation file decides all captions."""
-    (tmp_path / "a.json").write_bytes(bytes(file_listing.HEAD * 40))
-    first = digest(tmp_path / "a.json")
-    (tmp_path / "a.json").write_bytes(bytes(file_listing.HEAD * 40 - 1) + b"1")
-    assert digest(tmp_path / "a.json") != first
-
-
 def test_links_in_a_circle_pipes_and_nothing(tmp_path):
     """None of them is followed, waited for or an error."""
     (tmp_path / "d").mkdir()

@@ -279,12 +279,6 @@ def test_what_a_section_may_say(options, says):
         released_lists.negative_images_config(section(**options))
 
 
-def test_a_member_of_a_source_without_tars():
-    overrides = ["data.scenes.negative_images={member: neg_image}"]
-    with pytest.raises(UserError, match="data.scenes: source 'karpathy' reads no tars, and has no member 'neg_image'"):
-        read.load_params(ROOT / "params.yaml", overrides)
-
-
 def test_a_method_that_shows_them_needs_data_with_some(monkeypatch):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negative_images=1))
     with pytest.raises(
@@ -293,9 +287,3 @@ def test_a_method_that_shows_them_needs_data_with_some(monkeypatch):
         read.load_params(ROOT / "params.yaml")
     list_options = "{file: a.csv, 'on': key, column: made, images: a}"
     assert read.load_params(ROOT / "params.yaml", [f"data.scenes.negative_images={list_options}"])
-
-
-def test_a_list_that_is_not_there(photos):
-    with pytest.raises(UserError, match="nowhere.csv: no such list"):
-        recaptioned(section(file="nowhere.csv", on="image", column="c", images="made"))
-    assert not Path("data/x").exists()

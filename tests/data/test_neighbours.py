@@ -25,7 +25,6 @@ from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
-from compclip.train import __main__ as train_command
 from compclip.train import distributed, fine_tuning, loader, nearest, neighbours, recorder
 from tests import small_training, tiny_project
 from tests.tiny_project import at
@@ -249,11 +248,6 @@ def stop_at(number: int) -> recorder.OnStep:
     return look
 
 
-def test_the_command_trains_the_cell(here, capsys):
-    assert train_command.main(["--cell", CELL]) == 0
-    assert (tiny_project.trained(here, CELL) / "environment.json").is_file()
-
-
 def test_a_file_that_is_cut_or_missing(tmp_path):
     np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
     assert map_neighbours(tmp_path / "a.npy")[1, 0] == 0
@@ -265,19 +259,6 @@ def test_a_file_that_is_cut_or_missing(tmp_path):
         map_neighbours(tmp_path / "b.npy")
 
 
-@pytest.mark.parametrize("options", [["--data", "scenes"], ["--backbone", "tiny"]])
-def test_one_option_alone(options):
-    with pytest.raises(UserError, match="--data and --backbone: belong together"):
-        neighbours.main(options)
-
-
 def test_more_than_are_kept(here):
-    with pytest.raises(
-        UserError, match="methods.negclip.hard: draws from the 11 nearest pictures, of which 10 are kept"
-    ):
+    with pytest.raises(UserError, match="methods.negclip.hard: .* 11 .* 10 "):
         read.load_params("params.yaml", ["methods.negclip.nearest=11"])
-
-
-def test_no_data_set_has_the_name(here):
-    with pytest.raises(UserError, match="data 'neighbours': is what the project calls files of its own"):
-        read.load_params("params.yaml", ["data.neighbours={source: flickr8k, path: p, images: i, captioner: none}"])

@@ -153,12 +153,3 @@ def test_what_annotate_needs_is_named(project):
     (project / "data/benchmarks/gone.arrow").write_bytes(b"ARROW1")
     with pytest.raises(UserError, match="run `dvc repro benchmark` again"):
         shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["gone"]))
-
-
-def test_the_same_pictures_give_the_same_file(project):
-    first_bytes = (project / "data/benchmarks/sugarcrepe.arrow").read_bytes()
-    paths = sorted(map(str, (project / "coco").iterdir()), reverse=True)
-    benchmark_overlap.write_benchmark_images(
-        project / "again.arrow", [*paths, *paths, "coco/000000000009.png", "nothing.jpg"]
-    )
-    assert (project / "again.arrow").read_bytes() == first_bytes

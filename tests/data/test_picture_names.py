@@ -18,7 +18,7 @@ from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.picture_names import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
 from compclip.prepare import caption_lists, sources
-from compclip.prepare.sources import coco, img2dataset, karpathy, webdataset
+from compclip.prepare.sources import img2dataset, webdataset
 
 FORMATS = {
     ".JPG": "JPEG",
@@ -99,30 +99,6 @@ def test_a_name_that_means_two_files_is_named_with_both(tmp_path):
 
 def test_ids_carry_their_folder_where_a_name_stands_twice():
     assert sources.make_ids(["a/1.jpg", "b/1.jpg", "a/2.jpg", "c\\3.JPG"]) == ["a/1", "b/1", "2", "3"]
-
-
-COCO = {
-    "images": [{"id": 0, "file_name": "a/1.jpg"}, {"id": "1", "file_name": "b/1.jpg"}],
-    "annotations": [{"image_id": "0", "caption": "zero"}, {"image_id": 1, "caption": "one"}],
-}
-KARPATHY = {
-    "images": [
-        {"filename": "1.jpg", "filepath": folder, "split": "train", "sentences": [{"raw": folder}]} for folder in "ab"
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("module", "content", "captions"), [(coco, COCO, ("zero", "one")), (karpathy, KARPATHY, ("a", "b"))]
-)
-def test_one_file_name_in_two_folders(tmp_path, module, content, captions):
-    """Both kinds of ids, in texts and in numbers; training and retrieval read the same captions."""
-    file = tmp_path / "list.json"
-    file.write_text(json.dumps(content), encoding="utf-8-sig")
-    found = list(module.records(data(file, tmp_path, module.__name__.rpartition(".")[2], split="train"), Counter()))
-    assert [(s.id, *s.captions) for s in found] == [("a/1", captions[0]), ("b/1", captions[1])]
-    benchmark = retrieval.load(file, images=tmp_path, split="" if module is coco else "train")
-    assert [record.texts for record in benchmark.records] == [(text,) for text in captions]
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):

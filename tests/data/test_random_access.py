@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
 from compclip.interface.views import Views
-from compclip.prepare import shard_writer
 from compclip.text import composite_captions, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
 from compclip.train import composite, loader, view_maker
@@ -128,29 +124,6 @@ def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
         assert np.array_equal(np.asarray(first.image), np.asarray(second.image))
 
 
-def test_a_process_holds_nothing_a_sample(crowd):
-    """Shards are opened when a row of theirs is asked for."""
-    data = PreparedDataset(Path(crowd.folder))
-    assert not data._open_shards
-    data.sample(8)
-    assert list(data._open_shards) == [1]
-
-
-def test_no_room_for_the_nouns(crowd, tmp_path, monkeypatch):
-    """One line, and nothing stays; a file that is there stays as it was."""
-    path = tmp_path / "nouns.arrow"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(UserError, match="nouns.arrow: cannot write: No space left on device; free space"):
-        shard_writer.write_noun_index(path, sorted((crowd.folder / "shards").glob("*.arrow")))
-    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
-
-
-def full(*_):
-    """What a full disk says."""
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))
 def test_the_order_is_the_one_it_was(size, seed, epoch):
     """Of numbers of half the width."""
@@ -216,12 +189,6 @@ def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tm
     assert [[picture is not None for picture in row.negative_images] for row in batch] == [is_readable] * 10
     assert dropped == ({"negative_image_missing": 10 * is_readable.count(False)} if False in is_readable else {})
     assert batch[0].negative_images[0].getpixel((0, 0)) == (255, 0, 0)
-
-
-def test_a_method_that_asks_for_no_negative_image_looks_at_none(crowd):
-    """Prepared data of others need not have any."""
-    row = view_maker.ViewMaker(crowd, 0, 8, plain).view(3, 0, Views())
-    assert row.negative_images == ()
 
 
 def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):

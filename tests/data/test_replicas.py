@@ -58,12 +58,6 @@ def test_replicas_work_side_by_side_on_the_same_batches(samples):
     assert sorted(both) == alone and len(alone) == 4
 
 
-def test_an_empty_caption_is_counted(samples):
-    """And its picture leaves the data."""
-    captioned, counts = _device_replicas.caption_samples(samples[:1], [lambda samples, pictures: [Answer(" ")]], 2)
-    assert captioned == [] and +counts == {"empty_captions": 1}
-
-
 def test_a_replica_that_fails_ends_it(samples):
     """Its error is the caller's, and what waits is not begun."""
     begun = []

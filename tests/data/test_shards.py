@@ -19,12 +19,11 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
-from compclip.config.validation import load_section
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest, Shard
-from compclip.prepare import annotate_shards, sample_cleaning, shard_stages, shard_work, shard_writer
+from compclip.prepare import sample_cleaning, shard_stages, shard_work, shard_writer
 from compclip.text.replace import clove
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
@@ -81,15 +80,6 @@ def test_a_manifest_comes_back_and_counts(tmp_path):
     assert manifest == MANIFEST
     assert (manifest.samples, manifest.captions) == (3, 4)
     assert manifest.fingerprint != Manifest(MANIFEST.shards[::-1]).fingerprint
-
-
-def test_a_manifest_without_shards_is_one_line(tmp_path):
-    """Nothing is trained on nothing."""
-    shard_writer.write_manifest(tmp_path / "m.json", Manifest(()))
-    with pytest.raises(
-        UserError, match="m.json: not a manifest of this version, or no shard in it; run `dvc repro annotate` again"
-    ):
-        shard_files.read_manifest(tmp_path / "m.json", "annotate")
 
 
 @pytest.fixture
@@ -291,18 +281,6 @@ def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photograp
     assert len(set(fingerprints[False])) == 1 and fingerprints[True] != fingerprints[False][:1]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("openings", "click", "unknown openings 'click'; did you mean 'clic'"),
-        ("captions_each", -1, "captions_each=-1: must be >= 0"),
-    ],
-)
-def test_sections_refuse_what_they_do_not_know(key, value, message):
-    with pytest.raises(UserError, match=message):
-        load_section(Data, {"source": "csv", "path": "p", "images": "i", "captioner": "c", key: value}, "data.x")
-
-
 def test_the_command_names_its_data(tmp_path, monkeypatch):
     """An unknown data set gives close matches, and nothing is written."""
     monkeypatch.chdir(tmp_path)
@@ -320,12 +298,3 @@ def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
     shard_writer.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
     with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
         PreparedDataset(tmp_path / "data" / "x").sample(0)
-
-
-def test_an_annotated_shard_is_the_same_however_it_is_made(photographs, tmp_path):
-    """Byte for byte."""
-    shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    item = shard_stages.plan_work("annotate", NAME, photographs, tmp_path).items[0]
-    for name in "ab":
-        annotate_shards.open_annotator()(item, tmp_path / f"{name}.arrow")
-    assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.scenes import grammar, layout, render
+from compclip.scenes import layout
 from compclip.scenes.layout import (
     EVERY_COLOUR,
     EVERY_SYMBOL,
@@ -22,7 +22,6 @@ from compclip.scenes.layout import (
     Scene,
     Thing,
 )
-from compclip.scenes.render import SIDE
 from tests.pretrain_script import pretrain
 
 CFG = pretrain.Pretrain()
@@ -67,13 +66,6 @@ def is_share(measured: float, share: float, count: int = DRAWS) -> bool:
 
 
 @given(SEEDS)
-def test_a_sample_is_a_picture_and_a_caption(seed):
-    picture, caption = pretrain.sample(rng(seed), CFG)
-    assert picture.dtype == np.uint8 and picture.shape == (SIDE, SIDE, 3)
-    assert caption.strip() and "{" not in caption
-
-
-@given(SEEDS)
 def test_a_sample_is_a_function_of_the_generator(seed):
     """And nothing is drawn between its picture and its caption."""
     first, second, apart = (rng(seed) for _ in range(3))
@@ -85,10 +77,6 @@ def test_a_sample_is_a_function_of_the_generator(seed):
     assert first.bit_generator.state == second.bit_generator.state == apart.bit_generator.state
 
 
-def test_other_generators_draw_other_samples():
-    assert len({pretrain.sample(rng(i), TRUE)[0].tobytes() for i in range(50)}) == 50
-
-
 @given(SEEDS)
 def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
@@ -97,11 +85,6 @@ def test_captions_name_only_what_is_shown(seed):
         scenes = pretrain.draw_picture(generator, cfg)[1]
         caption = pretrain.draw_caption(generator, cfg, scenes)
         assert usual_names(caption) <= shows(scenes), caption
-
-
-def test_nearly_every_caption_names_something():
-    """What counts alone is rare."""
-    assert np.mean([bool(usual_names(caption)) for _, caption in draw_samples(TRUE)]) > 0.97
 
 
 def test_noise_names_nothing():
@@ -154,60 +137,24 @@ def test_nothing_of_the_test_is_shown():
     assert {symbol for _, symbol in pairs} >= RARE_SYMBOLS.keys()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.15, 0.6, 1.0])
-def test_collages_are_as_many_as_asked(share):
+@pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
+def test_collages_and_noise_are_as_many_as_asked(share):
     """One scene is no collage; a collage is of two or four."""
     counts = [len(scenes) for scenes, _ in draw_samples(replace(TRUE, collages=share))]
     assert set(counts) <= {1, 2, 4}
     assert is_share(np.mean([count > 1 for count in counts]), share)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
-def test_noise_is_as_much_as_asked(share):
-    is_noise = [
-        any(form.fullmatch(caption) for form in FORMS) for _, caption in draw_samples(replace(CFG, noise=share))
-    ]
+    captions = [caption for _, caption in draw_samples(replace(CFG, noise=share))]
+    is_noise = [any(form.fullmatch(caption) for form in FORMS) for caption in captions]
     assert is_share(np.mean(is_noise), share)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_pairs_and_long_texts_are_as_many_as_asked(share):
     """A long text ends with a full stop; of the others so many bind a colour to its symbol."""
     captions = [caption for _, caption in draw_samples(replace(TRUE, collages=0.0, paired=share))]
     short = [caption for caption in captions if not caption.endswith(".")]
     assert is_share(1 - len(short) / len(captions), pretrain.LONG)
     assert is_share(np.mean([bool(BOUND.search(caption)) for caption in short]), share, len(short))
-
-
-def test_scenes_have_as_many_things_as_asked():
-    counts = [len(scenes[0].things) for scenes, _ in draw_samples(replace(TRUE, collages=0.0))]
-    for number, share in enumerate(CFG.things, 1):
-        assert is_share(np.mean([count == number for count in counts]), share)
-
-
-def test_some_captions_of_a_collage_tell_of_one_scene_alone():
-    """Most tell of something in each."""
-    alone = [
-        any(not usual_names(caption) & shows([scene]) for scene in scenes)
-        for scenes, caption in draw_samples(replace(TRUE, collages=1.0))
-    ]
-    assert 0.05 < np.mean(alone) < 0.5
-
-
-@pytest.mark.parametrize("places", pretrain.COLLAGES)
-def test_a_collage_covers_the_page_once(places):
-    covered_HW = np.zeros((SIDE, SIDE), int)
-    for x, y, width, height in places:
-        covered_HW[y : y + height, x : x + width] += 1
-    assert (covered_HW == 1).all()
-
-
-@given(SEEDS)
-def test_a_thing_is_seen_on_its_ground(seed):
-    """A black plain star is darker than any ground, which is light, with grain or without."""
-    scene = Scene((Thing("star", "black", "large", "plain", 0),))
-    dark_HW = render.render_scene(rng(seed), scene).max(-1) < 100
-    assert 10 < dark_HW.sum() < SIDE * SIDE / 4
 
 
 PHRASE = rf"an? ({COLOUR}) ({SYMBOL})"
@@ -251,98 +198,3 @@ def test_siblings_differ_in_what_stands_with_what_alone():
             a, b = (re.fullmatch(rf"an? ({SYMBOL}) (.+) an? ({SYMBOL})", text).groups() for text in (first, second))
             assert a == b[::-1] and a[1] in RELATION
     assert min(kinds.values()) > 30
-
-
-def test_a_batch_has_as_many_siblings_as_asked():
-    """None, and about two in ten where one draw in nine gives two; the count is exact even where two do not fit."""
-    for count in (1, 7):
-        assert len(pretrain.samples(rng(1), replace(TRUE, siblings=1.0), count)[1]) == count
-    alone = pretrain.samples(rng(5), replace(TRUE, siblings=0.0), 40)[1]
-    generator = rng(5)
-    expected = []
-    for _ in range(40):
-        generator.random()
-        expected.append(pretrain.sample(generator, TRUE)[1])
-    assert alone == expected
-
-
-# --- the same in other words ----------------------------------------------------------------------------------
-
-
-OTHER_WORDS = replace(TRUE, collages=0.0, restated=1.0, relations=1.0)
-RELATED = re.compile(rf"({SYMBOL})(?: \w+){{0,3}}? ({'|'.join(RELATION)}) an? (?:(?:{COLOUR}) )?({SYMBOL})")
-
-
-def related_things(caption: str) -> list[tuple[str, str, str]]:
-    """What a caption's sentences say by prepositions: symbol, relation, symbol, by their usual names."""
-    return [(NAMED[a], RELATION[words], NAMED[b]) for a, words, b in RELATED.findall(caption.lower())]
-
-
-def test_restated_texts_are_true_where_they_bind():
-    """Of other words' sentences every colour is its symbol's and every relation holds; both names of a thing occur."""
-    checked, names = 0, set()
-    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=1.0), 300):
-        words = re.findall(rf"\b({COLOUR}) ({SYMBOL})\b", caption.lower())
-        assert {(NAMED[colour], NAMED[noun]) for colour, noun in words} <= {t.pair for t in scene.things}, caption
-        for a, kind, b in related_things(caption):
-            assert layout.relation(thing(scene, a), thing(scene, b)) == kind, caption
-            checked += 1
-        names |= set(re.findall(r"[a-z]+", caption.lower()))
-    assert checked > 60
-    assert {"umbrella", "parasol", "red", "crimson", "shown", "there", "we", "beneath", "below"} <= names
-
-
-def test_restated_texts_bind_nothing_otherwise():
-    """A colour is the symbol's own as often as the other thing's; a relation is right or the converse as often."""
-    true_colours, true_relations, colours, relations = 0, 0, 0, 0
-    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=0.0, things=[0, 1, 0, 0]), 400):
-        for colour, noun in re.findall(rf"\b({COLOUR}) ({SYMBOL})\b", caption.lower()):
-            true_colours += (NAMED[colour], NAMED[noun]) in {t.pair for t in scene.things}
-            colours += 1
-        for a, kind, b in related_things(caption):
-            truth = layout.relation(thing(scene, a), thing(scene, b))
-            assert kind in (truth, layout.CONVERSE[truth]), caption
-            true_relations += kind == truth
-            relations += 1
-    assert is_share(true_colours / colours, 0.5, colours / 6)  # the colours of a caption's sentences are drawn together
-    assert is_share(true_relations / relations, 0.5, relations) and relations > 150
-
-
-def test_relations_are_of_any_axis_where_none_is_asked_for():
-    """Half of the four relations are of the true axis."""
-    on_axis = []
-    for (scene,), caption in draw_samples(replace(OTHER_WORDS, paired=0.0, relations=0.0, things=[0, 1, 0, 0]), 400):
-        for a, kind, b in related_things(caption):
-            truth = layout.relation(thing(scene, a), thing(scene, b))
-            on_axis.append(kind in (truth, layout.CONVERSE[truth]))
-    assert is_share(np.mean(on_axis), 0.5, len(on_axis))
-
-
-def test_an_extra_thing_is_named_and_not_shown():
-    """Of texts that name everything: a symbol and a colour more than the picture has, where a cell is free."""
-    cfg = replace(TRUE, collages=0.0, extra=1.0, restated=1.0, things=[0, 1, 0, 0])
-    more = [usual_names(caption) - shows(scenes) for scenes, caption in draw_samples(cfg, 200)]
-    assert all(len(names) <= 2 for names in more) and np.mean([len(names) > 0 for names in more]) > 0.5
-    full = replace(cfg, things=[0, 0, 0, 1])
-    assert not any(usual_names(caption) - shows(scenes) for scenes, caption in draw_samples(full, 100))
-
-
-def test_bound_texts_tell_places_where_asked():
-    """Each thing with its colour and its corner, all true, and extra things never."""
-    cfg = replace(TRUE, collages=0.0, bound_places=1.0, extra=1.0)
-    for i in range(100):
-        generator = rng(11, i)
-        scenes = pretrain.draw_picture(generator, cfg)[1]
-        caption = pretrain.draw_caption(generator, cfg, scenes, bound=True)
-        places = re.findall(rf"an? ({COLOUR}) ({SYMBOL}) at the (top|bottom) (left|right)", caption)
-        expected = {(*t.pair, *grammar.PLACES[t.cell].split()) for t in scenes[0].things}
-        assert {(NAMED[c], NAMED[s], row, column) for c, s, row, column in places} == expected
-
-
-@pytest.mark.parametrize(("bound", "share"), [(True, 1.0), (False, 0.0)])
-def test_siblings_of_the_first_texts_have_a_share_of_their_own(bound, share):
-    """And a share that differs in places: the captions are then of the same two names, with another first."""
-    cfg = replace(TRUE, bound_siblings=1.0, siblings=0.0, sibling_places=1.0, restated=1.0)
-    texts = pretrain.samples(rng(3), cfg, 40, bound)[1]
-    pairs = [(a.split(), b.split()) for a, b in zip(texts[::2], texts[1::2], strict=True)]
-    assert np.mean([sorted(set(a) - {"a", "an"}) == sorted(set(b) - {"a", "an"}) and a != b for a, b in pairs]) == share

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
-from compclip.data import images, shard_files, tar_members
+from compclip.data import images
 from compclip.data.images import MAX_BYTES
 from compclip.prepare import shard_stages, shard_writer
 from compclip.prepare.sources import webdataset
-from tests.data import reading, tar_files
+from tests.data import reading
 from tests.data.tar_files import picture, sample, write
 
 
@@ -69,38 +69,20 @@ def test_the_hub_s_layout(tmp_path):
 def test_what_cannot_be_used_is_counted(tmp_path):
     """Keys without a picture or a caption, captions that are no text, keys twice, pictures that are none or empty."""
     members = [
-        *sample("1", "A dog."),
-        ("2.txt", b"no picture"),
-        ("3.jpg", picture()),
-        ("4.jpg", picture()),
-        ("4.txt", b"\xff\xfe"),
-        *sample("1", "again"),
-        ("5.jpg", b"no"),
-        ("5.txt", b"A cat."),
-        ("6.jpg", b""),
-        ("6.txt", b"A cat."),
-        ("7.jpg", picture()),
-        ("7.jpg", picture(30, 30)),
-        ("7.txt", b"A fox."),
-        ("8.jpg", picture()),
-        ("8.txt", b"x" * (webdataset.MAX_TEXT_BYTES + 1)),
-        ("9.jpg", picture()),
-        ("9.json", b"[1"),
-    ]
+        *sample("1", "A dog."), ("2.txt", b"no picture"), ("3.jpg", picture()), ("4.jpg", picture()), ("4.txt", b"\xff\xfe"),
+        *sample("1", "again"), ("5.jpg", b"no"), ("5.txt", b"A cat."), ("6.jpg", b""), ("6.txt", b"A cat."),
+        ("7.jpg", picture()), ("7.jpg", picture(30, 30)), ("7.txt", b"A fox."),
+        ("8.jpg", picture()), ("8.txt", b"x" * (webdataset.MAX_TEXT_BYTES + 1)), ("9.jpg", picture()), ("9.json", b"[1"),
+    ]  # fmt: skip
     write(tmp_path / "0.tar", members)
     samples, counts = read_folder(tmp_path)
     assert [(s.id, s.width) for s in samples] == [("0/1", 20), ("0/7", 20)]
-    expected = {
-        "no_picture": 1,
-        "no_caption": 4,
-        "invalid_utf8_captions": 1,
-        "duplicate_keys": 2,
-        "unreadable_captions": 1,
-    }
-    assert counts.items() >= (expected | {"unreadable_image": 2, "samples": 2}).items()
+    expected = {"no_picture": 1, "no_caption": 4, "invalid_utf8_captions": 1, "duplicate_keys": 2, "unreadable_captions": 1,
+                "unreadable_image": 2, "samples": 2}  # fmt: skip
+    assert counts.items() >= expected.items()
 
 
-@pytest.mark.parametrize("cut", [100, 512, 1500, 4000])
+@pytest.mark.parametrize("cut", [100, 1500, 4000])
 def test_a_tar_that_ends_too_early(tmp_path, cut):
     """What was before the damage is kept, and the tar is counted; the others are whole."""
     write(tmp_path / "1.tar", sample("x", "A dog."))
@@ -193,29 +175,6 @@ def test_a_place_beyond_the_archive(tmp_path):
         images.load_image(replace(record, length=MAX_BYTES + 1).picture)
     with pytest.raises(images.ImageError, match="no such picture"):
         images.load_image(replace(record, image=str(tmp_path / "gone.tar")).picture)
-
-
-def test_another_tar_makes_another_shard(tmp_path):
-    """One more tar leaves the shards of the others as they are."""
-    write(tmp_path / "in" / "0.tar", sample("1", "A dog."))
-    name, manifest = SafeName("x", "data"), tmp_path / "data" / "x" / "samples" / "manifest.json"
-    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
-    (first,) = shard_files.read_manifest(manifest, "").shards
-    write(tmp_path / "in" / "1.tar", sample("2", "A cat."))
-    shard_stages.run_stage("recaption", name, data(tmp_path / "in"), tmp_path)
-    again, second = shard_files.read_manifest(manifest, "").shards
-    assert again == first and second.name == "00001"
-
-
-def test_keys_and_suffixes():
-    """The folder belongs to the key."""
-    assert [tar_members.split_name(n) for n in ("00/1.jpg", "a.b.c", "a", "d.e/f.TXT")] == [
-        ("00/1", "jpg"),
-        ("a", "b.c"),
-        ("a", ""),
-        ("d.e/f", "txt"),
-    ]
-    assert tar_files.picture()[:2] == b"\xff\xd8"
 
 
 def test_half_a_surrogate_pair_in_what_is_said_of_a_picture_costs_no_other(tmp_path):

@@ -116,19 +116,6 @@ def test_mistakes_of_a_model(model, message, sugarcrepe_files):
         api.evaluate(model, ["sugarcrepe"], **sugarcrepe_files)
 
 
-@pytest.mark.parametrize(
-    ("benchmarks", "changes", "message"),
-    [
-        (["sugarcrape"], {}, "unknown benchmark 'sugarcrape'; did you mean 'sugarcrepe'"),
-        (["sugarcrepe"], {"files": {"winoground": "x"}}, "'winoground' is not among the benchmarks"),
-        (["sugarcrepe"], {"files": {"sugarcrepe": "nowhere"}}, "nowhere"),
-    ],
-)
-def test_mistakes_of_names(benchmarks, changes, message, sugarcrepe_files):
-    with pytest.raises(UserError, match=message):
-        api.evaluate(ColourModel(), benchmarks, **{**sugarcrepe_files, **changes})
-
-
 def test_pairs_have_no_vectors(sugarcrepe_files, root):  # noqa: F811
     with pytest.raises(UserError, match="vectors of texts, to compare them with each other, and here are scores"):
         api.evaluate(PairModel(), ["sugarcrepe_pp"], files={"sugarcrepe_pp": root / "pp"}, images=root / "images")
@@ -204,11 +191,6 @@ def test_matching_head_of_blip(tmp_path, sugarcrepe_files):
     with torch.no_grad():
         wrong = head.score_pairs(loaded, [f"a {COLOURS[i - 1]} wall" for i in range(4)])
     assert list(result.items["add_att"].values()) == (together > wrong).int().tolist()
-
-
-def test_an_unknown_loader(tmp_path):
-    with pytest.raises(UserError, match="unknown model 'blip_it'; did you mean 'blip_itm'"):
-        foreign_models.load_model("blip_it", str(tmp_path), "cpu")
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -229,12 +229,6 @@ def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):
         wise_ft.model_between(str(trained / "models" / "tiny"), str(folder / lora.FOLDER), 0.5)
 
 
-def test_a_tower_with_more_class_tokens_is_on_no_line_with_its_backbone(trained):
-    start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "llip")))
-    with pytest.raises(UserError, match="two architectures"):
-        next(score.models_on_line(start, tuned, [0.5]))
-
-
 def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(trained)
     run = grid.resolve(read.load_params(trained / "params.yaml"), tiny_project.cell("llip"))

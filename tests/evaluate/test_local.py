@@ -100,15 +100,6 @@ def test_metrics_stand_beside_the_cosines(checkpoint, params):  # noqa: F811
     assert documents["sugarcrepe"]["how"]["scorers"] == ["cosine", "local", "attended"]
 
 
-def test_what_is_lower_is_lower_by_another_scorer_too():
-    benchmark = score.Benchmark(
-        (), (), lambda *_: {}, lower=("brittleness",), scores=("mean_score",), kind="composition"
-    )
-    names = ["brittleness.local", "mean_score.local/a", "brittleness/a", "original.local"]
-    declared = benchmark.declared(names)
-    assert declared["lower"] == ["brittleness.local", "brittleness/a"] and declared["scores"] == ["mean_score.local/a"]
-
-
 @pytest.mark.parametrize(
     ("scorers", "fault"),
     [

@@ -113,10 +113,3 @@ def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
     )
     measured = power_table.measure_spreads(grid_params, tmp_path)
     assert [spread.seeds for spread in measured["sugarcrepe/swap"]] == [2, 2]
-
-
-@pytest.mark.parametrize("words", [["--discordance", "2"], ["--seeds", "0"]])
-def test_impossible_values_are_refused(words, capsys):
-    with pytest.raises(SystemExit):
-        power_table.main(words)
-    assert "must" in capsys.readouterr().err

@@ -7,7 +7,9 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.http_server import QuietHandler, run_server, send_answer
 
 Special = Callable[[BaseHTTPRequestHandler], None]
 
@@ -27,16 +29,6 @@ class Files:
     def ranges(self, path: str) -> list[str]:
         """The Range of each GET of a path."""
         return [range for method, request_path, range in self.requests if method == "GET" and request_path == path]
-
-
-def send_answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-    """One whole answer."""
-    handler.send_response(status)
-    for name, value in ({"Content-Length": str(len(body))} | headers).items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    if handler.command != "HEAD":
-        handler.wfile.write(body)
 
 
 def redirect(to: str) -> Special:
@@ -67,9 +59,7 @@ def etag(body: bytes) -> str:
 def serve() -> Iterator[Files]:
     """Serve on a free port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             with lock:
                 files.requests.append((self.command, self.path, self.headers.get("Range", "")))
@@ -105,18 +95,6 @@ def serve() -> Iterator[Files]:
             requested_range = self.headers.get("Range", "")
             return int(requested_range.removeprefix("bytes=").rstrip("-")) if requested_range and is_same_file else 0
 
-        def log_message(self, *args) -> None:
-            """Nothing on stderr."""
-
     lock, files = threading.Lock(), Files()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    files.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with run_server(Handler) as files.url:
         yield files
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -6,7 +6,8 @@ import hashlib
 import json
 from http.server import BaseHTTPRequestHandler
 
-from tests.fetch.file_server import Files, Special, send_answer
+from tests.fetch.file_server import Files, Special
+from tests.http_server import send_answer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

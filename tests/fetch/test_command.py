@@ -141,22 +141,6 @@ def test_one_fails_and_the_next_has_its_turn(fetch, files, tmp_path, special, me
     assert below(tmp_path / "data/raw/x") == ["b.bin"]
 
 
-def test_a_redirect_is_followed(fetch, files, tmp_path):
-    files.bodies["/real"], files.specials["/a.bin"] = b"body", redirect("/real")
-    assert fetch({"x": web(files, files={"a.bin": {}})}, "x")[0] == 0
-    assert (tmp_path / "data/raw/x/a.bin").read_bytes() == b"body"
-
-
-def test_an_archive_that_leads_out(fetch, files, tmp_path, tarred):
-    """Nothing of it is kept, not even itself."""
-    files.bodies["/a.tar.gz"] = tarred({"ok.txt": "ok", "../../../evil.txt": "evil"})
-    code, _, error = fetch({"x": web(files, files={"a.tar.gz": {"unpack": True}})}, "x")
-    assert code == 2
-    assert "holds '../../../evil.txt', a name that leads out of its folder" in error
-    assert below(tmp_path) == ["catalogue.yaml"]
-    assert not list((tmp_path / "data/raw/x/.fetch").glob("*.part"))
-
-
 def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     """One line that says what to put where; what somebody put there is checked, unpacked, and left."""
     raw = zipped({"top/a.txt": "a"})
@@ -293,13 +277,6 @@ def test_a_whole_process(files, tmp_path):
     process = subprocess.run([*start, "x"], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (process.returncode, process.stdout) == (0, "x: 1 fetched (2 B) in data/raw/x\n"), process.stderr
     assert (tmp_path / "data/raw/x/a.json").read_bytes() == b"{}"
-
-
-def test_a_misspelt_name(fetch, files):
-    from compclip.base.errors import UserError
-
-    with pytest.raises(UserError, match=r"fetch: unknown name 'sugarcrep'; did you mean 'sugarcrepe'"):
-        fetch({"sugarcrepe": web(files, files={"a": {}})}, "sugarcrep")
 
 
 def test_the_list(fetch, files, tmp_path):

@@ -88,11 +88,6 @@ def test_a_list_becomes_shards(files, tmp_path, project, capfd):
     }
 
 
-def test_loose_files(files, tmp_path, project, capfd):
-    fetch_list(files, tmp_path, capfd, "--format", "files")
-    assert json.loads((tmp_path / "words.json").read_text())["output_format"] == "files"
-
-
 def test_lists_alone(files, tmp_path, project, capfd):
     code, out, _ = fetch_list(files, tmp_path, capfd, "--lists-only")
     assert (code, out) == (0, "x: 1 fetched (38 B) in data/raw/captions/x\n")

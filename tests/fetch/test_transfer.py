@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.fetch import http_transfer
 from compclip.fetch.http_transfer import Download
-from tests.fetch.file_server import endless, etag, redirect, send_answer, status
+from tests.fetch.file_server import endless, etag, redirect, status
+from tests.http_server import send_answer
 
 BODY = bytes(range(256)) * 400  # 102,400 bytes
 MOST = 1 << 20

@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config.sections import DEFAULT_SCORING, Backbone
 from compclip.evaluate import embed, head_scores
 from compclip.evaluate.embeddings import Embeddings
-from compclip.model import author_layouts, backbone, heads, rotary_text, weight_files
+from compclip.model import author_layouts, backbone, rotary_text, weight_files
 from compclip.model.clip_model import ClipModel
 from tests.model.test_towers import TINY
 
@@ -390,22 +390,6 @@ def test_clip_in(source, tmp_path):
         backbone.load_backbone(spec, 0)
 
 
-def test_a_tower_of_other_class_tokens_is_refused(source, tmp_path):
-    llip_state = llip_file(source, tmp_path / "llip.pt")
-    saved = torch.load(tmp_path / "llip.pt")
-    saved["state_dict"]["_orig_mod.visual.class_embedding"] = llip_state["visual.class_embedding"][:2]
-    torch.save(saved, tmp_path / "llip.pt")
-    with pytest.raises(UserError, match=r"another architecture: 1 tensors differ, as 'visual.class_embedding'"):
-        backbone.load(tmp_path / "llip.pt", str(tmp_path / "quick.json"))
-
-
 def test_weights_of_no_layout_stay_as_they_are(source):
     state = dict(source.clip.state_dict())
     assert author_layouts.convert(state, Path("x")) == author_layouts.AuthorsModel(state)
-
-
-def test_options_of_a_head():
-    with pytest.raises(ValueError, match="must be heads, which divide the 16 numbers"):
-        heads.MixedTokens(16, 2, 4, 4, heads=3, temperature=5)
-    with pytest.raises(ValueError, match="must be heads"):
-        heads.MixedTokens(16, 2, 4, 4)

@@ -22,27 +22,11 @@ from compclip.train.batch import Batch
 from tests.model.test_towers import TEXTS, TINY
 
 SIGLIP = {
-    "embed_dim": 192,
-    "init_logit_bias": -10,
-    "custom_text": True,
-    "vision_cfg": {
-        "image_size": 224,
-        "timm_model_name": "vit_tiny_patch16_224",
-        "timm_pool": "map",
-        "timm_proj": "none",
-    },
-    "text_cfg": {
-        "context_length": 16,
-        "vocab_size": 1000,
-        "hf_tokenizer_name": "nobody/tiny",
-        "width": 32,
-        "heads": 2,
-        "layers": 2,
-        "no_causal_mask": True,
-        "proj_bias": True,
-        "pool_type": "last",
-    },
-}
+    "embed_dim": 192, "init_logit_bias": -10, "custom_text": True,
+    "vision_cfg": {"image_size": 224, "timm_model_name": "vit_tiny_patch16_224", "timm_pool": "map", "timm_proj": "none"},
+    "text_cfg": {"context_length": 16, "vocab_size": 1000, "hf_tokenizer_name": "nobody/tiny", "width": 32, "heads": 2,
+                 "layers": 2, "no_causal_mask": True, "proj_bias": True, "pool_type": "last"},
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -79,13 +63,6 @@ def test_saved_checkpoint_in_plain_open_clip_gives_our_bits(tmp_path, kind):
     assert torch.equal(again.tokenize(TEXTS), model.tokenize(TEXTS))
 
 
-def test_the_activation_matters(tmp_path):
-    """Equal tensors under the other activation give other embeddings: a mix-up would go unnoticed by shapes."""
-    gelu, quick = make_model(tmp_path, "gelu"), make_model(tmp_path, "quickgelu")
-    quick.clip.load_state_dict(gelu.clip.state_dict())
-    assert not torch.allclose(gelu.clip.encode_image(pixels(gelu)), quick.clip.encode_image(pixels(gelu)), atol=1e-3)
-
-
 def test_file_out_of_its_folder_still_tells_its_activation(tmp_path):
     """Our weights carry it in their header; a folder whose config was changed is refused too."""
     make_model(tmp_path, "quickgelu").save(tmp_path / "saved")
@@ -110,19 +87,10 @@ def test_a_folder_is_asked_for_its_activation_too(tmp_path):
         make_model(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
 
 
-@pytest.mark.parametrize(
-    "arguments,message",
-    [
-        (("foo",), "device 'foo': .*; give cpu, or cuda with a GPU"),
-        (("meta",), "device 'meta': "),
-        (("",), "device '': "),
-        (("cuda:99",), "device 'cuda:99': "),
-        (("cpu", "gulu"), "activation: unknown activation 'gulu'; did you mean 'gelu'"),
-    ],
-)
-def test_what_a_command_checks_first(arguments, message):
+@pytest.mark.parametrize("arguments", [("foo",), ("meta",), ("",), ("cuda:99",), ("cpu", "gulu")])
+def test_what_a_command_checks_first(arguments):
     """One line each; a device that computes passes with either activation."""
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=f"'{arguments[-1]}'") as error:
         backbone.check_device(*arguments)
     assert "\n" not in str(error.value)
     for activation in ("", "gelu", "quickgelu"):
@@ -165,15 +133,6 @@ def test_openai_archive_is_quickgelu(tmp_path):
         make_model(tmp_path, "gelu", weights=str(tmp_path / "tiny.pt"))
 
 
-def test_a_learnt_bias_is_where_the_model_is(tmp_path):
-    """Gradients of several processes are summed in one tensor, which must be on one device."""
-    write_json(tmp_path / "tiny.json", TINY)
-    model = backbone.create(str(tmp_path / "tiny.json"))
-    model.clip.to("meta")
-    model.add_bias(-10.0)
-    assert model.clip.logit_bias.device.type == "meta"
-
-
 def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
     """C2LIP on CLIP adds a bias: its weights load by path, bias included."""
     model = make_model(tmp_path, "gelu")
@@ -183,27 +142,25 @@ def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kwargs,message",
+    "kwargs,names",
     [
-        (
-            {"model": "ViT-B-32-quickgelu", "weights": "openai"},
-            "download open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai into a folder.*snapshots",
-        ),
+        ({"model": "ViT-B-32-quickgelu", "weights": "openai"},
+         "open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai.*snapshots"),
         ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
-        ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "trained with QuickGELU; use ViT-B-32-quickgelu"),
-        ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP into a folder.*tokenizer: clip"),
-        ({"model": "ViT-B-16-SigLIP", "weights": "webli", "tokenizer": "clip"}, "timm/ViT-B-16-SigLIP into a folder"),
-        ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "tokenizer 'no/where': no folder with tokenizer.json"),
-        ({"model": "ViT-B-32", "tokenizer": "no/where"}, "has CLIP's own tokenizer; remove"),
-        ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing: cannot fetch it"),
-        ({"model": "hf-hub:"}, "checkpoint 'hf-hub:': names no repository; give hf-hub:OWNER/NAME"),
-        ({"model": "local-dir:no/where"}, "no such file or folder"),
-        ({"model": "local-dir:no/where", "weights": "openai"}, "brings its own weights"),
+        ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "ViT-B-32-quickgelu"),
+        ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP.*tokenizer: clip"),
+        ({"model": "ViT-B-16-SigLIP", "weights": "webli", "tokenizer": "clip"}, "timm/ViT-B-16-SigLIP"),
+        ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "'no/where'.*tokenizer.json"),
+        ({"model": "ViT-B-32", "tokenizer": "no/where"}, "CLIP's own tokenizer"),
+        ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing"),
+        ({"model": "hf-hub:"}, "hf-hub:OWNER/NAME"),
+        ({"model": "local-dir:no/where"}, "no/where"),
+        ({"model": "local-dir:no/where", "weights": "openai"}, "own weights"),
     ],
-)
-def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, message):
+)  # fmt: skip
+def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, names):
     """One line: file, repository, where to put it."""
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=names) as caught:
         backbone.create(**kwargs)
     assert "\n" not in str(caught.value)
 
@@ -318,18 +275,8 @@ def _batch(model) -> Batch:
     text = model.tokenize(["a red star", "a blue moon above"])
     none = torch.zeros(2, 0, text.shape[1], dtype=torch.long)
     spans = torch.tensor([[model.starts, model.starts + 3]] * 2)
-    return Batch(
-        pixels(model),
-        text,
-        none,
-        torch.zeros(2, 0, dtype=torch.bool),
-        none,
-        torch.zeros(2, 0, dtype=torch.bool),
-        spans,
-        text[:0],
-        torch.tensor([0, 1]),
-        {},
-    )
+    absent = torch.zeros(2, 0, dtype=torch.bool)
+    return Batch(pixels(model), text, none, absent, none, absent, spans, text[:0], torch.tensor([0, 1]), {})
 
 
 @pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])

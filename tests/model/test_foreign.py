@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config.sections import Backbone, Lora
-from compclip.evaluate import score
 from compclip.model import backbone, clip_model, hub_cache, lora
 from tests.model.test_backbone import SIGLIP, _hf_tokenizer
 from tests.model.test_towers import TINY
@@ -122,40 +121,21 @@ def test_a_tensor_of_another_shape_is_named(folder):
 @pytest.mark.parametrize(
     "section,values,message",
     [
-        ("vision_cfg", {"layers": 1_000_000_000}, "vision_cfg.layers=1000000000: must be a number up to 200"),
-        (
-            "vision_cfg",
-            {"layers": 200, "width": 16384},
-            "at least; give the model it was trained with",
-        ),
-        ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least; give the model it was trained with"),
-        ("vision_cfg", {"head_width": 5}, "does not describe an open_clip model: "),
-        ("vision_cfg", {"head_width": 64}, "does not describe an open_clip model: "),
-        ("vision_cfg", {"timm_model_name": "no_such"}, "does not describe an open_clip model: Unknown model"),
-        ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000: CLIP's own tokenizer has 49408"),
-        ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "CLIP's own tokenizer takes no options"),
-        ("text_cfg", {"hf_model_name": "nobody/it"}, "does not describe an open_clip model: "),
-        ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64: the model takes (32, 32); remove it"),
-        (
-            "model_cfg",
-            {"multimodal_cfg": {}},
-            "a CoCa model is no backbone",
-        ),
+        ("vision_cfg", {"layers": 200, "width": 16384}, "at least"),
+        ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least"),
+        ("vision_cfg", {"head_width": 5}, "does not describe"),
+        ("vision_cfg", {"head_width": 64}, "does not describe"),
+        ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000"),
+        ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "takes no options"),
+        ("text_cfg", {"hf_model_name": "nobody/it"}, "does not describe"),
+        ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64"),
+        ("model_cfg", {"multimodal_cfg": {}}, "CoCa"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, message):
     """Sizes against the weights at hand; parts that do not go together; what the towers take."""
     configure(folder, section, **values)
     assert message in refusal_of(folder)
-
-
-def test_a_model_larger_than_the_machine_is_refused(tmp_path):
-    """Random weights have no file to be compared with."""
-    write_json(
-        tmp_path / "huge.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 200, "width": 16384, "heads": 1}}
-    )
-    with pytest.raises(UserError, match="huge: the config describes a model of .* GiB at least, and this machine has"):
-        backbone.create(str(tmp_path / "huge.json"))
 
 
 @pytest.mark.parametrize(
@@ -194,15 +174,6 @@ def test_a_damaged_folder_loads_or_is_refused_in_a_line(tiny, tmp_path_factory, 
         backbone.load(folder)
     except UserError as error:
         assert str(folder) in str(error)
-
-
-def test_a_damaged_checkpoint_does_not_hold_up_the_others(folder, tiny):
-    """It is alone in its part, and says what is wrong when it is opened."""
-    (folder / clip_model.CONFIG).write_text('{"model_cfg": []}')
-    assert score.group_by_inputs([str(folder), str(tiny), str(tiny)], str) == [
-        [str(folder)],
-        [str(tiny), str(tiny)],
-    ]
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 8 + raw])

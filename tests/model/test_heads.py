@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from compclip.base.errors import UserError
 from compclip.model import heads
@@ -146,27 +145,14 @@ def test_padding_asks_for_no_code():
         ({"kind": "text_map", "options": [8]}, "must be whole numbers by name"),
         ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
         ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
-        (
-            {
-                "kind": "token_mixture",
-                "options": {"width": WIDTH, "heads": 3, "tokens": 1, "token_width": 1, "temperature": 1},
-            },
-            "must divide",
-        ),
+        ({"kind": "token_mixture", "options": {"width": WIDTH, "heads": 3, "tokens": 1, "token_width": 1, "temperature": 1}},
+         "must divide"),
         ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
         ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
     ],
-)
+)  # fmt: skip
 def test_a_head_that_is_none_is_refused(config, message, tmp_path):
     make_head("text_map").save(tmp_path)
     (tmp_path / heads.CONFIG).write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
-        heads.load_head(tmp_path)
-
-
-def test_weights_that_are_no_numbers_are_refused(tmp_path):
-    head = make_head("text_map")
-    head.save(tmp_path)
-    save_file({"weight": torch.full((WIDTH, WIDTH), torch.nan), "log_scale": torch.zeros(())}, tmp_path / heads.WEIGHTS)
-    with pytest.raises(UserError, match="weight"):
         heads.load_head(tmp_path)

@@ -145,19 +145,6 @@ def test_a_patch_matrix_by_hand(model, inputs, tmp_path, targets):
         torch.testing.assert_close(x, z, rtol=0, atol=1e-5)
 
 
-def test_a_patch_matrix_of_another_kernel_is_refused(model, tmp_path):
-    """By the shapes of its factors; and none is made for a kernel that is no square."""
-    lora.inject(model.clip, Lora(patch="matrix"), BOTH)
-    lora.save_and_merge(model.clip, tmp_path)
-    write_json(tmp_path / "small.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
-    small = backbone.create(str(tmp_path / "small.json")).clip
-    with pytest.raises(UserError, match=r"'visual.conv1.lora_A.default.weight'|not an adapter of this model"):
-        lora.load_adapter(small, tmp_path)
-    small.visual.conv1 = nn.Conv2d(3, 32, (8, 4))
-    with pytest.raises(UserError, match=r"patch: matrix: visual.conv1 is no plain convolution .* set patch: factors"):
-        lora.inject(small, Lora(targets=["patch"], patch="matrix"), ("image",))
-
-
 @pytest.mark.parametrize("targets,modules", [(["attention"], 8), (["mlp"], 8), (["patch"], 1), (["mlp", "patch"], 9)])
 def test_targets(model, targets, modules):
     """Each target alone."""
@@ -330,16 +317,3 @@ def test_what_cannot_be_adapted_is_said(model):
     with pytest.raises(UserError, match=r"transformer.resblocks.1.attn is attention that cannot be adapted"):
         lora.inject(model.clip, Lora(targets=["attention"]), BOTH)
     assert not lora.adapter_parameters(model.clip)
-
-
-def test_an_adapter_of_another_model_is_refused(model, tmp_path):
-    """Loading names what does not fit."""
-    lora.inject(model.clip, Lora(), BOTH)
-    lora.save_and_merge(model.clip, tmp_path)
-    write_json(tmp_path / "big.json", TINY | {"text_cfg": TINY["text_cfg"] | {"layers": 1}})
-    smaller = backbone.create(str(tmp_path / "big.json"))
-    with pytest.raises(UserError, match="has no place here"):
-        lora.load_adapter(smaller.clip, tmp_path)
-    write_json(tmp_path / "wide.json", TINY | {"text_cfg": TINY["text_cfg"] | {"width": 16}})
-    with pytest.raises(UserError, match="not an adapter of this model"):
-        lora.load_adapter(backbone.create(str(tmp_path / "wide.json")).clip, tmp_path)

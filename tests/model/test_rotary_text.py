@@ -69,13 +69,6 @@ def test_attention_beside_loops_over_complex_numbers():
     assert not torch.allclose(plain[:, 1:], expected[:, 1:])
 
 
-def test_half_numbers_are_turned_in_float32():
-    x = torch.randn(1, 1, 200, 64)
-    turned_half = rotary_text.rotate(x.to(torch.bfloat16))
-    assert turned_half.dtype == torch.bfloat16
-    torch.testing.assert_close(turned_half.float(), rotary_text.rotate(x.bfloat16().float()), rtol=2**-8, atol=0)
-
-
 def test_a_converted_tower():
     """All weights but the positions stay; a text has the same vector in a longer row, and as its config builds it."""
     model = make_model()

@@ -9,10 +9,9 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from tests.fetch.file_server import send_answer
+from tests.http_server import QuietHandler, run_server, send_answer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = ".safetensors"
@@ -100,9 +99,7 @@ class Hub:
 def serve(token: str) -> Iterator[Hub]:
     """Serve on a free port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             authorization = self.headers.get("Authorization", "")
@@ -118,18 +115,6 @@ def serve(token: str) -> Iterator[Hub]:
 
         do_POST = do_PUT = do_HEAD = do_GET
 
-        def log_message(self, *args) -> None:
-            """Nothing on stderr."""
-
     lock, hub = threading.Lock(), Hub(token)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with run_server(Handler) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

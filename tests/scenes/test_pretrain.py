@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.model import backbone, towers
+from compclip.model import backbone
 from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
 from tests.conftest import ROOT
 from tests.pretrain_script import pretrain
@@ -86,16 +86,6 @@ def _words(names: dict) -> list[str]:
     return [word for name, (_, synonyms) in names.items() for word in (name, *synonyms)]
 
 
-def test_texts_by_length_are_the_texts_in_order(tiny):
-    """Each row is what the tower gives for the text alone."""
-    model = tiny()
-    texts = ["a " * n + "red star" for n in (9, 1, 30, 4, 1, 17, 2)]
-    with torch.no_grad():
-        together_BD = pretrain._embed_texts(model, texts)
-        alone_BD = torch.cat([towers.encode_texts(model.clip, model.tokenize([text]))[0] for text in texts])
-    torch.testing.assert_close(together_BD, alone_BD, rtol=0, atol=1e-6)
-
-
 class Stopped(Exception):
     """What ends a training from outside."""
 
@@ -121,21 +111,6 @@ def test_a_stopped_training_ends_with_the_same_bits(tiny, monkeypatch, last, sta
     for (name, a), b in zip(uninterrupted.clip.state_dict().items(), fresh.clip.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert _losses("whole") == _losses("halves")
-
-
-@pytest.mark.long
-def test_what_binds_nothing_goes_on_from_the_weights_file_alone(tiny, monkeypatch):
-    """The first part's weights in half precision, as a state without moments, end with the whole training's bits."""
-    uninterrupted, first, second = tiny(), tiny(), tiny()
-    pretrain.train(uninterrupted, FEW, 0, Path("whole.fp16.safetensors"))
-    pretrain.train(first, replace(FEW, unbound_steps=0), 0, Path("first.fp16.safetensors"))
-    pretrain.write_half_weights(first, Path("first.fp16.safetensors"))
-    halves = {name: value.float() for name, value in load_file("first.fp16.safetensors").items()}
-    training_state = {"numbers": pretrain._settings_text(FEW, 0), "step": 20, "lines": [], "model": halves}
-    torch.save({**training_state, "adamw": pretrain._build_optimiser(second, FEW).state_dict()}, "second.fp16.state.pt")
-    pretrain.train(second, FEW, 0, Path("second.fp16.safetensors"))
-    for (name, a), b in zip(uninterrupted.clip.state_dict().items(), second.clip.state_dict().values(), strict=True):
-        assert torch.equal(a, b), name
 
 
 def _until(last: int, make):
@@ -187,11 +162,6 @@ def test_the_command_writes_weights_and_log_and_leaves_no_state(made_model, tiny
     assert torch.equal(weights["positional_embedding"], expected.clip.positional_embedding.half())
 
 
-def test_an_unknown_model_is_one_line(made_model):
-    with pytest.raises(UserError, match="unknown model 'tinny'; did you mean 'tiny'"):
-        pretrain.main(["tinny"])
-
-
 def test_pixels_by_hand(tiny):
     """A white and a black picture, by the model's own mean and deviation."""
     model = tiny()
@@ -232,10 +202,3 @@ def test_the_grids_name_what_the_script_makes():
         section = yaml.safe_load((ROOT / "experiments" / "grids" / f"{grid}.yaml").read_text())["backbones"]
         models = {model.weights: model.model for model in pretrain.MODELS.values()}
         assert section and all(models[spec["weights"]] == spec["model"] for spec in section.values())
-
-
-def test_the_cost_is_said_from_measured_samples():
-    """2,500 steps of 256 at 450 a second of one core: 24 minutes."""
-    assert pretrain.describe_cost(replace(FEW, steps=2100, unbound_steps=400, batch_size=256)) == (
-        "2,500 steps of 256 pictures, about 24 CPU minutes"
-    )

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compclip.base.errors import UserError
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationColumns, AnnotationRows, add_stored_texts, narrow
 from tests.text.strategies import annotations
@@ -162,46 +161,6 @@ def test_a_column_has_the_nouns_of_first_sentences(annotated):
     assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
     rows = AnnotationRows(pa.RecordBatch.from_pydict(named))
     assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
-
-
-def test_other_columns_are_an_error(annotated):
-    good = pa.RecordBatch.from_struct_array(columns(list(annotated.values())).array())
-    numbers = pa.array(range(len(good)))
-    for name in ("text", "tokens", "lemma", "chunks"):
-        for bad in (good.drop_columns([name]), good.drop_columns([name]).append_column(name, numbers)):
-            with pytest.raises(UserError, match="x.arrow: damaged .* run `dvc repro annotate` again"):
-                AnnotationRows(bad, "x.arrow")
-
-
-def test_no_caption_beyond_the_last(annotated):
-    rows = AnnotationRows(columns(list(annotated.values())).array())
-    for index in (-1, len(rows)):
-        with pytest.raises(IndexError):
-            rows[index]
-
-
-def with_everything(annotated) -> bytearray:
-    """The bytes of a shard that has every column."""
-    table = (("fox", "sea lion"), (3, 1))
-    values = [replace(a, masked=(("a", "b"),) * len(a), relatives=(table,) * len(a)) for a in annotated.values()]
-    array = add_stored_texts(columns(values).array(), {"negative": [("x", a.text) for a in values]})
-    batch, sink = pa.RecordBatch.from_struct_array(array), pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytearray(sink.getvalue())
-
-
-def test_a_damaged_file_gives_rows_or_an_error(annotated):
-    """Whatever byte of it is another, offsets too: never a read beyond a buffer, and no error but one for a person."""
-    data, rng, refused = with_everything(annotated), np.random.default_rng(0), 0
-    for place in rng.integers(len(data), size=400):
-        changed = bytearray(data)
-        changed[place] ^= int(rng.integers(1, 256))
-        try:
-            all_of(read_shard(changed))
-        except (UserError, pa.ArrowException, OSError) as error:  # the latter two of Arrow, before there is a batch
-            refused += isinstance(error, UserError)
-    assert refused > 5
 
 
 def test_a_row_is_small(annotated):

@@ -25,19 +25,7 @@ from tests.text.conftest import SENTENCES, outcomes
 
 def test_tokens_and_spans_of_a_sentence(annotated):
     a = annotated["A small brown dog is chasing a big black cat."]
-    assert [a.word(t) for t in range(len(a))] == [
-        "A",
-        "small",
-        "brown",
-        "dog",
-        "is",
-        "chasing",
-        "a",
-        "big",
-        "black",
-        "cat",
-        ".",
-    ]
+    assert " ".join(a.word(t) for t in range(len(a))) == "A small brown dog is chasing a big black cat ."
     assert a.pos[:6] == ("DET", "ADJ", "ADJ", "NOUN", "AUX", "VERB")
     assert a.tag[5] == "VBG" and a.lemma[5] == "chase"
     assert a.chunks == ((0, 4), (6, 10))
