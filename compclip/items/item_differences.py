@@ -15,7 +15,7 @@ from compclip.base.errors import UserError
 from compclip.prepare.benchmark_records import RecordFinder
 from compclip.prepare.item_slices import list_group_slices, list_size_slices, list_text_slices
 from compclip.prepare.record_writer import StoredRecord, read_sizes
-from compclip.report.row_items import is_repetition
+from compclip.report.slice_tables import is_repetition
 from compclip.report.statistics import item_units
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result

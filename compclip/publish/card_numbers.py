@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compclip.publish.source_run import SourceRun
-from compclip.report import blind_comparison, statistics, table_rows, tables
+from compclip.report import blind_comparison, statistics, tables
 from compclip.report.escape import to_markdown
 from compclip.report.statistics import Interval, ItemDifferences
 from compclip.report.table_heads import column_mark
@@ -49,7 +49,7 @@ def collect_numbers(source: SourceRun) -> list[CardNumber]:
     on_sighted = {t: blind_comparison.select_sighted(run, blind) for t, run in trainings.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
-        statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
+        statistic = tables.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
             interval, mark = compute_item_interval(source.run, column), column_mark(column, [source.run])
             compared = blind_comparison.is_compared(column, blind)

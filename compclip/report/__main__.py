@@ -28,20 +28,16 @@ from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
-    published_models,
     published_numbers,
-    report_files,
     report_page,
-    run_collection,
+    run_details,
     table_heads,
     tables,
-    training_curves,
+    trajectories,
     tuned_rows,
-    tuning_table,
-    wise_ft_lines,
 )
 from compclip.report.claims import Claim
-from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
 
@@ -61,16 +57,16 @@ def main(argv: list[str]) -> int:
     check.check_reference(params)
     benchmarks = list(params.evaluate.benchmarks)
     whole_runs, missing = collect_runs(grid.list_cells(params), benchmarks, args.root, args.partial)
-    missing += run_collection.find_stale_runs(params, whole_runs, args.partial)
+    missing += run_details.find_stale_runs(params, whole_runs, args.partial)
     split = picture_splits.make_split(params, params.report.split)
-    runs = run_collection.select_split(whole_runs, split)
+    runs = run_details.select_split(whole_runs, split)
     blind = blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks)
     folder = args.published or PUBLISHED
     printed = published_numbers.read_numbers(folder)
     stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft_lines.collect_lines(grid.list_line_cells(params), args.root, args.partial)
+    lines, without = trajectories.collect_lines(grid.list_line_cells(params), args.root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    curves, incomplete = training_curves.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
+    curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
     page = report_page.build_page(
         runs,
         benchmarks,
@@ -81,7 +77,7 @@ def main(argv: list[str]) -> int:
         stated,
         lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
         table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
-        published_models.read_models(folder / published_models.FOLDER),
+        published_numbers.read_models(folder / published_numbers.MODELS),
         params.report.reference,
         published_numbers.read_official_benchmarks(folder),
         {name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
@@ -92,12 +88,12 @@ def main(argv: list[str]) -> int:
         read_records(args.root, benchmarks),
         args.items,
         args.root,
-        tuning_table.read_tuned_methods(params, args.root),
+        tuned_rows.read_tuned_methods(params, args.root),
         params.grid.versions,
         curves,
         drawn_scenes.describe_drawings(params),
     )
-    report_files.write_report(page, args.out)
+    report_page.write_report(page, args.out)
     for line in (line for group in page.main for line in table_heads.list_warnings(group)):
         messages.warn(line)
     print(f"{args.out / 'index.html'}: {_count_cells(grid.list_cells(params), runs, missing)}")

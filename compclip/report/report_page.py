@@ -1,8 +1,12 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out."""
+"""One self-contained page: the tables, plots and details as text that the template lays out, and the files beside it.
+
+`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,39 +17,34 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
-    authors_differences,
     blind_comparison,
-    claims_table,
-    composition_verdicts,
-    decided_order,
+    claims,
     decisions,
     item_gallery,
     method_stories,
-    published_models,
     published_numbers,
     report_figures,
     run_details,
     slice_tables,
+    table_formats,
     table_heads,
-    table_rows,
     tables,
-    training_curves,
+    trajectories,
     tuned_rows,
-    tuning_table,
-    wise_ft_lines,
 )
-from compclip.report.authors_differences import DifferenceBeside
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding, judge_claims
+from compclip.report.escape import to_markdown
 from compclip.report.method_stories import MethodStory
-from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
-from compclip.report.run_collection import MissingResult
+from compclip.report.published_numbers import DifferenceBeside, OfficialBenchmarks, PaperComparison, PublishedNumber
+from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
 from compclip.report.tables import MethodRow, ResultTable
@@ -71,9 +70,9 @@ class ReportPage:
     published: tuple[PublishedNumber, ...]
     defaults: Callable[[FinishedRun], dict[str, Any]]
     findings: tuple[Finding, ...] = ()
-    lines: tuple[wise_ft_lines.WiseFtLine, ...] = ()
+    lines: tuple[trajectories.WiseFtLine, ...] = ()
     overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
-    models: tuple[published_models.PublishedModel, ...] = ()  # published ones, to stand among
+    models: tuple[published_numbers.PublishedModel, ...] = ()  # published ones, to stand among
     reference: str = ""  # the method that all others are compared with, beside the pretrained model
     contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
     version_tables: tuple[ResultTable, ...] = ()  # the main columns of each backbone that is a version of one
@@ -88,8 +87,8 @@ class ReportPage:
     slices: tuple[slice_tables.SliceTable, ...] = ()
     items: int = ITEMS  # won, and lost, of each method on the page
     root: Path = Path()  # of the project, where pictures lie
-    tuning: tuple[tuning_table.TunedMethod, ...] = ()
-    curves: tuple[training_curves.TrainingCurve, ...] = ()
+    tuning: tuple[tuned_rows.TunedMethod, ...] = ()
+    curves: tuple[trajectories.TrainingCurve, ...] = ()
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -104,9 +103,9 @@ class ReportPage:
         """List the authors' differences, to the reference and to the pretrained model; none without a notice."""
         if not self.notice:
             return []
-        lines = [authors_differences.list_differences(self.main, PRETRAINED, self.published)]
+        lines = [published_numbers.list_differences(self.main, PRETRAINED, self.published)]
         if self.reference:
-            lines.insert(0, authors_differences.list_differences(self.contrasts, self.reference, self.published))
+            lines.insert(0, published_numbers.list_differences(self.contrasts, self.reference, self.published))
         return [of_base for of_base in lines if of_base]
 
     @property
@@ -124,9 +123,9 @@ def build_page(
     published: Sequence[PublishedNumber],
     defaults: Callable[[FinishedRun], dict[str, Any]],
     claims: Sequence[Claim] = (),
-    lines: Sequence[wise_ft_lines.WiseFtLine] = (),
+    lines: Sequence[trajectories.WiseFtLine] = (),
     shared: Mapping[str, SharedPictures] | None = None,
-    models: Sequence[published_models.PublishedModel] = (),
+    models: Sequence[published_numbers.PublishedModel] = (),
     reference: str = "",
     official: OfficialBenchmarks | None = None,
     blind: Mapping[str, Sequence[FinishedRun]] | None = None,
@@ -137,9 +136,9 @@ def build_page(
     records: Mapping[str, BenchmarkRecords] | None = None,
     items: int = ITEMS,
     root: Path = Path(),
-    tuning: Sequence[tuning_table.TunedMethod] = (),
-    versions: table_rows.Versions | None = None,
-    curves: Sequence[training_curves.TrainingCurve] = (),
+    tuning: Sequence[tuned_rows.TunedMethod] = (),
+    versions: tables.Versions | None = None,
+    curves: Sequence[trajectories.TrainingCurve] = (),
     notice: str = "",
 ) -> ReportPage:
     """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
@@ -158,20 +157,20 @@ def build_page(
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
     sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
-    checkpoints = training_curves.describe_checkpoints(curves)
-    leaks = training_curves.find_leaks(checkpoints, split.name)
+    checkpoints = trajectories.describe_checkpoints(curves)
+    leaks = trajectories.find_leaks(checkpoints, split.name)
 
     def mark(table: ResultTable) -> ResultTable:
-        return training_curves.mark_table(tuned_rows.mark_table(table, leaks | dict(tuned or {})), checkpoints)
+        return trajectories.mark_checkpoints(tuned_rows.mark_tuned(table, leaks | dict(tuned or {})), checkpoints)
 
     main_tables, subsets, other_metrics = (
-        tuple(map(mark, table_rows.build_tables(runs, s, split, versions))) if s else () for s in sections
+        tuple(map(mark, tables.build_tables(runs, s, split, versions))) if s else () for s in sections
     )
-    by_version = list(map(mark, table_rows.build_version_tables(runs, main, split, versions or {})))
+    by_version = list(map(mark, tables.build_version_tables(runs, main, split, versions or {})))
     columns = {c.name: c for c in (*main, *remaining)}
     compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
     findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
-    contrasts = table_rows.build_contrasts(main_tables, reference)
+    contrasts = tables.build_contrasts(main_tables, reference)
     return ReportPage(
         runs=tuple(runs),
         benchmarks=tuple(benchmarks),
@@ -188,14 +187,14 @@ def build_page(
         reference=reference,
         contrasts=_correct_tables(contrasts, correction),
         version_tables=_correct_tables(by_version, correction),
-        version_contrasts=_correct_tables(table_rows.build_contrasts(by_version, reference), correction),
+        version_contrasts=_correct_tables(tables.build_contrasts(by_version, reference), correction),
         official=official or OfficialBenchmarks(),
         blind=blind,
         blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
         correction=correction,
         notice=notice,
         split=split,
-        whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()), versions=versions))
+        whole_tables=tuple(tables.build_tables(whole_runs, tuple(columns.values()), versions=versions))
         if split.name != WHOLE
         else (),
         slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
@@ -209,7 +208,7 @@ def build_page(
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the marks and ranks that are decided after the correction, each table by itself."""
     corrected = (decisions.correct_table(table, correction) for table in group_tables)
-    return tuple(decided_order.mark_order(table, correction) for table in corrected)
+    return tuple(decisions.mark_order(table, correction) for table in corrected)
 
 
 def _correct_blind(table: BlindTable, correction: str) -> BlindTable:
@@ -239,8 +238,8 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     text = environment.get_template("page.html.j2").render(
         facts=list_facts(page),
         notice=page.notice,
-        authors_lines=[(authors_differences.summarize(lines), lines) for lines in page.authors_lines],
-        authors_head=authors_differences.HEAD,
+        authors_lines=[(published_numbers.summarize_differences(lines), lines) for lines in page.authors_lines],
+        authors_head=published_numbers.DIFFERENCE_HEAD,
         missing=page.missing,
         missing_cells=len({m.cell for m in page.missing}),
         formulas=describe_summaries(page),
@@ -257,10 +256,10 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         intervals=[layout_differences(g) for g in page.main],
         reference=page.reference,
         contrasts=[layout_differences(g) for g in page.contrasts],
-        composition=[(g.name, composition_verdicts.judge_methods(g, page.reference)) for g in page.contrasts],
+        composition=[(g.name, method_stories.judge_methods(g, page.reference)) for g in page.contrasts],
         tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
         lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
-        curves=[section for g in page.main if (section := training_curves.lay_out_section(g, page.curves))],
+        curves=[section for g in page.main if (section := trajectories.lay_out_section(g, page.curves))],
         losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
         published=compare_published(page),
         tolerance=published_numbers.TOLERANCE,
@@ -269,12 +268,12 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
         not_published=list_incomparable(page, {number.column for number in page.published}),
         not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
         tuning=[method.layout() for method in page.tuning],
-        tuning_rule=tuning_table.describe_tuning(page.tuning),
-        claims=claims_table.build_sections(page.findings),
-        claims_rule=claims_table.RULE,
+        tuning_rule=tuned_rows.describe_tuning(page.tuning),
+        claims=claims.build_sections(page.findings),
+        claims_rule=claims.RULE,
         correction=decisions.describe_correction(page.correction),
-        claims_css=claims_table.CSS,
-        describe_evidence=claims_table.describe_evidence,
+        claims_css=claims.CSS,
+        describe_evidence=claims.describe_evidence,
         count_names=names,
         counts=counts,
         group_counts=run_details.count_groups(page.runs),
@@ -354,9 +353,9 @@ def draw_tradeoffs(group: ResultTable) -> tuple[list[Markup], list[tuple[str, st
     return figures, [(number, method) for method, number in numbers.items()]
 
 
-def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) -> list[Markup]:
+def draw_wise_ft(group: ResultTable, lines: Sequence[trajectories.WiseFtLine]) -> list[Markup]:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
-    build = functools.partial(wise_ft_lines.build_trajectories, group, lines)
+    build = functools.partial(trajectories.build_trajectories, group, lines)
     return report_figures.draw_against_comp(group, build, "WiSE-FT")
 
 
@@ -372,10 +371,10 @@ def compare_published(page: ReportPage) -> list[PaperComparison]:
     return [comparison for group in groups for comparison in published_numbers.compare_tables(page.published, group)]
 
 
-def rank_among_models(page: ReportPage) -> list[published_models.Standing]:
+def rank_among_models(page: ReportPage) -> list[published_numbers.Standing]:
     """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
     groups = [published_numbers.keep_comparable_columns(group, page.official) for group in _join_tables(page)]
-    return [standing for group in groups for standing in published_models.compute_standings(group, page.models)]
+    return [standing for group in groups for standing in published_numbers.compute_standings(group, page.models)]
 
 
 def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
@@ -398,3 +397,69 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
                 group = replace(group, columns=group.columns + table.columns, rows=both)
         joined.append(group)
     return joined
+
+
+# --- all files of a report: the page comes last
+
+MANIFEST = ".written.json"
+
+
+def write_report(page: ReportPage, out: Path) -> None:
+    """Write all files of the report; each is whole or not there, and the page comes last."""
+    groups = page.main
+    plots = {"tradeoff.csv": report_figures.format_tradeoff_csv(groups)}
+    if wise_ft := trajectories.format_lines_csv(groups, page.lines):
+        plots["wise_ft.csv"] = wise_ft
+    if curves := trajectories.format_curves_csv(groups, page.curves):
+        plots["training_curves.csv"] = curves
+    for group in groups:
+        for row in group.rows:
+            if losses := report_figures.format_loss_csv(row.runs):
+                plots[f"loss/{row.method}-{group.backbone}-{group.data}.csv"] = losses
+    files = {
+        "report.md": (f"{page.notice}\n\n" if page.notice else "")
+        + table_formats.format_markdown(groups, page.missing, page.notes, {g.name: page.blind_rows(g) for g in groups})
+        + (f"\n{correction}\n" if (correction := decisions.describe_correction(page.correction)) else "")
+        + "".join(
+            f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_stories_markdown(stories)}"
+            for name, stories in tell_stories(page)
+        )
+        + "".join(map(published_numbers.format_differences_markdown, page.authors_lines))
+        + table_formats.format_contrasts_markdown(page.contrasts, page.reference)
+        + "".join(method_stories.format_verdicts_markdown(group, page.reference) for group in page.contrasts)
+        + slice_tables.format_slices_markdown(page.slices)
+        + tuned_rows.format_tuning_markdown(page.tuning)
+        + trajectories.format_curves_markdown(groups, page.curves)
+        + claims.format_claims_markdown(page.findings),
+        "report.csv": table_formats.format_results_csv(
+            (*groups, *page.subsets, *page.other_metrics, *page.version_tables)
+        ),
+        "report.tex": table_formats.format_latex(groups, page.notes, {g.name: page.blind_rows(g) for g in groups})
+        + table_formats.format_blind_latex(list(page.blind_tables.values()))
+        + table_formats.format_contrasts_latex(page.contrasts, page.reference)
+        + claims.format_claims_latex(page.findings),
+        "claims.csv": claims.format_claims_csv(page.findings),
+        "reference.csv": table_formats.format_contrasts_csv((*page.contrasts, *page.version_contrasts), page.reference),
+        "blind.csv": blind_comparison.format_blind_csv(groups, page.blind_tables),
+        "slices.csv": slice_tables.format_slices_csv(page.slices),
+        **({"tuning.csv": tuned_rows.format_tuning_csv(page.tuning)} if page.tuning else {}),
+        **{f"plots/{name}": text for name, text in plots.items()},
+        "index.html": render_page(page, out),
+    }
+    remove_old_plots(out / "plots", plots)
+    write_json(out / "metrics.json", table_formats.flatten_means(groups))
+    for name, text in files.items():
+        write_atomic(out / name, text.encode("utf-8", "replace"))
+
+
+def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
+    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
+    manifest = folder / MANIFEST
+    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
+    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
+    for path in list(folder.rglob("*.csv")):
+        old_hash = stale.get(path.relative_to(folder).as_posix())
+        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
+            path.unlink()
+    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
+    write_json(manifest, hashes)

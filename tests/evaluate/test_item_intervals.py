@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compclip.evaluate import item_intervals, scoring_options
-from compclip.report.variance_parts import student_quantile
+from compclip.report.statistics import student_quantile
 
 
 def make_document(units):

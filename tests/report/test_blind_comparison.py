@@ -8,8 +8,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config.sections import HOLM
-from compclip.report import blind_comparison, latex_tables, report_files, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report import blind_comparison, report_page, table_formats
+from compclip.report.run_details import collect_runs
 from compclip.runs import run_folder
 from tests import fake_runs
 
@@ -82,7 +82,7 @@ def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
 
 
 def test_every_file_has_them(page, tmp_path):
-    report_files.write_report(page, tmp_path / "out")
+    report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
     assert (
@@ -103,17 +103,17 @@ def test_every_file_has_them(page, tmp_path):
 
 def test_the_tables_stand_in_latex(page):
     """Blind rows are the last of a table, in italics; then what is above them, and the score on sighted items."""
-    tex = latex_tables.format_latex(page.main, blind={g.name: page.blind_rows(g) for g in page.main})
+    tex = table_formats.format_latex(page.main, blind={g.name: page.blind_rows(g) for g in page.main})
     (first, *_) = tex.split(r"\end{tabular}")
     assert first.index(r"\textit{blind.length}") > first.index("negclip") and first.count(r"\midrule") == 2
-    compared = latex_tables.format_blind_latex(list(page.blind_tables.values()))
+    compared = table_formats.format_blind_latex(list(page.blind_tables.values()))
     assert compared.count(r"\begin{tabular}") == compared.count(r"\end{tabular}") == 4  # means and composition, twice
     above, sighted = (
         next(text for text in compared.split(r"\begin{table") if words in text and "composition:" in text)
         for words in ("best row that sees no picture", "gets wrong or ties on")
     )
     assert r"+40.0 {\scriptsize {}[" in above and "80.0 {" in sighted and "blind." not in above
-    assert latex_tables.format_blind_latex([]) == ""
+    assert table_formats.format_blind_latex([]) == ""
 
 
 def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ import pytest
 from compclip.base.files import write_atomic
 from compclip.evaluate import score
 from compclip.report import __main__ as report_command
-from compclip.report import latex_tables, report_page, table_formats, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, table_heads
+from compclip.report.run_details import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
 from compclip.runs.run_folder import Published
@@ -69,7 +69,7 @@ def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random
     assert labels["pretrained"] == ("random weights" if is_random else "pretrained")
     assert bool(marks) is not is_random
     (group,) = page.main
-    text, tex = table_formats.format_markdown([group], ()), latex_tables.format_latex([group])
+    text, tex = table_formats.format_markdown([group], ()), table_formats.format_latex([group])
     assert f"Backbone: {words}." in text and "Backbone: " in tex
     assert ("| random weights | 1 |" in text, "\nrandom weights & " in tex) == (is_random, is_random)
     assert ("≈" in text.partition("\n## ")[2], tex.count(r"\approx") > 1) == (not is_random, not is_random)
@@ -93,7 +93,7 @@ def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     text = table_formats.format_markdown(page.main, ())
     assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in text
     assert "Scored: sugarcrepe 5 of 15 records (33 %) ‡; retrieval 5 records; hard_positives 4 records." in text
-    tex = latex_tables.format_latex(page.main)
+    tex = table_formats.format_latex(page.main)
     assert r"swap $\uparrow$ $\ddagger$ & brittleness $\downarrow$ &" in tex and "5 of 15 records" in tex
     lines = list(csv.DictReader(table_formats.format_results_csv((*page.main, *page.other_metrics)).splitlines()))
     scored = {line["metric"]: (line["scored"], line["records"]) for line in lines if line["benchmark"] == "sugarcrepe"}
@@ -113,7 +113,7 @@ def test_a_retrieval_that_lost_names_to_its_split_is_marked(tmp_path):
     marked = re.findall(r'<th scope="col" class="[^"]*partial[^"]*" title="([^"]+)">', html)
     assert {"summary/I2T", "retrieval/i2t_recall_at_1"} <= set(marked) and "sugarcrepe/swap" not in marked
     assert html.count("⊂ retrieval: 3 names") == 1 and "‡" not in html
-    text, tex = table_formats.format_markdown(page.main, ()), latex_tables.format_latex(page.main)
+    text, tex = table_formats.format_markdown(page.main, ()), table_formats.format_latex(page.main)
     assert "retrieval/i2t_recall_at_1 ↑ ⊂ |" in text and "⊂ retrieval: 3 names" in text
     assert r"$\uparrow$ $\subset$ &" in tex
     table = score.metric_table({"retrieval": document | {"coverage": {}}})
@@ -152,7 +152,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: {})
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     assert report_command.main([]) == 0
     assert capsys.readouterr().err.splitlines() == [

@@ -6,8 +6,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import latex_tables, report_page, table_formats, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, table_heads
+from compclip.report.run_details import collect_runs
 from tests import fake_runs
 
 SHARED = {
@@ -34,7 +34,7 @@ def test_a_note_and_a_mark_beside_the_rows(tmp_path):
     assert "<span>retrieval †</span>" in html and "<span>sugarcrepe</span>" in html
     assert html.count(f"† {TOLD.replace(chr(39), '&#39;')}.") == 1
     assert f"† {TOLD}." in table_formats.format_markdown(report.main, [], report.notes).replace("\\", "")
-    caption = latex_tables.format_latex(report.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
+    caption = table_formats.format_latex(report.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
 
 

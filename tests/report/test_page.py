@@ -18,18 +18,9 @@ from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
 from compclip.report import __main__ as report_command
-from compclip.report import (
-    item_gallery,
-    latex_tables,
-    report_figures,
-    report_files,
-    report_page,
-    run_details,
-    table_formats,
-    tuning_table,
-)
+from compclip.report import item_gallery, report_figures, report_page, run_details, table_formats, tuned_rows
 from compclip.report.report_page import GALLERY_MARK
-from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.report.run_details import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
 
@@ -250,7 +241,7 @@ def test_markdown_latex_and_csv_say_the_same(report):
     lines = table_formats.format_markdown(report.main, ()).splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
-    tex = latex_tables.format_latex(report.main)
+    tex = table_formats.format_latex(report.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0}$^{\ast}$ {\scriptsize $\pm$ 0.0}" in tex
     sections = re.findall(r"\\caption\{vit / scenes, (\w+): ", tex)
@@ -290,7 +281,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -367,8 +358,8 @@ NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 def test_what_was_tuned_stands_on_the_page(report):
     """A section of its own, with a line a method; none where nothing was tuned."""
-    gamma = tuning_table.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
-    tuned = tuning_table.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
+    gamma = tuned_rows.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
+    tuned = tuned_rows.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
     text = report_page.render_page(dataclasses.replace(report, tuning=(tuned,)))
     row = next(table for table in Reader(text).tables if table[0][-1] == "chosen")[1]
     assert row == ["fsc_clip", "b-d", "16", "10.0", "+1.0", "+2.5", "4 of 16", "gamma 3.5 (before 2; 3 to 4)"]
@@ -383,7 +374,7 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = build(runs, [MissingResult(NASTY, NASTY)])
-    report_files.write_report(page, tmp_path / "out")
+    report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html

@@ -12,7 +12,7 @@ from compclip.config import grid, read
 from compclip.config.columns import SUMMARIES
 from compclip.report import __main__ as report_command
 from compclip.report import published_numbers, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from tests import fake_grid
 from tests.config.test_grids import GRIDS, TABLES, rows
 from tests.conftest import ROOT

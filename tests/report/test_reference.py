@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import latex_tables, report_files, report_page, table_formats, table_rows, tables
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, tables
+from compclip.report.run_details import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -72,7 +72,7 @@ def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
     seeds = [[scored(m, s, n, column.metric, **how) for s, n in enumerate(r)] for m, r in enumerate((ours, theirs))]
     runs = [tables.index_runs(of_method) for of_method in seeds]
-    return table_rows.compute_difference(column, *runs)
+    return tables.compute_difference(column, *runs)
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ def test_page_markdown_csv_and_latex_say_the_same(page):
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
     assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
-    tex = latex_tables.format_contrasts_latex(page.contrasts, "clic")
+    tex = table_formats.format_contrasts_latex(page.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes, composition: difference to clic" in tex
-    sections = latex_tables.split_sections(page.contrasts[0])
+    sections = table_formats.split_sections(page.contrasts[0])
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
     lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
@@ -193,7 +193,7 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
     text = table_formats.format_contrasts_markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = latex_tables.format_contrasts_latex([group], "clic")
+    tex = table_formats.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
@@ -210,7 +210,7 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     group = build_table(score, compared(score, (100,), (100,), keep=False), None)
     assert compared(Column("b", "swap"), (300,), (100,), keep=False).verdict == 0
     assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in latex_tables.format_contrasts_latex([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
     (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
@@ -220,7 +220,7 @@ def test_without_a_reference_nothing_is_said(tmp_path):
     assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
     assert (
         table_formats.format_contrasts_markdown(page.contrasts, "")
-        == latex_tables.format_contrasts_latex(page.contrasts, "")
+        == table_formats.format_contrasts_latex(page.contrasts, "")
         == ""
     )
     assert table_formats.format_contrasts_csv(page.contrasts, "").splitlines() == [
@@ -229,7 +229,7 @@ def test_without_a_reference_nothing_is_said(tmp_path):
 
 
 def test_the_files_hold_it(page, tmp_path):
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
     assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
     assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
@@ -238,13 +238,13 @@ def test_the_files_hold_it(page, tmp_path):
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     negclip_runs, clic_runs = (tables.index_runs(r for r in runs if r.cell.method == m) for m in ("negclip", "clic"))
-    assert table_rows.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
+    assert tables.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
 
 
 @pytest.mark.parametrize(("correction", "name"), [("none", ""), ("benjamini_hochberg", "Benjamini-Hochberg")])
 def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
     page = built(tmp_path, fake_runs.cells(), correction=correction)
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     for file in ("index.html", "report.md"):
         text = (tmp_path / "reports" / file).read_text()
         assert (f"by {name} (report.correction)" in text) is bool(name)

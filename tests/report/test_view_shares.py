@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.report import report_figures, report_page, run_details, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs import progress
 from compclip.runs.run_folder import REPLACED
 from tests import fake_runs

@@ -16,7 +16,7 @@ from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
 from compclip.evaluate import result_store, score
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.picture_references import number_picture
-from compclip.report import report_files, report_page, run_collection
+from compclip.report import report_page, run_details
 from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import Items
@@ -189,7 +189,7 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
     assert whole_table.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
-    report_files.write_report(page, tmp_path)
+    report_page.write_report(page, tmp_path)
     sentence = "test items alone: 80 % of the pictures, by a hash of their names"
     for name in ("index.html", "report.md"):
         assert sentence in (tmp_path / name).read_text()
@@ -200,9 +200,9 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
 def test_a_report_of_results_that_name_no_pictures_is_refused(tmp_path):
     """Those of earlier versions; no number of a whole benchmark passes for one of a split."""
     fake_runs.make(tmp_path)
-    runs, _ = run_collection.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
+    runs, _ = run_details.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
     with pytest.raises(UserError, match=r"report.split=test: pretrained-.* has no such items of .*evaluate it again"):
-        run_collection.select_split(runs, PictureSplit(TEST))
+        run_details.select_split(runs, PictureSplit(TEST))
 
 
 def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data):

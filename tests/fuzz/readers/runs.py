@@ -50,12 +50,12 @@ def _claimed(_: random.Random) -> object:
 
 
 def _published(_: random.Random) -> object:
-    from compclip.report import published_models, published_numbers
+    from compclip.report import published_numbers
     from perf import published_coverage
 
     folder = Path("experiments/published")
     published_coverage.read_reasons(folder / published_coverage.REASONS)
-    models = published_models.read_models(folder / published_models.FOLDER)
+    models = published_numbers.read_models(folder / published_numbers.MODELS)
     return published_numbers.group_by_model(
         published_numbers.read_numbers(folder)
-    ), published_models.compute_percentile("sugarcrepe/swap_att", 60.0, models)
+    ), published_numbers.compute_percentile("sugarcrepe/swap_att", 60.0, models)
