@@ -143,6 +143,8 @@ def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine])
 
 # --- along training
 
+CurveSection = tuple[str, list[Markup], list[dict[str, str]]]  # a table's name, figures, and a line a method
+
 
 @dataclass(frozen=True)
 class TrainingCurve:
@@ -286,9 +288,7 @@ def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
     return curve.cell.method == method and group.holds(curve.cell)
 
 
-def lay_out_section(
-    group: ResultTable, curves: Sequence[TrainingCurve]
-) -> tuple[str, list[Markup], list[dict[str, str]]] | None:
+def lay_out_section(group: ResultTable, curves: Sequence[TrainingCurve]) -> CurveSection | None:
     """Lay out a table's part of the page: its name, figures, and a line a method; None without curves."""
     rows = tabulate_curves(group, curves)
     build = functools.partial(build_curves, group, curves)

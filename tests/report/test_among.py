@@ -12,6 +12,7 @@ from compclip.report.published_numbers import PublishedModel
 from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 MODELS = published_numbers.read_models(FOLDER / published_numbers.MODELS)
@@ -87,7 +88,7 @@ def test_the_page_shows_every_method_among_them(tmp_path):
     """swap: pretrained 45, negclip 80, clic 75 percent, among models of 50 and 78; names are escaped."""
     models = [PublishedModel("<b>", {"sugarcrepe/swap": 50.0}), PublishedModel("other", {"sugarcrepe/swap": 78.0})]
     runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=models,
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=models,
                       official=fake_runs.OFFICIAL)  # fmt: skip
     percentiles = {s.method: s.percentiles for s in report_page.rank_among_models(page)}
     assert {m: p[0].percentile for m, p in percentiles.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
@@ -98,7 +99,7 @@ def test_the_page_shows_every_method_among_them(tmp_path):
     )
     html = report_page.render_page(page)
     assert "median percentile 50" in html and "&lt;b&gt; (50.0)" in html and "<b> (50.0)" not in html
-    without = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
+    without = report_page.render_page(made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
     assert 'id="among"' not in without
 
 

@@ -10,6 +10,7 @@ from compclip.report.published_numbers import PublishedNumber
 from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 # In swap of fake_runs the pretrained model has 45 %, negclip 70 and 90, clic 75 and 75.
 PUBLISHED = [
@@ -25,7 +26,7 @@ PUBLISHED = [
 
 def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
     runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(root))[0]
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], PUBLISHED, lambda run: {}, reference=reference, notice=notice
     )
 
@@ -46,7 +47,7 @@ def test_each_printed_difference_stands_beside_ours(tmp_path):
     ("ours", "printed", "agrees"), [(0.1, (3.0, -1.0), True), (-0.1, (3.0,), False), (0.0, (3.0,), False)]
 )
 def test_signs_agree_where_both_move_the_same_way(tmp_path, ours, printed, agrees):
-    column = build(tmp_path).main[0].columns[0]
+    column = build(tmp_path).tables.main[0].columns[0]
     line = published_numbers.DifferenceBeside("m", "base", column, "A", ours, "", printed)
     assert line.agrees is agrees
     assert published_numbers.summarize_differences([line]).startswith(

@@ -31,6 +31,7 @@ from compclip.runs.run_folder import Trained
 from compclip.track import report_rows
 from compclip.track.entries import EntryOptions
 from tests import fake_runs
+from tests.report import made_page
 from tests.report.test_crossed import make_differences
 
 SWAP = Column("b", "swap")
@@ -285,7 +286,7 @@ def test_the_order_of_runs_changes_nothing():
 
 def test_files_say_what_they_are_over(tmp_path):
     runs = make_runs()
-    page = report_page.build_page(
+    page = made_page.build_page(
         runs, ["b"], ["b/swap"], (), (), lambda run: {"train": {}, "method": {}}, reference="negclip",
         versions=VERSIONS,
     )  # fmt: skip
@@ -304,10 +305,10 @@ def test_files_say_what_they_are_over(tmp_path):
     assert "| method | runs |" in markdown and "## one / scenes" not in markdown
     html = (tmp_path / "reports" / "index.html").read_text()
     assert "<summary>Each version by itself</summary>" in html and "6 checkpoints of 2 backbones" in html
-    assert "one, two; numbers are means" in table_formats.format_latex(page.main)
-    assert table_formats.describe_basis(page.main[0].rows[1].statistics[0]) == ""
-    assert method_stories.judge_methods(page.contrasts[0], "negclip") == []
-    assert table_heads.name_count(page.version_tables[0]) == "seeds"
+    assert "one, two; numbers are means" in table_formats.format_latex(page.tables.main)
+    assert table_formats.describe_basis(page.tables.main[0].rows[1].statistics[0]) == ""
+    assert method_stories.judge_methods(page.tables.contrasts[0], "negclip") == []
+    assert table_heads.name_count(page.tables.of_versions[0]) == "seeds"
     entries = {
         entry.name: entry
         for entry in report_rows.make_report_entries(tmp_path, (), EntryOptions("e", frozenset(), "p"))

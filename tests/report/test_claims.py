@@ -23,6 +23,7 @@ from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FILE = ROOT / "experiments" / "claims.yaml"
 STATED = claims.read_claims(FILE)
@@ -304,7 +305,7 @@ MADE = [
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):
@@ -344,7 +345,7 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
 def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
     """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
     report_page.write_report(page, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")

@@ -16,6 +16,7 @@ from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 KNOWN = published_numbers.read_official_benchmarks(FOLDER)
@@ -68,7 +69,7 @@ def build_page(tmp_path, official, **changed):
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=official
     )
 

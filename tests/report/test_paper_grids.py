@@ -16,6 +16,7 @@ from compclip.report.run_details import collect_runs
 from tests import fake_grid
 from tests.config.test_grids import GRIDS, TABLES, rows
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 PRINTED = published_numbers.read_numbers(FOLDER)
@@ -27,7 +28,7 @@ def build_page(name, folder):
         grid.list_cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder)
     )
     official = fake_grid.official(params, FOLDER)
-    return report_page.build_page(
+    return made_page.build_page(
         runs,
         params.evaluate.benchmarks,
         params.report.columns,

@@ -15,19 +15,20 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
+from tests.report import made_page
 
 
 def built(tmp_path, cells, reference="clic", correction=""):
     """The page of some cells' made results."""
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference, correction=correction
     )
 
 
 def read_statistics(page):
     """method -> column name -> statistic."""
-    (group,) = page.contrasts
+    (group,) = page.tables.contrasts
     return {r.method: {c.name: e for c, e in zip(group.columns, r.statistics, strict=True)} for r in group.rows}
 
 
@@ -108,7 +109,7 @@ def test_only_seeds_of_both_count(tmp_path):
     """And of a single one the interval is over the items alone."""
     cells = [fake_runs.cell("negclip", seed=s) for s in (0, 1, 2)] + [fake_runs.cell("clic", seed=s) for s in (1, 2)]
     page = built(tmp_path / "two", cells)
-    assert page.contrasts[0].rows[0].seeds == 2
+    assert page.tables.contrasts[0].rows[0].seeds == 2
     # swap of negclip: 0.7, 0.9, 0.85, of clic 0.75 with every seed
     swap = read_statistics(page)["negclip"]["sugarcrepe/swap"]
     assert (swap.change, swap.seeds) == (pytest.approx((0.9 + 0.85) / 2 - 0.75), 2)
@@ -117,21 +118,23 @@ def test_only_seeds_of_both_count(tmp_path):
     assert (swap.change, swap.seeds, swap.basis) == (pytest.approx(0.9 - 0.75), 1, "items alone")
     half = T3 * (1 / 12) ** 0.5  # negclip 1110, clic 1000: 0 1 1 0
     assert (bad.difference.low, bad.difference.high) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-4)
-    (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).contrasts[0].rows
+    (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).tables.contrasts[0].rows
     assert row.seeds == 0 and set(row.statistics) == {None}
 
 
 def test_rows_are_all_others_of_each_table(tmp_path):
     cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
     page = built(tmp_path, [cell for cell in cells if cell.folder != "clic/vit-coco-0"])
-    assert [[row.method for row in group.rows] for group in page.contrasts] == [["pretrained", "negclip"], []]
+    assert [[row.method for row in group.rows] for group in page.tables.contrasts] == [["pretrained", "negclip"], []]
     assert "There is no run of clic" not in report_page.render_page(page)
-    assert built(tmp_path, cells, reference="").contrasts == ()
+    assert built(tmp_path, cells, reference="").tables.contrasts == ()
 
 
 def test_the_pretrained_row_is_the_other_table_s_turned_round(page):
     """One rule for both: clic - pretrained and pretrained - clic, over seeds and items together."""
-    turned = {c.name: e for c, e in zip(page.main[0].columns, page.main[0].rows[2].statistics, strict=True)}
+    turned = {
+        c.name: e for c, e in zip(page.tables.main[0].columns, page.tables.main[0].rows[2].statistics, strict=True)
+    }
     for name, ours in read_statistics(page)["pretrained"].items():
         assert ours.change == pytest.approx(-turned[name].change), name
         main_difference = turned[name].difference
@@ -161,13 +164,13 @@ def test_page_markdown_csv_and_latex_say_the_same(page):
     assert "over seeds and items: 2 seeds, 4 item pairs" in row
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
-    tex = table_formats.format_contrasts_latex(page.contrasts, "clic")
+    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.tables.contrasts, "clic")
+    tex = table_formats.format_contrasts_latex(page.tables.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes, composition: difference to clic" in tex
-    sections = table_formats.split_sections(page.contrasts[0])
+    sections = table_formats.split_sections(page.tables.contrasts[0])
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
-    lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.tables.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
     assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
@@ -219,11 +222,11 @@ def test_without_a_reference_nothing_is_said(tmp_path):
     page = built(tmp_path, fake_runs.cells(), reference="")
     assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
     assert (
-        table_formats.format_contrasts_markdown(page.contrasts, "")
-        == table_formats.format_contrasts_latex(page.contrasts, "")
+        table_formats.format_contrasts_markdown(page.tables.contrasts, "")
+        == table_formats.format_contrasts_latex(page.tables.contrasts, "")
         == ""
     )
-    assert table_formats.format_contrasts_csv(page.contrasts, "").splitlines() == [
+    assert table_formats.format_contrasts_csv(page.tables.contrasts, "").splitlines() == [
         ",".join(table_formats.CONTRAST_FIELDS)
     ]
 

@@ -17,6 +17,7 @@ from compclip.runs import result_files
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_folder import Published
 from tests import fake_runs
+from tests.report import made_page
 
 METHODS = ("pretrained", "negclip", "clic")
 COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
@@ -63,7 +64,7 @@ def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
     """The whole report."""
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
     curves, _ = trajectories.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
-    return report_page.build_page(
+    return made_page.build_page(
         collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {}, split=PictureSplit(split), curves=curves
     )
 
@@ -71,8 +72,8 @@ def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
 def test_a_line_goes_from_the_pretrained_model_over_the_snapshots_to_the_end(runs):
     """Half way seed 0 has 60 % composition and seed 1 40: 50; at the end 80 and 60: 70, whichever is shown."""
     page = build(runs)
-    group = page.main[0]
-    [line] = trajectories.build_curves(group, page.curves, group.summaries["I2T"], group.summaries["Comp"])
+    group = page.tables.main[0]
+    [line] = trajectories.build_curves(group, page.results.curves, group.summaries["I2T"], group.summaries["Comp"])
     assert [(p.x, p.y) for p in line.points[1:]] == [pytest.approx(xy) for xy in ((70, 50), (60, 70))]
     pretrained = {c.metric: s.mean for c, s in zip(group.columns, group.rows[0].statistics, strict=True) if s}
     assert (line.points[0].x, line.points[0].y) == pytest.approx((100 * pretrained["I2T"], 100 * pretrained["Comp"]))
@@ -121,6 +122,6 @@ def test_a_missing_record_is_named(runs):
 def test_without_snapshots_there_is_no_section(runs):
     """A grid that names none has neither section nor file."""
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = report_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
+    page = made_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
     assert "Along training" not in report_page.render_page(page)
-    assert trajectories.format_curves_csv(page.main, page.curves) == ""
+    assert trajectories.format_curves_csv(page.tables.main, page.results.curves) == ""

@@ -16,6 +16,7 @@ from compclip.track import report_rows
 from compclip.track.entries import EntryOptions
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 LEAK = "has the values of trial 3 of the study search, chosen by sugarcrepe/swap on whole benchmarks"
 TABLE = ("negclip", "vit", "scenes")
@@ -67,7 +68,7 @@ def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes,
 def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
-    page = report_page.build_page(
+    page = made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuned=find(tmp_path, runs)
     )  # fmt: skip
     report_page.write_report(page, tmp_path / "reports")

@@ -27,6 +27,7 @@ from compclip.sweep import objectives
 from compclip.sweep.study_declaration import parse_study
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 PICTURES = [f"{number:012}.jpg" for number in range(60)]
 SUBSETS = "swap_att,swap_obj,replace_rel"
@@ -175,7 +176,7 @@ def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
 def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run, tmp_path):
     """Its numbers are the split's; the tables that published numbers stand beside are of all items."""
     split = PictureSplit(TEST)
-    page = report_page.build_page(
+    page = made_page.build_page(
         [split.select(run)],
         ["sugarcrepe"],
         ["sugarcrepe/swap_att"],
@@ -185,7 +186,7 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         split=split,
         whole_runs=[run],
     )
-    (table,), (whole_table,) = page.main, page.whole_tables
+    (table,), (whole_table,) = page.tables.main, page.tables.whole
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
     assert whole_table.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
