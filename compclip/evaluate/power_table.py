@@ -30,7 +30,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
-from compclip.evaluate import benchmark_module, census
+from compclip.evaluate import benchmark_module
 from compclip.report import decisions, run_details, statistics, tables
 from compclip.report.statistics import LEVEL, BackboneSpread, ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
@@ -83,7 +83,7 @@ def plan_run(params: Params) -> FinishedRun:
 
 def _plan_result(name: str, params: Params) -> Result:
     benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
-    outcomes, pictures = census.score_made_vectors(benchmark), benchmark.unit_pictures
+    outcomes, pictures = benchmark_module.score_made_vectors(benchmark), benchmark.unit_pictures
     items = {
         metric: make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
         for metric, of_metric in outcomes.items.items()

@@ -36,11 +36,11 @@ model, _, preprocess = open_clip.create_model_and_transforms("local-dir:FOLDER")
 tokenizer = open_clip.get_tokenizer("local-dir:FOLDER")
 """
 WITH_HEAD = """
-from compclip.evaluate import head_scores
+from compclip.evaluate import pair_scorers
 from compclip.model import backbone
 model = backbone.load("FOLDER")  # or hf-hub:OWNER/NAME
 pictures, texts = ["one.jpg", "one.jpg"], ["a cup on a book", "a book on a cup"]
-head_scores.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
+pair_scorers.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
 """
 TRANSFORMERS = """
 from transformers import CLIPModel, CLIPProcessor, CLIPTextModel

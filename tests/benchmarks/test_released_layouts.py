@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import docci, imageinwords, negbench, sharegpt4v, urban1k
-from compclip.evaluate import census
+from compclip.evaluate import benchmark_module
 from tests.data import tar_files
 
 
@@ -23,7 +23,7 @@ def flair(*rows: tuple[int, str, str]) -> dict:
 
 
 def all_there(benchmark) -> bool:
-    return bool(benchmark.records) and not census.count_benchmark(benchmark)["missing_images"]
+    return bool(benchmark.records) and not benchmark_module.count_benchmark(benchmark)["missing_images"]
 
 
 # --- DOCCI ----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_a_picture_of_sharegpt4v_that_is_nowhere_is_missing(dump, picture, tmp_p
     conversation = [{"value": "Describe."}, {"value": "A long caption."}]
     dump(f"s/{sharegpt4v.FILES[0]}", [{"image": "sam/images/sa_2.jpg", "conversations": conversation}])
     picture("s/sa_000000/sa_1.jpg")
-    assert census.count_benchmark(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
+    assert benchmark_module.count_benchmark(sharegpt4v.load(tmp_path / "s", split="1"))["missing_images"] == 1
 
 
 # --- NegBench ---------------------------------------------------------------------------------------------------

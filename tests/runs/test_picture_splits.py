@@ -14,8 +14,8 @@ from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, zeroshot
 from compclip.config import read
 from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
 from compclip.evaluate import result_store, score
+from compclip.evaluate.benchmark import number_picture
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import number_picture
 from compclip.report import report_page, run_details
 from compclip.report.tables import Column
 from compclip.runs import result_files
