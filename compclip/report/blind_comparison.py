@@ -193,13 +193,13 @@ def format_blind_csv(groups: Sequence[ResultTable], blind: Mapping[str, BlindTab
     """Format one line for each row and column, in the metrics' own unit; the head alone without blind rows."""
     lines = []
     for group in groups:
-        if table := blind.get(group.name):
-            for row in table.rows:
-                for column, statistic in zip(group.columns, row.statistics, strict=True):
-                    if statistic:
-                        head = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1)
-                        lines.append([*head, statistic.mean, *[""] * (len(FIELDS) - len(head) - 1)])
-            lines += _method_lines(group, table)
+        table = blind.get(group.name)
+        if not table:
+            continue
+        for row, column, statistic in replace(group, rows=table.rows).numbers():
+            cells = [group.backbone, group.data, row.method, column.benchmark, column.metric, 1, statistic.mean]
+            lines.append(cells + [""] * (len(FIELDS) - len(cells)))
+        lines += _method_lines(group, table)
     return format_csv([FIELDS, *lines])
 
 

@@ -30,7 +30,7 @@ from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, escape, published_numbers, tables
-from compclip.report.escape import to_code, to_latex, to_markdown
+from compclip.report.escape import layout_markdown, to_code, to_latex, to_markdown
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number, layout_latex
 from compclip.report.tables import Column, ResultTable, RunsByTraining, Training
@@ -331,14 +331,14 @@ def format_claims_markdown(findings: Sequence[Finding]) -> str:
 
 def _format_section(section: GroupClaims) -> str:
     head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     for finding in section.judged:
         first = [f"**{finding.verdict}**", to_markdown(f"{finding.claim.finding} ({finding.claim.source})")]
         for e in finding.evidence:
             last = to_markdown(f"{e.verdict} ({e.why})" if e.why else e.verdict)
             rows.append([*first, to_code(e.inequality.text), *describe_evidence(e).values(), last])
             first = ["", ""]
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows) if section.judged else "None can be judged."
+    table = layout_markdown(head, rows).rstrip("\n") if section.judged else "None can be judged."
     body = f"{section.shortage}." if section.shortage else f"{section.counts}. {RULE}\n\n{table}"
     texts = [f"{f.claim.name} ({f.claim.source}): no {f.missing}" for f in section.absent]
     absent = "".join(f"- {to_markdown(text)}\n" for text in texts)

@@ -62,16 +62,12 @@ def describe_correction(method: str) -> str:
 
 def correct_table(table: ResultTable, method: str) -> ResultTable:
     """Return a table whose verdicts are those that remain after a correction over all of its differences."""
-    statistics_of = [s for row in table.rows for s in row.statistics if s and s.difference]
+    statistics_of = [s for _, _, s in table.numbers() if s.difference]
     if method not in NAMES or not statistics_of:
         return table
     adjusted = adjust([p_value(s.difference) for s in statistics_of if s.difference], method)
     undecided = {id(s) for s, p in zip(statistics_of, adjusted, strict=True) if not p <= LEVEL}
-    rows = []
-    for row in table.rows:
-        cells = tuple(replace(s, verdict=0) if s and id(s) in undecided else s for s in row.statistics)
-        rows.append(replace(row, statistics=cells))
-    return replace(table, rows=tuple(rows))
+    return table.change(lambda s: replace(s, verdict=0) if id(s) in undecided else s)
 
 
 def least_difference(spread: Spread, level: float = LEVEL) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 LATEX = {
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "&": r"\&", "%": r"\%",
@@ -25,6 +25,12 @@ def to_latex(text: str) -> str:
 def to_markdown(text: str) -> str:
     """Return `text` for a line or a table of Markdown."""
     return "".join(MARKDOWN.get(c, c) for c in _to_one_line(text))
+
+
+def layout_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
+    """Return a table of Markdown of cells that are Markdown already; columns `numbers` are aligned right."""
+    rules = ["---:" if name in numbers else "---" for name in head]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rules, *rows))
 
 
 def to_code(text: str) -> str:

@@ -14,7 +14,7 @@ import csv
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -24,9 +24,8 @@ from compclip.base.files import read_text
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
-from compclip.report.escape import to_markdown
+from compclip.report.escape import layout_markdown, to_markdown
 from compclip.report.table_formats import describe_contrast_interval, format_number
-from compclip.report.table_heads import column_benchmarks
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
@@ -288,8 +287,7 @@ def read_official_benchmarks(folder: Path) -> OfficialBenchmarks:
 def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) -> ResultTable:
     """Return the table with only those columns that compare with published numbers."""
     indices = [i for i, column in enumerate(group.columns) if not find_obstacle(column, group, official)]
-    rows = tuple(replace(row, statistics=tuple(row.statistics[i] for i in indices)) for row in group.rows)
-    return replace(group, columns=tuple(group.columns[i] for i in indices), rows=rows)
+    return group.select(indices)
 
 
 def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
@@ -460,11 +458,10 @@ def list_differences(
 def _iterate_compared(contrasts: Sequence[ResultTable]) -> Iterator[tuple[str, Column, Statistic]]:
     """Iterate over the numbers of trained methods in columns of one benchmark."""
     for group in contrasts:
-        for row in group.rows:
-            for column, statistic in zip(group.columns, row.statistics, strict=True):
-                is_mean = column_benchmarks(column) != [column.benchmark]
-                if statistic and row.method != PRETRAINED and not is_mean:
-                    yield row.method, column, statistic
+        for row, column, statistic in group.numbers():
+            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
+            if row.method != PRETRAINED and not is_mean:
+                yield row.method, column, statistic
 
 
 def _list_printed(
@@ -498,9 +495,5 @@ def format_differences_markdown(lines: Sequence[DifferenceBeside]) -> str:
     """Format the summary and the table in Markdown; empty without lines."""
     if not lines:
         return ""
-    rows = [DIFFERENCE_HEAD, ("---",) * len(DIFFERENCE_HEAD)]
-    rows += [tuple(map(to_markdown, line.layout())) for line in lines]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return (
-        f"\n## The authors' differences to {to_markdown(lines[0].base)}\n\n{summarize_differences(lines)}\n\n{table}\n"
-    )
+    table = layout_markdown(DIFFERENCE_HEAD, [[to_markdown(cell) for cell in line.layout()] for line in lines])
+    return f"\n## The authors' differences to {to_markdown(lines[0].base)}\n\n{summarize_differences(lines)}\n\n{table}"

@@ -22,7 +22,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.prepare import item_slices
 from compclip.prepare.benchmark_records import BenchmarkRecords, RecordFinder
 from compclip.report import slice_search
-from compclip.report.escape import format_csv, to_markdown
+from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.statistics import item_units, named_generator
 from compclip.report.tables import MethodRow, ResultTable, has_random_weights
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -71,12 +71,12 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkReco
     values: dict[str, list[np.ndarray]] = {method: [] for method in results}
     metrics = tuple(name for name in every[0].items if is_searched(name, every[0]))
     for m, metric in enumerate(metrics):
-        ids = _shared_ids([result.items.get(metric) for result in every])
+        ids = shared_ids([result.items.get(metric) for result in every])
         unit_of = dict(zip(every[0].items[metric].ids, item_units(every[0].items[metric]), strict=True))
         numbers = {key: record.number for key in ids if (record := finder.find(metric, key))}
         joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
         for method, of_row in results.items():
-            values[method].append(_mean_values([result.items[metric] for result in of_row], list(numbers)))
+            values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
     if not joined:
         return None
     metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
@@ -107,7 +107,7 @@ def is_repetition(metric: str, items: Items, result: Result) -> bool:
     return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
 
 
-def _shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
+def shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
     """Return the ids that all results have, in the first one's order."""
     lists = [items.ids if items else () for items in every]
     if all(ids is lists[0] or ids == lists[0] for ids in lists):
@@ -116,7 +116,7 @@ def _shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
     return [key for key in lists[0] if key in shared]
 
 
-def _mean_values(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
+def mean_outcomes(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
     """Return the mean outcome over seeds of these items."""
     columns = []
     for items in seeds:
@@ -311,10 +311,8 @@ def format_slices_markdown(tables: Sequence[SliceTable]) -> str:
     text = ""
     for table in tables:
         text += f"\n## Slices: {to_markdown(table.name)}\n\n{describe_search(table)}\n"
-        if lines := layout_slices(table):
-            text += "\n| method | against | benchmark | slice | pictures | there | elsewhere | p |\n"
-            text += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n"
-        for line in lines:
-            names = " | ".join(to_markdown(line[name]) for name in ("method", "reference", "benchmark", "slice"))
-            text += f"| {names} | {line['pictures']} | {line['there']} | {line['elsewhere']} | {line['p']} |\n"
+        names, numbers = ["method", "reference", "benchmark", "slice"], ["pictures", "there", "elsewhere", "p"]
+        rows = [[to_markdown(line[name]) for name in names + numbers] for line in layout_slices(table)]
+        if rows:
+            text += "\n" + layout_markdown(["method", "against", "benchmark", "slice", *numbers], rows, numbers)
     return text

@@ -289,7 +289,8 @@ def describe_contrast_interval(statistic: Statistic, column: Column) -> str:
 
 def describe_score_interval(statistic: Statistic, column: Column) -> str:
     """Return the ends of a score's own interval, and what it is over where that is less; empty without one."""
-    if (gap := statistic.difference) is None:
+    gap = statistic.difference
+    if gap is None:
         return ""
     ends = f"[{format_number(gap.low, column)}, {format_number(gap.high, column)}]"
     return f"{ends} {describe_basis(statistic)}".rstrip()
@@ -300,33 +301,28 @@ def describe_score_interval(statistic: Statistic, column: Column) -> str:
 
 def format_results_csv(groups: Sequence[ResultTable]) -> str:
     """Format one line for each method and column, in the metrics' own unit (fractions)."""
-    lines = []
+    lines: list[Sequence[object]] = []
     for group in groups:
-        coverages = [table_heads.column_coverage(column, group.runs) for column in group.columns]
-        for row in group.rows:
-            for c, e, coverage in zip(group.columns, row.statistics, coverages, strict=True):
-                if e is not None:
-                    scored = (coverage.scored, coverage.records) if coverage else (None, None)
-                    values = (
-                        group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
-                        e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
-                        *table_heads.backbone_names(group), group.split.name,
-                        group.tuned.get(row.method, ""), e.backbones,
-                        group.checkpoints.get(row.method, ""),
-                    )  # fmt: skip
-                    lines.append(values)
+        coverages = {column: table_heads.column_coverage(column, group.runs) for column in group.columns}
+        for row, c, e in group.numbers():
+            coverage = coverages[c]
+            scored = (coverage.scored, coverage.records) if coverage else (None, None)
+            lines.append((
+                group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
+                e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
+                *table_heads.backbone_names(group), group.split.name,
+                group.tuned.get(row.method, ""), e.backbones, group.checkpoints.get(row.method, ""),
+            ))  # fmt: skip
     return escape.format_csv([FIELDS, *lines])
 
 
 def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
     """Format one line for each method and column, in the metrics' own unit; the head alone without rows."""
-    lines = []
+    lines: list[Sequence[object]] = []
     for group in groups:
-        for row in group.rows:
-            for c, e in zip(group.columns, row.statistics, strict=True):
-                if e is not None:
-                    head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, c.better, e.seeds)
-                    lines.append((*head, *_difference_values(e)))
+        for row, c, e in group.numbers():
+            head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, c.better, e.seeds)
+            lines.append((*head, *_difference_values(e)))
     return escape.format_csv([CONTRAST_FIELDS, *lines])
 
 
@@ -339,13 +335,11 @@ def _difference_values(statistic: Statistic) -> tuple[Any, ...]:
 
 def flatten_means(groups: Sequence[ResultTable]) -> dict[str, float]:
     """Return the means for `dvc metrics show`: method-backbone-data/benchmark/metric -> value, six decimals."""
-    return {
-        f"{row.method}-{group.backbone}-{group.data}/{column.name}": round(statistic.mean, 6)
-        for group in groups
-        for row in group.rows
-        for column, statistic in zip(group.columns, row.statistics, strict=True)
-        if statistic is not None
-    }
+    means = {}
+    for group in groups:
+        for row, column, statistic in group.numbers():
+            means[f"{row.method}-{group.backbone}-{group.data}/{column.name}"] = round(statistic.mean, 6)
+    return means
 
 
 # --- LaTeX that a paper takes as it is: one booktabs table a section of columns, with readable names
@@ -379,8 +373,8 @@ def format_latex(
             caption += " Rows in italics see no picture."
         sections = split_sections(group)
         for section, indices in sections.items():
-            foot = _take_columns(replace(group, rows=tuple(blind_rows)), indices)
-            latex_tables.append(_latex_table(_take_columns(group, indices), _latex_cell, caption, section, foot))
+            foot = replace(group, rows=tuple(blind_rows)).select(indices)
+            latex_tables.append(_latex_table(group.select(indices), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
 
@@ -413,9 +407,7 @@ def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
 def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
-    return "".join(
-        "\n" + _latex_table(_take_columns(group, indices), cell, caption, section) for section, indices in sections
-    )
+    return "".join("\n" + _latex_table(group.select(indices), cell, caption, section) for section, indices in sections)
 
 
 def split_sections(group: ResultTable) -> dict[str, list[int]]:
@@ -429,11 +421,6 @@ def split_sections(group: ResultTable) -> dict[str, list[int]]:
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
         indices.setdefault(section, []).append(index)
     return indices
-
-
-def _take_columns(group: ResultTable, indices: Sequence[int]) -> ResultTable:
-    rows = tuple(replace(row, statistics=tuple(row.statistics[index] for index in indices)) for row in group.rows)
-    return replace(group, columns=tuple(group.columns[index] for index in indices), rows=rows)
 
 
 def _latex_table(

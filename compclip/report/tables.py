@@ -8,7 +8,7 @@ every seed of the other method.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -141,6 +141,23 @@ class ResultTable:
     def runs(self) -> tuple[FinishedRun, ...]:
         """The runs of all rows."""
         return tuple(run for row in self.rows for run in row.runs)
+
+    def numbers(self) -> Iterator[tuple[MethodRow, Column, Statistic]]:
+        """Yield every number that is there, row by row, with its row and its column."""
+        for row in self.rows:
+            for column, statistic in zip(self.columns, row.statistics, strict=True):
+                if statistic is not None:
+                    yield row, column, statistic
+
+    def select(self, indices: Sequence[int]) -> ResultTable:
+        """Return the table with some of its columns alone."""
+        rows = [replace(row, statistics=tuple(row.statistics[index] for index in indices)) for row in self.rows]
+        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=tuple(rows))
+
+    def change(self, change: Callable[[Statistic], Statistic]) -> ResultTable:
+        """Return the table with every number that is there changed."""
+        rows = [replace(row, statistics=tuple(s and change(s) for s in row.statistics)) for row in self.rows]
+        return replace(self, rows=tuple(rows))
 
     @property
     def summaries(self) -> dict[str, Column]:
@@ -374,11 +391,7 @@ def unmark_random(group: ResultTable) -> ResultTable:
     """Drop ranks and verdicts where the backbone's weights are random: none is better than a pretrained model."""
     if not has_random_weights(group):
         return group
-    rows = []
-    for row in group.rows:
-        statistics_of_row = (cell and replace(cell, rank=0, verdict=0) for cell in row.statistics)
-        rows.append(replace(row, statistics=tuple(statistics_of_row)))
-    return replace(group, rows=tuple(rows))
+    return group.change(lambda statistic: replace(statistic, rank=0, verdict=0))
 
 
 def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun]) -> Statistic | None:

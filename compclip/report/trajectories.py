@@ -20,7 +20,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
 from compclip.report import escape
-from compclip.report.escape import format_csv, to_markdown
+from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.report_figures import TradeoffPoint, Trajectory, draw_against_comp
 from compclip.report.run_details import MissingResult
 from compclip.report.tables import Column, ResultTable, column_value
@@ -339,9 +339,9 @@ def format_curves_markdown(groups: Sequence[ResultTable], curves: Sequence[Train
     """Format the section of report.md; empty without curves."""
     text = ""
     for group in groups:
-        if lines := tabulate_curves(group, curves):
+        rows = [[to_markdown(cell) for cell in line.values()] for line in tabulate_curves(group, curves)]
+        if rows:
             text += f"\n## Along training: {to_markdown(group.name)}\n\n"
             text += "Comp / General at shares of the training, in percent.\n\n"
-            text += "| method | Comp / General | shown |\n| --- | --- | --- |\n"
-            text += "".join(f"| {' | '.join(map(to_markdown, line.values()))} |\n" for line in lines)
+            text += layout_markdown(["method", "Comp / General", "shown"], rows)
     return text

@@ -23,7 +23,7 @@ from compclip.base.files import read_mapping
 from compclip.config import tuning
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import TEST, VALIDATION, WHOLE, Params
-from compclip.report.escape import format_csv, to_markdown
+from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.tables import ResultTable
 from compclip.runs.result_files import FinishedRun
 
@@ -232,10 +232,10 @@ def format_tuning_markdown(methods: Sequence[TunedMethod]) -> str:
     """Format the studies as a table; empty without any."""
     if not methods:
         return ""
-    text = f"\n## Tuning\n\n{describe_tuning(methods)}\n\n"
-    text += "| method | on | trials | minutes | before | gain | flat | chosen |\n"
-    text += "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
-    return text + "".join(f"| {' | '.join(map(to_markdown, method.layout().values()))} |\n" for method in methods)
+    numbers = ["trials", "minutes", "before", "gain", "flat"]
+    rows = [[to_markdown(cell) for cell in method.layout().values()] for method in methods]
+    table = layout_markdown(["method", "on", *numbers, "chosen"], rows, numbers)
+    return f"\n## Tuning\n\n{describe_tuning(methods)}\n\n{table}"
 
 
 def format_tuning_csv(methods: Sequence[TunedMethod]) -> str:
