@@ -104,7 +104,7 @@ def _score(
 
 
 def _result(document: dict[str, Any]) -> BenchmarkResult:
-    from compclip.evaluate.item_intervals import compute_intervals
+    from compclip.evaluate.compare import compute_intervals
 
     items = {name: dict(zip(i["ids"], i["outcomes"], strict=True)) for name, i in document["items"].items()}
     return BenchmarkResult(document["metrics"], compute_intervals(document), items, document)

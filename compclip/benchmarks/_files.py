@@ -13,7 +13,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_regular, read_json, read_text
 from compclip.base.json_text import read_field as read_field  # benchmarks take it from here
 from compclip.data import tar_members
-from compclip.evaluate import picture_references
+from compclip.evaluate import benchmark
 from compclip.evaluate.benchmark import Groups, Record
 
 GROUPS = "groups.json"
@@ -187,5 +187,5 @@ def read_tar_pairs(
             if sample.key in keys:
                 raise UserError(f"{tar}: key {sample.key!r} comes twice; fetch the tar again")
             keys.add(sample.key)
-            ref = picture_references.bytes_of_file(str(tar), picture.offset, picture.size)
+            ref = benchmark.bytes_of_file(str(tar), picture.offset, picture.size)
             yield f"{tar.stem}/{sample.key}", ref, tar_members.read_member(str(tar), text, most) or b""

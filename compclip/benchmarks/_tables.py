@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, check_regular, read_text
 from compclip.benchmarks import _files
-from compclip.evaluate import picture_references
+from compclip.evaluate import benchmark
 
 TEXT_SUFFIXES = (".jsonl", ".jsonlines", ".json", ".csv")
 TABLE_SUFFIXES = (".parquet", ".arrow")
@@ -95,7 +95,7 @@ def find_picture(pictures: Path, name: str) -> str:
 
     What is nowhere is taken to be missing from `pictures` itself; a picture out of a table is as it is.
     """
-    if picture_references.BYTES in name:
+    if benchmark.BYTES in name:
         return name
     components = [component for component in Path(name).parts if component not in ("/", "..")]
     paths = [pictures / name, *(pictures.joinpath(*components[start:]) for start in range(len(components)))]
@@ -104,7 +104,7 @@ def find_picture(pictures: Path, name: str) -> str:
 
 def named_picture(pictures: Path, name: str, suffix: str) -> str:
     """Return the picture of a row: a reference, or a file in `pictures`, with `suffix` where its name has none."""
-    if picture_references.BYTES in name:
+    if benchmark.BYTES in name:
         return name
     return str(pictures / (name if Path(name).suffix else f"{name}{suffix}"))
 
@@ -161,7 +161,7 @@ def _rows_of_table(table: Path, pictures: Path) -> list[dict[str, Any]]:
         for name in picture_columns:
             location = row[name] or {}
             if location.get("length"):
-                row[name] = picture_references.bytes_of_file(str(pack), location["offset"], location["length"])
+                row[name] = benchmark.bytes_of_file(str(pack), location["offset"], location["length"])
             else:  # a name that no file has where the row does not even name it
                 row[name] = location.get("path") or f"{pack.name}/{number}"
     return rows

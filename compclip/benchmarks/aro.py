@@ -34,9 +34,8 @@ import numpy as np
 
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, read_field, read_rows, read_texts, subsets
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"

@@ -25,8 +25,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import existing_file, images_folder, selected_names
-from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset
-from compclip.evaluate.picture_references import with_box
+from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset, with_box
 from compclip.prepare import caption_lists
 from compclip.runs.item_outcomes import COMPOSITION
 

@@ -33,9 +33,8 @@ from compclip.benchmarks._files import (
     read_rows,
     selected_names,
 )
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 FILES = {

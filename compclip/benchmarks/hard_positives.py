@@ -28,9 +28,8 @@ from compclip.benchmarks._files import (
     selected_names,
 )
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, pool_items
+from compclip.evaluate.benchmark import Benchmark, Record, pool_items, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 KINDS = {  # the file name in the authors' repository

@@ -32,9 +32,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import dci
 from compclip.benchmarks._files import existing_file, read_field, selected_names
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 TESTS = ("all_swaps", "all_swaps_pick5", "base_swaps", "all_hardest")

@@ -31,7 +31,7 @@ ENTRIES = {
     "rewrite": "compclip.prepare.rewrite_shards",
     "annotate": "compclip.prepare.annotate_shards",
     "backbone": "compclip.model.backbone",
-    "benchmark": "compclip.evaluate.census",
+    "benchmark": "compclip.evaluate.benchmark_module",
     "neighbours": "compclip.train.nearest",
     "tune": "compclip.sweep.tune_stage",
     "train": training_code.ENTRY,

@@ -35,7 +35,7 @@ from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
-from compclip.evaluate import result_store, scoring_options, snapshot_choice
+from compclip.evaluate import result_store, scoring_options
 from compclip.runs import run_folder as folders
 from compclip.runs import run_store
 from compclip.runs.run_folder import Published, RunFolder
@@ -72,7 +72,7 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
     with reading(path):
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
-        task, snapshots = result_store.task_from_plan(document, root), snapshot_choice.task_from_plan(document)
+        task, snapshots = result_store.task_from_plan(document, root), result_store.snapshots_from_plan(document)
     list_other_runs = functools.partial(_list_other_runs, method, document, root)
     outcome = result_store.publish_results(grid_cells, task, list_other_runs, snapshots)
     ahead = f"; {outcome.scored_ahead} of other methods in the same pass" if outcome.scored_ahead else ""
@@ -97,12 +97,12 @@ def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> l
 
 def _census(params: Params, name: SafeName, root: Path) -> int:
     from compclip.config import columns
-    from compclip.evaluate import census
+    from compclip.evaluate import benchmark_module
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
     report_metrics, scorers = columns.select_metrics(params, name), params.evaluate.scorers
-    print(json.dumps(census.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
+    print(json.dumps(benchmark_module.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
     return 0
 
 
@@ -120,7 +120,7 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
         documents = score.score_checkpoint(score.checkpoint_at(checkpoint, device=score.device()), loaded)
         result_store.write_documents(documents, published.results)
     else:
-        task, snapshots = result_store.task_from_params(params, root), snapshot_choice.task_from_run(run, params)
+        task, snapshots = result_store.task_from_params(params, root), result_store.snapshots_from_run(run, params)
         outcome = result_store.publish_results([cell], task, snapshots=snapshots)
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")

@@ -30,8 +30,8 @@ from compclip.base.errors import UserError
 from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
+from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import parse_reference
 from compclip.model import inference_towers, towers
 from compclip.model.inference_towers import ReplicaPool
 

@@ -2,31 +2,303 @@
 
 I images, T texts, P pairs, D dim. `compclip.evaluate.models` says what such a model offers. Pictures are read once
 each, turned and converted as `evaluate.pictures` says; what a model does with them then is its own.
+
+VQAScore (Lin et al., ECCV 2024, arXiv:2404.01291): how sure a generative model is that a picture shows a text.
+
+P pairs, N records.
+
+score(picture, text) = how likely the answer "Yes" is to `Does this figure show "<text>"?`, in one of two ways:
+
+    answer_likelihood   exp of minus the mean cross entropy over the answer's tokens and the one that ends it
+    first_token         the probability of the answer's first token
+
+As in the authors' program each family of models has words of its own. The model is a folder of transformers' (an
+image-to-text model, with or without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it
+stands in a checkpoint's place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or
+average texts, cannot be scored so.
+
+Checklist. Source: github.com/linzhiqiu/t2v_metrics. Read side by side with the authors' code: questions, answers, score
+and squares of pictures for LLaVA-1.5 and InstructBLIP with FlanT5 (answer and end), and for Qwen-VL and GPT-4o (first
+token). Not compared: any number. Departures: CLIP-FlanT5 is no class of transformers and is refused; models compute in
+the type of their files, the authors' in bfloat16 under autocast; InstructBLIP's questions are not cut at 128 tokens;
+LLaVA-1.6, whose pictures transformers cuts into tiles, is asked as a chat. An endpoint tells the twenty likeliest
+tokens (the authors ask for two), and the probabilities of all spellings of the answer are added.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from compclip.base import plugins
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.files import fingerprint
 from compclip.base.progress_line import ProgressLine
-from compclip.config.sections import Scoring
+from compclip.config.sections import DEFAULT_SCORING, Scoring
+from compclip.config.servers import Server
+from compclip.data import images
 from compclip.data.images import ImageError
-from compclip.evaluate import score, vqa
-from compclip.evaluate.embed import evaluation_mode
-from compclip.evaluate.embeddings import Embeddings, Pair, Scores
+from compclip.evaluate import score
+from compclip.evaluate.benchmark import parse_reference
+from compclip.evaluate.embed import crop_to_box, evaluation_mode
+from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores
 from compclip.evaluate.score import LoadedBenchmarks
+from compclip.llm import chat_client
+from compclip.llm.chat_question import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+LIKELIEST = 20  # tokens that an endpoint tells of; more are refused
+OPPOSITES = {"yes": "no", "no": "yes"}
+SIDE = 1024  # pixels of a picture that is sent
+BATCH = 8
+CACHE = ".work/vqascore.sqlite"
+ANSWER_LIKELIHOOD, FIRST_TOKEN = SCORES = ("answer_likelihood", "first_token")
+SQUARE_PADDED, SQUARE_CUT = "square_padded", "square_cut"
+VICUNA = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the user's questions. USER: <image>\n{} ASSISTANT: "
+)
+
+
+@dataclass(frozen=True)
+class VqaQuestion:
+    """What is asked about each pair, which answer counts and how. Raises UserError for a question without a place.
+
+    `dialogue` is the chat around the question; without it the processor's own template writes it. `pictures` says how
+    they become squares before the processor gets them: padded with its mean colour, or the middle of what is resized to
+    its shorter side; without it they stay as they are.
+    """
+
+    question: str = 'Does this figure show "{}"? Please answer Yes or No.'
+    answer: str = "Yes"
+    score: str = FIRST_TOKEN
+    dialogue: str = ""
+    pictures: str = ""
+
+    def __post_init__(self) -> None:
+        if "{}" not in self.question:
+            raise UserError(f"question={self.question!r}: must have {{}} where the text belongs")
+        if not self.answer.strip():
+            raise UserError("answer: must be a word, as Yes")
+        if self.score not in SCORES:
+            raise unknown("score", self.score, SCORES, "--score")
+
+    def about(self, text: str) -> str:
+        """Return the question about a text; braces in the text are its own."""
+        return self.question.replace("{}", text)
+
+
+# By transformers' model_type. All others chat, and are asked as the program asks GPT-4o, Qwen-VL and Gemma.
+FAMILIES = {
+    "llava": VqaQuestion(
+        'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
+    ),
+    "instructblip": VqaQuestion(
+        'Question: Does this figure show "{}"? Please answer yes or no.',
+        "yes",
+        ANSWER_LIKELIHOOD,
+        pictures=SQUARE_CUT,
+    ),
+}
+
+
+def question_of_family(model_type: str, words: Mapping[str, str]) -> VqaQuestion:
+    """Return the authors' question for a family of models, with the fields in `words` that are not empty."""
+    return replace(FAMILIES.get(model_type, VqaQuestion()), **{name: word for name, word in words.items() if word})
+
+
+def scores_by_model(
+    processor: Any, model: Any, asking: VqaQuestion, batch_size: int = BATCH, upright: bool = False
+) -> Scores:
+    """Score by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
+    from compclip.prepare.captioners import hf
+
+    likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
+
+    def scores(pairs: Sequence[Pair]) -> np.ndarray:
+        prompts = [asking.about(text) for _, text in pairs]
+        with _answering(model):
+            length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
+        scores_P = np.empty(len(pairs))
+        for batch in show_batches(_equal_length_batches(length_P, batch_size), len(pairs)):
+            pictures = [
+                make_square(load_picture(pairs[index][0], upright), asking.pictures, processor) for index in batch
+            ]
+            batch_prompts = [prompts[index] for index in batch]
+            with _answering(model):
+                scores_B = likelihood(processor, model, pictures, batch_prompts, asking.answer, asking.dialogue)
+            scores_P[batch] = scores_B.numpy()
+        if np.isnan(scores_P).any():
+            raise UserError(f"vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
+        return scores_P
+
+    return scores
+
+
+@contextlib.contextmanager
+def _answering(model: Any) -> Iterator[None]:
+    """Raise UserError for whatever a folder's template, tokenizer or settings make of a question."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # transformers and jinja2 have no one error for it
+        why = f"{type(error).__name__}: {one_line(str(error))[:300]}"
+        raise UserError(
+            f"vqascore {model.name_or_path}: cannot be asked: {why}; take a whole image-to-text model's folder"
+        ) from error
+
+
+def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
+    """Places in batches of prompts that are equally long."""
+    for length in np.unique(length_P):
+        places = np.flatnonzero(length_P == length)
+        yield from (places[start : start + size] for start in range(0, len(places), size))
+
+
+def show_batches(batches: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
+    """Yield batches of pairs and show how far they are."""
+    with ProgressLine("pairs", total) as progress:
+        for batch in batches:
+            yield batch
+            progress.update(len(batch))
+
+
+def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
+    """Score by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
+
+    Pictures are sent upright, as JPEG, their longer side at most SIDE. Raises UserError where more questions fail than
+    `server` allows, the score of one that fails otherwise is NaN; for a part of a picture, which is not sent; and for
+    a score over all of the answer.
+    """
+    if asking.score == ANSWER_LIKELIHOOD:
+        raise UserError(f"--score {ANSWER_LIKELIHOOD}: an endpoint tells the first token alone; give {FIRST_TOKEN}")
+
+    def scores(pairs: Sequence[Pair]) -> np.ndarray:
+        questions = []
+        for ref, text in pairs:
+            path, box = parse_reference(ref)
+            if box:
+                raise UserError(f"{ref}: a part of a picture is not sent to an endpoint; take a model in a folder")
+            questions.append(Question(asking.about(text), path, SIDE, max_tokens=1, likeliest=LIKELIEST))
+        answers = chat_client.ask_questions(questions, server).answers
+        return np.array([_likelihood(reply.text, asking.answer) if reply else math.nan for reply in answers])
+
+    return scores
+
+
+def _likelihood(likeliest: str, answer: str) -> float:
+    """Add up an answer's probability over its spellings; of its opposite alone, return what that leaves.
+
+    Spellings differ in case and in the spaces around. Of an answer with neither it is 0.
+    """
+    share: dict[str, float] = {}
+    for token, log in json.loads(likeliest).items():
+        word = token.strip().lower()
+        share[word] = min(share.get(word, 0.0) + math.exp(min(log, 0.0)), 1.0)
+    expected = answer.strip().lower()
+    opposite = share.get(OPPOSITES.get(expected, ""))
+    return share.get(expected, 0.0 if opposite is None else 1 - opposite)
+
+
+def load_picture(ref: str, upright: bool = False) -> Image:
+    """Load the picture of a reference, cut to its box. Raises ImageError."""
+    path, box = parse_reference(ref)
+    image = images.load_image(path, upright)
+    return crop_to_box(image, path, box, upright) if box else image
+
+
+def make_square(image: Image, way: str, processor: Any) -> Image:
+    """Return the picture as the authors' code for its family hands it to the processor."""
+    from PIL import Image as pil
+    from torchvision.transforms import functional
+
+    if way == SQUARE_PADDED:
+        side = max(image.size)
+        canvas = pil.new("RGB", (side, side), tuple(int(255 * mean) for mean in processor.image_processor.image_mean))
+        canvas.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+        return canvas
+    if way == SQUARE_CUT:
+        side = processor.image_processor.size["height"]
+        shorter = functional.resize(image, side, functional.InterpolationMode.BICUBIC)
+        return functional.center_crop(shorter, [side, side])
+    return image
+
+
+@dataclass(frozen=True)
+class AnsweredPairs(Paired):
+    """What a generative model says of pairs, and nothing else."""
+
+    def texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: there are none."""
+        raise NoVectorsError("texts")
+
+    def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
+        """Raises NoVectorsError: a text is compared with pictures alone."""
+        raise NoVectorsError("texts, to compare them with each other")
+
+
+def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
+    """Return what benchmarks with these pictures are scored on; `failed` lists pictures that cannot be read."""
+    image_row: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    for ref in dict.fromkeys(refs):
+        try:
+            load_picture(ref)
+            image_row[ref] = len(image_row)
+        except images.ImageError as error:
+            failed[ref] = error.reason
+    nothing = np.zeros((0, 0), np.float32)
+    return AnsweredPairs(nothing, nothing, image_row, {}, failed, ask=ask)
+
+
+def vqascore_documents(
+    model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str], api_key_env: str = ""
+) -> dict[str, dict]:
+    """Return result documents by benchmark name, as of a checkpoint. Raises UserError where it cannot be asked.
+
+    `words`: fields of Asking in place of those of the model's family.
+    """
+    start = time.perf_counter()
+    ask, made_with = open_scorer(model, device, words, loaded.how, api_key_env)
+    references = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
+    targets = replace(score_targets(references, ask), ties=loaded.how.ties)
+    scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
+    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
+
+
+def open_scorer(
+    model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING, api_key_env: str = ""
+) -> tuple[Scores, Mapping[str, str]]:
+    """Open a model by `URL::MODEL` or in a folder; return its scores and what results say of it.
+
+    Raises UserError for neither.
+    """
+    from compclip.prepare.captioners import hf
+
+    asking = question_of_family("", words)  # words that are wrong end here, before a model is read
+    if model.startswith(("http://", "https://")):
+        url, _, name = model.rpartition("::")
+        server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
+        return scores_by_endpoint(server, asking), {"vqascore": model} | asdict(asking)
+    processor, network = hf.load_model(model, device)
+    asking = question_of_family(hf.model_family(network), words)
+    facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}
+    scores = scores_by_model(processor, network, asking, upright=how.pictures == "upright")
+    return scores, {"vqascore": model} | asdict(asking) | facts
+
+
+# --- models that encode pictures and texts, or score pairs, opened by a plug-in
 
 PAIRS, PICTURES, TEXTS = "score_pairs", "encode_images", "encode_texts"
 
@@ -77,7 +349,7 @@ def using(model: Any) -> Iterator[None]:
 def embed(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) -> Embeddings:
     """Return what different pictures and texts are compared by; of a model that scores pairs, when they are asked."""
     if hasattr(model, PAIRS):
-        return vqa.score_targets(refs, _pair_scores(model, how))
+        return score_targets(refs, _pair_scores(model, how))
     return encode(model, refs, texts, how)
 
 
@@ -113,7 +385,7 @@ def _load_pictures(refs: Sequence[str], upright: bool, failed: dict[str, str]) -
     pictures = {}
     for ref in refs:
         try:
-            pictures[ref] = vqa.load_picture(ref, upright)
+            pictures[ref] = load_picture(ref, upright)
         except ImageError as error:
             failed[ref] = error.reason
     return pictures
@@ -145,7 +417,7 @@ def _pair_scores(model: Any, how: Scoring) -> Scores:
 
 
 def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray:
-    pictures = {ref: vqa.load_picture(ref, upright) for ref in dict.fromkeys(ref for ref, _ in pairs)}
+    pictures = {ref: load_picture(ref, upright) for ref in dict.fromkeys(ref for ref, _ in pairs)}
     score_P = _to_array(model.score_pairs([pictures[ref] for ref, _ in pairs], [text for _, text in pairs]))
     if score_P.shape != (len(pairs),) or not np.isfinite(score_P).all():
         name, shape = type(model).__name__, list(score_P.shape)

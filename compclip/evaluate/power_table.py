@@ -30,11 +30,10 @@ from compclip.base.errors import UserError, entry
 from compclip.base.number_text import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
-from compclip.evaluate import benchmark_module, census
-from compclip.report import decisions, run_collection, statistics, table_rows, tables
-from compclip.report.statistics import ItemDifferences
+from compclip.evaluate import benchmark_module
+from compclip.report import decisions, run_details, statistics, tables
+from compclip.report.statistics import LEVEL, BackboneSpread, ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
-from compclip.report.variance_parts import LEVEL, BackboneSpread, Spread, Variance
 from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
 
@@ -84,7 +83,7 @@ def plan_run(params: Params) -> FinishedRun:
 
 def _plan_result(name: str, params: Params) -> Result:
     benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
-    outcomes, pictures = census.score_made_vectors(benchmark), benchmark.unit_pictures
+    outcomes, pictures = benchmark_module.score_made_vectors(benchmark), benchmark.unit_pictures
     items = {
         metric: make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
         for metric, of_metric in outcomes.items.items()
@@ -122,12 +121,12 @@ def assume_spread(
 
 def measure_spreads(params: Params, root: Path) -> dict[str, list[Spread]]:
     """Return each column's spreads over the finished runs of a project, one for each method and table."""
-    runs, _ = run_collection.collect_runs(grid.list_cells(params), params.evaluate.benchmarks, root, partial=True)
+    runs, _ = run_details.collect_runs(grid.list_cells(params), params.evaluate.benchmarks, root, partial=True)
     selected = tables.select_columns(runs, params.report.columns, list(params.evaluate.benchmarks))
     columns = (*tables.summary_columns(selected, runs), *selected)
-    groups = table_rows.build_tables(runs, columns, versions=params.grid.versions)
+    groups = tables.build_tables(runs, columns, versions=params.grid.versions)
     if params.report.reference:
-        groups = table_rows.build_contrasts(groups, params.report.reference)
+        groups = tables.build_contrasts(groups, params.report.reference)
     spreads: dict[str, list[Spread]] = {}
     for group in groups:
         for row in group.rows:
@@ -149,7 +148,7 @@ def compute_power(
     level = LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
     powers = []
     for column in columns:
-        differences = table_rows.collect_item_differences(column, [(run, run)])
+        differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
             units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
             least = {n: _least(differences, measured.get(column.name, ()), n, assumed, level, backbones) for n in seeds}

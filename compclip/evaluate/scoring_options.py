@@ -74,7 +74,7 @@ def check_output(args: argparse.Namespace) -> Path | None:
 
 def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
     """Return metrics, their 95 % intervals over pictures, and counts by benchmark."""
-    from compclip.evaluate.item_intervals import compute_intervals
+    from compclip.evaluate.compare import compute_intervals
 
     return {
         name: {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"]}

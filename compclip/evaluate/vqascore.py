@@ -21,14 +21,14 @@ def main(argv: Sequence[str]) -> int:
     """Score a model, print its numbers and write its results."""
     args, overrides = scoring_options.parse(_parser(), argv)
     params = scoring_options.load_params(args, overrides)
-    from compclip.evaluate import result_store, score, vqa
+    from compclip.evaluate import foreign_models, result_store, score
     from compclip.model import backbone
 
     out, device = scoring_options.check_output(args), args.device or score.device()
     backbone.check_device(device)
     loaded = scoring_options.load_benchmarks(params, args)
     words = {"question": args.question, "answer": args.answer, "score": args.score}
-    documents = vqa.vqascore_documents(args.model, loaded, device, words, args.api_key_env)
+    documents = foreign_models.vqascore_documents(args.model, loaded, device, words, args.api_key_env)
     scoring_options.print_documents(documents, args.json)
     if out:
         result_store.write_documents(documents, out)

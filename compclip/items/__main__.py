@@ -56,7 +56,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _join(params: Params, args: argparse.Namespace, root: Path) -> tuple[JoinedItems, dict[str, list[int]]]:
     """Join both rows' results, and name slices of the items."""
-    from compclip.evaluate import benchmark_module, census
+    from compclip.evaluate import benchmark_module
     from compclip.items import item_differences
     from compclip.track.item_tables import RecordTexts
 
@@ -69,7 +69,7 @@ def _join(params: Params, args: argparse.Namespace, root: Path) -> tuple[JoinedI
     if texts.fingerprint != ours[0].fingerprint:
         raise UserError(f"{args.benchmark}: its files are not those that were scored; run `dvc repro evaluate`")
     items = item_differences.join_rows(ours, theirs, texts, args.metric)
-    by_record = item_differences.list_record_slices(items, census.list_stored_records(benchmark))
+    by_record = item_differences.list_record_slices(items, benchmark_module.list_stored_records(benchmark))
     return items, item_differences.list_slices(items) | by_record
 
 

@@ -5,7 +5,6 @@ I items. An item's difference is the mean over seeds of the one row's outcomes m
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,8 @@ from compclip.base.errors import UserError
 from compclip.prepare.benchmark_records import RecordFinder
 from compclip.prepare.item_slices import list_group_slices, list_size_slices, list_text_slices
 from compclip.prepare.record_writer import StoredRecord, read_sizes
-from compclip.report.row_items import is_repetition
+from compclip.report.slice_tables import is_repetition, mean_outcomes, shared_ids
 from compclip.report.statistics import item_units
-from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result
 from compclip.track.item_tables import RecordTexts
 
@@ -54,38 +52,24 @@ def join_rows(
         raise UserError(
             f"{ours[0].benchmark}: keeps no items of {unknown[0]!r}; give one of {', '.join(ours[0].items)}"
         )
-    keys: list[tuple[str, str]] = []
-    units: list[int | str] = []
-    sides: tuple[list[float], list[float]] = ([], [])
+    joined: list[tuple[str, str, int | str, float, float]] = []
     for metric in metrics or every:
-        of_rows = [_mean_outcomes([result.items.get(metric) for result in row]) for row in (ours, theirs)]
-        unit_of = dict(zip(ours[0].items[metric].ids, item_units(ours[0].items[metric]), strict=True))
-        for item in of_rows[0].keys() & of_rows[1].keys():
-            keys.append((metric, item))
-            units.append(unit_of[item])
-        for side, outcomes in zip(sides, of_rows, strict=True):
-            side += [outcomes[item] for _, item in keys[len(side) :]]
-    if not keys:
+        ids = shared_ids([result.items.get(metric) for result in (*ours, *theirs)])
+        first = ours[0].items[metric]
+        unit_of = dict(zip(first.ids, item_units(first), strict=True))
+        ours_I = mean_outcomes([result.items[metric] for result in ours], ids) if ids else ()
+        theirs_I = mean_outcomes([result.items[metric] for result in theirs], ids) if ids else ()
+        for item, our_value, their_value in zip(ids, ours_I, theirs_I, strict=True):
+            joined.append((metric, item, unit_of[item], our_value, their_value))
+    if not joined:
         raise UserError(f"{ours[0].benchmark}: the rows share no item of {', '.join(metrics or every)}")
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    number = {unit: i for i, unit in enumerate(sorted(set(units), key=str))}
-    return JoinedItems(
-        tuple(keys[i] for i in order),
-        tuple(texts.find(*keys[i]) for i in order),
-        np.array([number[units[i]] for i in order]),
-        *(np.array([side[i] for i in order]) for side in sides),
-    )
-
-
-def _mean_outcomes(seeds: Sequence[Items | None]) -> dict[str, float]:
-    """Return the mean outcome over seeds of each item that all seeds have."""
-    totals: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    for items in seeds:
-        for item, value in zip(items.ids, items.values.tolist(), strict=True) if items else ():
-            totals[item] += value
-            counts[item] += 1
-    return {item: totals[item] / len(seeds) for item, count in counts.items() if count == len(seeds)}
+    joined.sort(key=lambda line: line[:2])
+    names, items, units, our_values, their_values = zip(*joined, strict=True)
+    keys = tuple(zip(names, items, strict=True))
+    texts_of_items = tuple(texts.find(*key) for key in keys)
+    numbers = {unit: index for index, unit in enumerate(sorted(set(units), key=str))}
+    unit_I = np.array([numbers[unit] for unit in units])
+    return JoinedItems(keys, texts_of_items, unit_I, np.array(our_values), np.array(their_values))
 
 
 def list_slices(items: JoinedItems) -> dict[str, list[int]]:

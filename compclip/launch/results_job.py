@@ -14,7 +14,7 @@ import sys
 from compclip.base.errors import entry
 from compclip.config import read
 from compclip.config.sections import Params
-from compclip.evaluate import result_store, rungs
+from compclip.evaluate import result_store, score
 from compclip.runs import lock, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -27,7 +27,7 @@ def train_and_score(params: Params, run: StoredRun) -> None:
 
     Of several processes the first holds the lock and scores.
     """
-    on_step = rungs.Rungs.load(run.folder, params) if run.folder.rungs.is_file() else do_nothing
+    on_step = score.Rungs.load(run.folder, params) if run.folder.rungs.is_file() else do_nothing
     with process_group.session() as here:
         if here.rank:
             job.complete_run(run, on_step)

@@ -20,7 +20,7 @@ from compclip.fetch import catalogue
 from compclip.fetch.catalogue import Offer
 from compclip.model import model_config
 from compclip.publish.source_run import SourceRun
-from compclip.report import blind_comparison, statistics, table_heads, table_rows, tables
+from compclip.report import blind_comparison, statistics, table_heads, tables
 from compclip.report.escape import to_code, to_markdown
 from compclip.report.run_details import flatten_keys
 from compclip.report.statistics import Interval, ItemDifferences
@@ -39,11 +39,11 @@ model, _, preprocess = open_clip.create_model_and_transforms("local-dir:FOLDER")
 tokenizer = open_clip.get_tokenizer("local-dir:FOLDER")
 """
 WITH_HEAD = """
-from compclip.evaluate import head_scores
+from compclip.evaluate import pair_scorers
 from compclip.model import backbone
 model = backbone.load("FOLDER")  # or hf-hub:OWNER/NAME
 pictures, texts = ["one.jpg", "one.jpg"], ["a cup on a book", "a book on a cup"]
-head_scores.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
+pair_scorers.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
 """
 TRANSFORMERS = """
 from transformers import CLIPModel, CLIPProcessor, CLIPTextModel
@@ -264,7 +264,7 @@ def collect_numbers(source: SourceRun) -> list[CardNumber]:
     on_sighted = {t: blind_comparison.select_sighted(run, blind) for t, run in trainings.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
-        statistic = table_rows.compute_statistic(column, source.seeds, source.pretrained)
+        statistic = tables.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
             interval, mark = compute_item_interval(source.run, column), column_mark(column, [source.run])
             compared = blind_comparison.is_compared(column, blind)

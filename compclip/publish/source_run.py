@@ -12,7 +12,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, temporary_path, write_json
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
-from compclip.report import blind_comparison, run_collection, tables
+from compclip.report import blind_comparison, run_details, tables
 from compclip.report.run_details import flatten_keys
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun
@@ -95,7 +95,7 @@ def _read_pretrained(run: FinishedRun, root: Path) -> tuple[FinishedRun, ...]:
     names = [path.name.rpartition("-")[2] for path in folders]
     for number in [seed, *(int(name) for name in names if name.isdecimal())]:
         published = Published(root, Cell(PRETRAINED, backbone, data, number))
-        base, _ = run_collection.read_cell(published, list(run.results))
+        base, _ = run_details.read_cell(published, list(run.results))
         if base:
             return (base,)
     return ()

@@ -28,20 +28,16 @@ from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
-    published_models,
     published_numbers,
-    report_files,
     report_page,
-    run_collection,
+    run_details,
     table_heads,
     tables,
-    training_curves,
+    trajectories,
     tuned_rows,
-    tuning_table,
-    wise_ft_lines,
 )
 from compclip.report.claims import Claim
-from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
 
@@ -61,45 +57,51 @@ def main(argv: list[str]) -> int:
     check.check_reference(params)
     benchmarks = list(params.evaluate.benchmarks)
     whole_runs, missing = collect_runs(grid.list_cells(params), benchmarks, args.root, args.partial)
-    missing += run_collection.find_stale_runs(params, whole_runs, args.partial)
+    missing += run_details.find_stale_runs(params, whole_runs, args.partial)
     split = picture_splits.make_split(params, params.report.split)
-    runs = run_collection.select_split(whole_runs, split)
+    runs = run_details.select_split(whole_runs, split)
     blind = blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks)
     folder = args.published or PUBLISHED
     printed = published_numbers.read_numbers(folder)
     stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = wise_ft_lines.collect_lines(grid.list_line_cells(params), args.root, args.partial)
+    lines, without = trajectories.collect_lines(grid.list_line_cells(params), args.root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    curves, incomplete = training_curves.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
-    page = report_page.build_page(
-        runs,
-        benchmarks,
-        params.report.columns,
-        [*missing, *without, *incomplete],
-        printed,
-        make_defaults(params),
-        stated,
-        lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
-        table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
-        published_models.read_models(folder / published_models.FOLDER),
-        params.report.reference,
-        published_numbers.read_official_benchmarks(folder),
-        {name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
-        params.report.correction,
-        split,
-        whole_runs,
-        tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(args.root), benchmarks, split.name),
-        read_records(args.root, benchmarks),
-        args.items,
-        args.root,
-        tuning_table.read_tuned_methods(params, args.root),
-        params.grid.versions,
-        curves,
-        drawn_scenes.describe_drawings(params),
+    curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
+    results = report_page.GridResults(
+        runs=runs,
+        benchmarks=benchmarks,
+        missing=[*missing, *without, *incomplete],
+        whole_runs=whole_runs,
+        blind={name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
+        lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
+        curves=curves,
+        overlaps=table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
+        records=read_records(args.root, benchmarks),
+        tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(args.root), benchmarks, split.name),
+        tuning=tuned_rows.read_tuned_methods(params, args.root),
+        root=args.root,
     )
-    report_files.write_report(page, args.out)
-    for line in (line for group in page.main for line in table_heads.list_warnings(group)):
-        messages.warn(line)
+    literature = report_page.Literature(
+        numbers=printed,
+        models=published_numbers.read_models(folder / published_numbers.MODELS),
+        official=published_numbers.read_official_benchmarks(folder),
+        claims=stated,
+    )
+    settings = report_page.PageSettings(
+        defaults=make_defaults(params),
+        columns=params.report.columns,
+        reference=params.report.reference,
+        correction=params.report.correction,
+        split=split,
+        versions=params.grid.versions,
+        items=args.items,
+        notice=drawn_scenes.describe_drawings(params),
+    )
+    page = report_page.build_page(results, literature, settings)
+    report_page.write_report(page, args.out)
+    for group in page.tables.main:
+        for line in table_heads.list_warnings(group):
+            messages.warn(line)
     print(f"{args.out / 'index.html'}: {_count_cells(grid.list_cells(params), runs, missing)}")
     return 0
 

@@ -16,11 +16,9 @@ import numpy as np
 
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.report import table_rows, tables
+from compclip.report import tables
 from compclip.report.escape import format_csv
-from compclip.report.table_formats import csv_value
-from compclip.report.table_rows import RunsByTraining
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable, RunsByTraining, Statistic
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.item_selection import select_items
@@ -83,13 +81,13 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
         on_sighted = {training: select_sighted(run, blind) for training, run in trainings.items()}
         above.append(replace(row, statistics=tuple(compute_above(c, trainings, blind) for c in columns)))
         sighted.append(replace(row, statistics=tuple(compute_score(c, on_sighted) for c in columns)))
-        of_row = (table_rows.compute_statistic(c, list(on_sighted.values()), sighted_base) for c in columns)
+        of_row = (tables.compute_statistic(c, list(on_sighted.values()), sighted_base) for c in columns)
         gains.append(replace(row, statistics=tuple(of_row)))
     above_table, sighted_table, gain_table = (replace(compared, rows=tuple(p)) for p in (above, sighted, gains))
     matched = [match_items(run, group.rows[0].runs[0]) for run in blind]
     best = {c: find_best(c, matched).cell.method for c in columns}
     rows = make_blind_rows(group, blind)
-    return BlindTable(rows, best, above_table, sighted_table, table_rows.unmark_random(gain_table))
+    return BlindTable(rows, best, above_table, sighted_table, tables.unmark_random(gain_table))
 
 
 def make_blind_rows(group: ResultTable, blind: Sequence[FinishedRun]) -> tuple[MethodRow, ...]:
@@ -123,12 +121,12 @@ def compute_above(column: Column, runs: RunsByTraining, blind: Sequence[Finished
     if not is_compared(column, matched):
         return None
     best = blind[matched.index(find_best(column, matched))]
-    return table_rows.compute_difference(column, runs, {t: match_items(best, run) for t, run in runs.items()})
+    return tables.compute_difference(column, runs, {t: match_items(best, run) for t, run in runs.items()})
 
 
 def compute_score(column: Column, runs: RunsByTraining) -> Statistic | None:
     """Compute a method's own number with its interval: its difference to a row that gets nothing right."""
-    score = table_rows.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
+    score = tables.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
     if score is None or score.difference is None:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))
@@ -195,13 +193,13 @@ def format_blind_csv(groups: Sequence[ResultTable], blind: Mapping[str, BlindTab
     """Format one line for each row and column, in the metrics' own unit; the head alone without blind rows."""
     lines = []
     for group in groups:
-        if table := blind.get(group.name):
-            for row in table.rows:
-                for column, statistic in zip(group.columns, row.statistics, strict=True):
-                    if statistic:
-                        head = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1)
-                        lines.append([*head, csv_value(statistic.mean), *[""] * (len(FIELDS) - len(head) - 1)])
-            lines += _method_lines(group, table)
+        table = blind.get(group.name)
+        if not table:
+            continue
+        for row, column, statistic in replace(group, rows=table.rows).numbers():
+            cells = [group.backbone, group.data, row.method, column.benchmark, column.metric, 1, statistic.mean]
+            lines.append(cells + [""] * (len(FIELDS) - len(cells)))
+        lines += _method_lines(group, table)
     return format_csv([FIELDS, *lines])
 
 
@@ -219,7 +217,7 @@ def _method_lines(group: ResultTable, table: BlindTable) -> list[list[object]]:
                 sighted and sighted.mean, *_interval_values(sighted), sighted and _count_items(sighted),
                 gain and gain.change, *_interval_values(gain),
             ]  # fmt: skip
-            lines.append([csv_value(value) for value in values])
+            lines.append(values)
     return lines
 
 

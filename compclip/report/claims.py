@@ -26,13 +26,14 @@ from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
-from compclip.report import decisions, published_numbers, table_rows, tables
-from compclip.report.statistics import NEITHER, Interval, mean_std
-from compclip.report.table_rows import RunsByTraining
-from compclip.report.tables import Column, ResultTable, Training
-from compclip.report.variance_parts import LEVEL
+from compclip.report import decisions, escape, published_numbers, tables
+from compclip.report.escape import layout_markdown, to_code, to_latex, to_markdown
+from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
+from compclip.report.table_formats import format_interval, format_number, layout_latex
+from compclip.report.tables import Column, ResultTable, RunsByTraining, Training
 from compclip.runs.result_files import FinishedRun
 
 HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
@@ -211,13 +212,13 @@ def judge_inequality(
 
     `is_measured` is False for a column that only the paper has.
     """
-    both = table_rows.pair_runs(runs.get(inequality.left, {}), runs.get(inequality.right, {}), column)
+    both = tables.pair_runs(runs.get(inequality.left, {}), runs.get(inequality.right, {}), column)
     if not both:
         missing = tuple(name for name in (inequality.left, inequality.right) if name not in runs)
         missing += () if is_measured else (inequality.column,)
         why = f"no {', '.join(missing)}" if missing else f"no seed of both methods has {inequality.column}"
         return Evidence(inequality, ABSENT, column, printed=printed, missing=missing or (inequality.column,), why=why)
-    gaps, interval, basis = table_rows.compare_pairs(both, column)
+    gaps, interval, basis = tables.compare_pairs(both, column)
     mean, std = mean_std(gaps)
     enough = len(both) >= LEAST_SEEDS
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
@@ -244,3 +245,140 @@ def combine_verdicts(verdicts: Sequence[str]) -> str:
 def count_verdicts(judged: Sequence[Finding | Evidence]) -> dict[str, int]:
     """Count how many claims, or inequalities, have each verdict, all four named."""
     return {verdict: sum(f.verdict == verdict for f in judged) for verdict in VERDICTS}
+
+
+# --- the claims table: the same verdicts, differences and intervals for the page, Markdown, CSV and LaTeX
+
+RULE = (
+    "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
+    f"in between, or with fewer than {LEAST_SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
+    "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
+    "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
+    "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
+    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, unless "
+    "report.correction names a correction. Differences are the first method minus the second, ± their standard "
+    "deviation over seeds, in points; the paper's are those of its own table, their range where it has several rows."
+)
+CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
+CLAIM_FIELDS = (
+    "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",
+    "seeds", "std", "items", "low", "high", "over", "paper_low", "paper_high", "why",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GroupClaims:
+    """The claims of one group: those that the grid can answer, those it cannot, and how many have which verdict.
+
+    `shortage` says why none can be decided; `judged` is then empty.
+    """
+
+    group: str
+    counts: str
+    judged: tuple[Finding, ...]
+    absent: tuple[Finding, ...]
+    shortage: str = ""
+
+
+def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
+    """Build one section for each backbone and data set."""
+    sections = []
+    for group in dict.fromkeys(f.group for f in findings):
+        group_findings = [f for f in findings if f.group == group]
+        judged = tuple(f for f in group_findings if f.verdict != ABSENT)
+        absent = tuple(f for f in group_findings if f.verdict == ABSENT)
+        evidence = [e for f in group_findings for e in f.evidence]
+        counts = f"{_format_counts('claims', group_findings)}; of {_format_counts('inequalities', evidence)}"
+        shortage = _describe_shortage(judged)
+        sections.append(GroupClaims(group, counts, () if shortage else judged, absent, shortage))
+    return sections
+
+
+def _describe_shortage(judged: Sequence[Finding]) -> str:
+    """Say why no claim can be decided; empty where some have seeds enough, or where there is none."""
+    most = max((e.seeds for finding in judged for e in finding.evidence), default=LEAST_SEEDS)
+    if most >= LEAST_SEEDS:
+        return ""
+    return (
+        f"No table: the methods of {format_count(len(judged), 'claim')} share {format_count(most, 'seed')}, "
+        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run dvc repro; "
+        "finished runs are not trained again. claims.csv has the differences so far"
+    )
+
+
+def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
+    return f"{len(judged)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in count_verdicts(judged).items())
+
+
+def describe_evidence(e: Evidence) -> dict[str, str]:
+    """Describe an inequality's numbers: the paper's and our difference, its interval, and what that is over."""
+    paper = ours = interval = "–"
+    if e.printed:
+        ends = (format_number(v / e.column.scale, e.column, sign=True) for v in (min(e.printed), max(e.printed)))
+        paper = " to ".join(dict.fromkeys(ends))
+    if e.difference is not None:
+        spread = "" if e.std is None else f" ± {format_number(e.std, e.column)}"
+        ours = format_number(e.difference, e.column, sign=True) + spread
+    if e.interval:
+        interval = format_interval(e.interval, e.column)
+    return {"paper": paper, "ours": ours, "interval": interval, "basis": e.basis or "–"}
+
+
+def format_claims_markdown(findings: Sequence[Finding]) -> str:
+    """Format the claims of every group in Markdown; empty without claims."""
+    return "".join(_format_section(s) for s in build_sections(findings))
+
+
+def _format_section(section: GroupClaims) -> str:
+    head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
+    rows = []
+    for finding in section.judged:
+        first = [f"**{finding.verdict}**", to_markdown(f"{finding.claim.finding} ({finding.claim.source})")]
+        for e in finding.evidence:
+            last = to_markdown(f"{e.verdict} ({e.why})" if e.why else e.verdict)
+            rows.append([*first, to_code(e.inequality.text), *describe_evidence(e).values(), last])
+            first = ["", ""]
+    table = layout_markdown(head, rows).rstrip("\n") if section.judged else "None can be judged."
+    body = f"{section.shortage}." if section.shortage else f"{section.counts}. {RULE}\n\n{table}"
+    texts = [f"{f.claim.name} ({f.claim.source}): no {f.missing}" for f in section.absent]
+    absent = "".join(f"- {to_markdown(text)}\n" for text in texts)
+    absent_list = f"\nNot in this grid:\n\n{absent}" if absent else ""
+    return f"\n## Claims: {to_markdown(section.group)}\n\n{body}\n{absent_list}"
+
+
+def format_claims_csv(findings: Sequence[Finding]) -> str:
+    """Format one line for each inequality, differences, margins and intervals in the metrics' own unit."""
+    lines = []
+    for finding in findings:
+        head = (finding.group, finding.claim.name, finding.claim.paper, finding.claim.table, finding.verdict)
+        for e in finding.evidence:
+            scale, gap = e.column.scale, e.interval
+            interval = (gap.items, gap.low, gap.high) if gap else (None, None, None)
+            ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
+            values = (
+                *head, e.inequality.text, e.verdict, e.inequality.column, e.difference, e.inequality.margin / scale,
+                e.seeds, e.std, *interval, e.basis, *ends, e.why,
+            )  # fmt: skip
+            lines.append(values)
+    return escape.format_csv([CLAIM_FIELDS, *lines])
+
+
+def format_claims_latex(findings: Sequence[Finding]) -> str:
+    """Format one booktabs table for each group, the claims it can answer; empty without any."""
+    return "".join("\n" + _layout_claims(s) for s in build_sections(findings) if s.judged)
+
+
+def _layout_claims(section: GroupClaims) -> str:
+    rows = []
+    for finding in section.judged:
+        claim = finding.claim
+        first = f"{to_latex(claim.name)} ({to_latex(claim.source)}): {to_latex(finding.verdict)}"
+        for e in finding.evidence:
+            rows.append([first, *map(to_latex, (e.inequality.text, *describe_evidence(e).values()))])
+            first = ""
+    caption = (
+        rf"{to_latex(section.counts)}. Differences, in points, $\pm$ their standard deviation over seeds, and their "
+        r"95\,\% intervals."
+    )
+    head = ["Claim", "Inequality", "Paper", "Ours", r"95\,\%", "Over"]
+    return layout_latex("llcccc", [head], rows, to_latex(section.group), caption)

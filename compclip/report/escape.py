@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 LATEX = {
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "&": r"\&", "%": r"\%",
@@ -26,13 +27,22 @@ def to_markdown(text: str) -> str:
     return "".join(MARKDOWN.get(c, c) for c in _to_one_line(text))
 
 
+def layout_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
+    """Return a table of Markdown of cells that are Markdown already; columns `numbers` are aligned right."""
+    rules = ["---:" if name in numbers else "---" for name in head]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rules, *rows))
+
+
 def to_code(text: str) -> str:
     """Return `text` as code for a line or a table of Markdown, where only a table's bar can be escaped."""
     return f"`{_to_one_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
 def format_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Format rows as CSV. A text that a spreadsheet would compute begins with an apostrophe; numbers stay numbers."""
+    """Format rows as CSV: numbers to six decimals, None as empty.
+
+    A text that a spreadsheet would compute begins with an apostrophe; numbers stay numbers.
+    """
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return out.getvalue()
@@ -40,6 +50,8 @@ def format_csv(rows: Iterable[Sequence[object]]) -> str:
 
 def _cell(value: object) -> object:
     """Return a cell's value. A return without a line feed would begin a row: the library quotes line feeds alone."""
+    if isinstance(value, float):
+        return f"{value:.6f}"
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n")
@@ -54,3 +66,29 @@ def _cell(value: object) -> object:
 def _to_one_line(text: str) -> str:
     """Return `text` on one line, without invisible characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+# --- names of columns as a paper prints them: `sugarcrepe_pp/swap_itt` is SugarCrepe++ swap ITT
+
+# Words of benchmarks and metrics that are names or abbreviations.
+WORDS = {
+    "sugarcrepe": "SugarCrepe", "winoground": "Winoground", "crepe": "CREPE", "aro": "ARO", "valse": "VALSE",
+    "cola": "Cola", "eqben": "EqBen", "imagecode": "ImageCoDe", "svo": "SVO", "probes": "Probes", "vl": "VL",
+    "checklist": "CheckList", "whatsup": "What's Up", "spec": "SPEC", "docci": "DOCCI", "iiw": "IIW", "coco": "COCO",
+    "flickr30k": "Flickr30k", "flickr8k": "Flickr8k", "imagenet": "ImageNet", "vismin": "VisMin", "mmvp": "MMVP",
+    "vlm": "VLM", "bivlc": "BiVLC", "colorswap": "ColorSwap", "negbench": "NegBench", "urban1k": "Urban1k",
+    "sharegpt4v": "ShareGPT4V", "bla": "BLA", "dci": "DCI", "sdci": "sDCI", "nlvr": "NLVR",
+    "nlvr2": "NLVR2", "colorfoil": "ColorFoil", "fg": "FG", "ovd": "OVD", "genai": "GenAI",
+    "zeroshot": "zero-shot", "itt": "ITT", "tot": "TOT", "i2t": "I2T", "t2i": "T2I",
+    "obj": "object", "att": "attribute", "rel": "relation",
+}  # fmt: skip
+PHRASES = ((r" pp\b", "++"), (r"recall at (\d+)", r"R@\1"), (r"\btop (\d+)", r"top-\1"))
+
+
+def format_name(name: str) -> str:
+    """Return the readable name of a benchmark, a metric, or both with a slash between."""
+    words = re.split(r"[_/ ]+", name)
+    text = " ".join(WORDS.get(word, word) for word in words)
+    for pattern, replacement in PHRASES:
+        text = re.sub(pattern, replacement, text)
+    return text

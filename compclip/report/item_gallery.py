@@ -25,8 +25,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.data import images
 from compclip.data.sample import ImageLocation
 from compclip.prepare.benchmark_records import RecordPicture
-from compclip.report.row_items import RowItems
-from compclip.report.slice_tables import SliceTable
+from compclip.report.slice_tables import RowItems, SliceTable
 from compclip.report.statistics import named_generator
 
 PAGE_BYTES = 4 << 20  # of the whole page

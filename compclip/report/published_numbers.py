@@ -3,16 +3,20 @@
 Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and where there is one, deviation
 (over seeds) and activation (a wrong one, with which the weights were scored); values as printed. A row without a method
 is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
-fingerprints of the official benchmarks.
+fingerprints of the official benchmarks. models/*.csv has a line a model, among which ours are ranked: model, weights,
+family, and the report's columns, in percent; an empty place is not known. A page of the embedded scenes, whose numbers
+do not rank methods, shows the authors' differences beside ours: how far they are from what was measured.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
@@ -20,8 +24,9 @@ from compclip.base.files import read_text
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
-from compclip.report.table_formats import format_number
-from compclip.report.tables import Column, MethodRow, ResultTable
+from compclip.report.escape import layout_markdown, to_markdown
+from compclip.report.table_formats import describe_contrast_interval, format_number
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
 DEVIATION, ACTIVATION = "deviation", "activation"  # columns that a file may have
@@ -282,8 +287,7 @@ def read_official_benchmarks(folder: Path) -> OfficialBenchmarks:
 def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) -> ResultTable:
     """Return the table with only those columns that compare with published numbers."""
     indices = [i for i, column in enumerate(group.columns) if not find_obstacle(column, group, official)]
-    rows = tuple(replace(row, statistics=tuple(row.statistics[i] for i in indices)) for row in group.rows)
-    return replace(group, columns=tuple(group.columns[i] for i in indices), rows=rows)
+    return group.select(indices)
 
 
 def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
@@ -309,3 +313,187 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
             is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
             columns_by_reason.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
     return {reason: list(columns) for reason, columns in columns_by_reason.items()}
+
+
+# --- where a run stands among published models
+
+MODELS = "models"
+MODEL_FIELDS = ("model", "weights", "family")
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A published model: its name, and its values by column, in percent."""
+
+    name: str
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ModelPercentile:
+    """Where a value stands in a column: the percent of models below it, and the nearest on either side."""
+
+    column: str
+    value: float
+    percentile: float
+    models: int
+    above: str  # "" where none is
+    below: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method's percentiles in one table of the report."""
+
+    group: str
+    method: str
+    percentiles: tuple[ModelPercentile, ...]
+
+    @property
+    def median(self) -> float:
+        """The median of its percentiles."""
+        return median(percentile.percentile for percentile in self.percentiles)
+
+
+def read_models(folder: Path) -> list[PublishedModel]:
+    """Read every model of the folder's CSV files. Raises UserError naming file and line of a bad one."""
+    models = []
+    for where, row in read_rows(folder, MODEL_FIELDS):
+        values: dict[str, float] = {}
+        for column in (name for name in row if name not in (*MODEL_FIELDS, None)):
+            text = (row[column] or "").strip()
+            try:
+                value = float(text) if text else math.nan
+            except ValueError:
+                value = math.inf
+            if not (0 <= value <= 100 or math.isnan(value)):
+                raise UserError(f"{where}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
+            values |= {} if math.isnan(value) else {column: value}
+        models.append(PublishedModel(f"{row['model']}, {row['weights']}", values))
+    return models
+
+
+def compute_percentile(column: str, value: float, models: Sequence[PublishedModel]) -> ModelPercentile | None:
+    """Compute where a value, in percent, stands in a column; None where no model has it. Equals count half."""
+    values = sorted((m.values[column], m.name) for m in models if column in m.values)
+    if not values:
+        return None
+    under, over = [k for k in values if k[0] < value], [k for k in values if k[0] > value]
+    equal = len(values) - len(under) - len(over)
+    below = 100 * (len(under) + equal / 2) / len(values)
+    next_above, next_below = ("".join(f"{name} ({v:.1f})" for v, name in side) for side in (over[:1], under[-1:]))
+    return ModelPercentile(column, value, below, len(values), next_above, next_below)
+
+
+def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> list[Standing]:
+    """Compute the standing of every method of a table that has a column of theirs."""
+    standings = []
+    for row in group.rows:
+        cells = [(c, s) for c, s in zip(group.columns, row.statistics, strict=True) if s and not c.score]
+        percentiles = [compute_percentile(c.name, s.mean * c.scale, models) for c, s in cells]
+        if comparable := tuple(percentile for percentile in percentiles if percentile):
+            standings.append(Standing(group.name, row.method, comparable))
+    return standings
+
+
+# --- the authors' own differences beside ours
+
+FINETUNE = "finetune"
+PLAIN_FINE_TUNING = (FINETUNE, "clic.b1", "c2lip.finetune")  # what papers call fine-tuned by the contrastive loss alone
+
+
+@dataclass(frozen=True)
+class DifferenceBeside:
+    """Our difference of a method to `base` in a column, in its own unit, and those that a paper prints, in points.
+
+    `interval` is ours as text.
+    """
+
+    method: str
+    base: str
+    column: Column
+    paper: str
+    ours: float
+    interval: str
+    printed: tuple[float, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether our sign is that of the mean of the printed ones; a difference of 0 agrees with none."""
+        return self.ours * sum(self.printed) > 0
+
+    def layout(self) -> tuple[str, ...]:
+        """Lay out the cells of a line: method, column, what is printed, ours, its interval, whether signs agree."""
+        unit = self.column.scale
+        ends = (min(self.printed) / unit, max(self.printed) / unit)
+        printed = " to ".join(dict.fromkeys(format_number(end, self.column, sign=True) for end in ends))
+        ours = format_number(self.ours, self.column, sign=True)
+        sign = "same sign" if self.agrees else "other sign"
+        return self.method, self.column.name, f"{printed} ({self.paper})", ours, self.interval, sign
+
+
+DIFFERENCE_HEAD = ("method", "column", "the authors'", "ours", "95 %", "")
+
+
+def list_differences(
+    contrasts: Sequence[ResultTable], base: str, numbers: Sequence[PublishedNumber]
+) -> list[DifferenceBeside]:
+    """List every difference to `base` that a paper prints too: a line a method, column and paper, over its tables.
+
+    `contrasts` are tables whose statistics have `change`, the difference to `base`. Means over benchmarks are left out,
+    since a paper's are over others, and so are weights that were scored with a wrong activation.
+    """
+    usable = drop_wrong_activations(numbers)
+    papers = list(dict.fromkeys(n.paper for n in usable))
+    lines = []
+    for method, column, statistic in _iterate_compared(contrasts):
+        interval = describe_contrast_interval(statistic, column)
+        for paper in papers:
+            printed = _list_printed(usable, paper, method, base, column.name)
+            if printed and statistic.change is not None:
+                lines.append(DifferenceBeside(method, base, column, paper, statistic.change, interval, printed))
+    return lines
+
+
+def _iterate_compared(contrasts: Sequence[ResultTable]) -> Iterator[tuple[str, Column, Statistic]]:
+    """Iterate over the numbers of trained methods in columns of one benchmark."""
+    for group in contrasts:
+        for row, column, statistic in group.numbers():
+            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
+            if row.method != PRETRAINED and not is_mean:
+                yield row.method, column, statistic
+
+
+def _list_printed(
+    numbers: Sequence[PublishedNumber], paper: str, method: str, base: str, column: str
+) -> tuple[float, ...]:
+    """List what a paper's tables print of a method less `base` in a column, each difference once."""
+    of_paper = [n for n in numbers if n.paper == paper]
+    printed: list[float] = []
+    for left in _list_published_names(method):
+        tables = dict.fromkeys(n.table for n in of_paper if n.method.removeprefix(RELEASED) == left)
+        for table in tables:
+            for right in _list_published_names(base):
+                printed += list_printed_differences(of_paper, paper, table, left, right, column)
+    return tuple(dict.fromkeys(printed))
+
+
+def _list_published_names(method: str) -> tuple[str, ...]:
+    """List the names that papers' tables have for a method of ours: plain fine-tuning has several."""
+    return PLAIN_FINE_TUNING if method == FINETUNE else (method,)
+
+
+def summarize_differences(lines: Sequence[DifferenceBeside]) -> str:
+    """Say of how many printed differences the sign is ours too; empty without any."""
+    if not lines:
+        return ""
+    agreeing = sum(line.agrees for line in lines)
+    return f"Of {len(lines)} differences to {lines[0].base} that the authors print, {agreeing} have the same sign here."
+
+
+def format_differences_markdown(lines: Sequence[DifferenceBeside]) -> str:
+    """Format the summary and the table in Markdown; empty without lines."""
+    if not lines:
+        return ""
+    table = layout_markdown(DIFFERENCE_HEAD, [[to_markdown(cell) for cell in line.layout()] for line in lines])
+    return f"\n## The authors' differences to {to_markdown(lines[0].base)}\n\n{summarize_differences(lines)}\n\n{table}"

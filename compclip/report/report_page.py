@@ -1,8 +1,12 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out."""
+"""One self-contained page: the tables, plots and details as text that the template lays out, and the files beside it.
+
+`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,42 +17,37 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
 from compclip.base.number_text import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
-    authors_differences,
     blind_comparison,
-    claims_table,
-    composition_verdicts,
-    decided_order,
+    claims,
     decisions,
     item_gallery,
     method_stories,
-    published_models,
     published_numbers,
     report_figures,
     run_details,
     slice_tables,
+    table_formats,
     table_heads,
-    table_rows,
     tables,
-    training_curves,
+    trajectories,
     tuned_rows,
-    tuning_table,
-    wise_ft_lines,
 )
-from compclip.report.authors_differences import DifferenceBeside
 from compclip.report.blind_comparison import BlindTable
-from compclip.report.claims import Claim, Finding, judge_claims
+from compclip.report.claims import Claim, Finding
+from compclip.report.escape import to_markdown
 from compclip.report.method_stories import MethodStory
-from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
-from compclip.report.run_collection import MissingResult
+from compclip.report.published_numbers import DifferenceBeside, OfficialBenchmarks, PaperComparison, PublishedNumber
+from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SharedPictures
-from compclip.report.tables import MethodRow, ResultTable
+from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
@@ -59,258 +58,235 @@ MANY = 25  # methods; the head of the page counts the variants of more
 
 
 @dataclass(frozen=True)
-class ReportPage:
-    """All that is shown: runs, the columns by section, what is missing, published numbers, the methods' defaults."""
+class GridResults:
+    """What the grid's runs gave: `runs` and `blind` have the items of the split that is shown, `whole_runs` all items.
 
-    runs: tuple[FinishedRun, ...]
-    benchmarks: tuple[str, ...]
+    `missing` is what is absent. `records` are what benchmarks asked, with pictures below `root`. `tuned` says which
+    rows were tuned on what is shown, `tuning` what was spent on the methods' parameters, and what was chosen.
+    """
+
+    runs: Sequence[FinishedRun]
+    benchmarks: Sequence[str]
+    missing: Sequence[MissingResult] = ()
+    whole_runs: Sequence[FinishedRun] = ()
+    blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
+    lines: Sequence[trajectories.WiseFtLine] = ()
+    curves: Sequence[trajectories.TrainingCurve] = ()
+    overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
+    records: Mapping[str, BenchmarkRecords] = field(default_factory=dict)
+    tuned: Mapping[tuned_rows.RowName, str] = field(default_factory=dict)
+    tuning: Sequence[tuned_rows.TunedMethod] = ()
+    root: Path = Path()
+
+
+@dataclass(frozen=True)
+class Literature:
+    """What papers print: their numbers, models to stand among, the benchmarks that these are of, and findings."""
+
+    numbers: Sequence[PublishedNumber] = ()
+    models: Sequence[published_numbers.PublishedModel] = ()
+    official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)
+    claims: Sequence[Claim] = ()
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """How the page is made: the methods' defaults, the chosen columns, and what rows are compared with.
+
+    All methods are compared with `reference`, beside the pretrained model; "" for none. `correction` is over all
+    comparisons of a table. `versions` are groups of backbones that are versions of one. The page shows `items` won, and
+    lost, of each method. `notice` is what a reader must know before any number.
+    """
+
+    defaults: Callable[[FinishedRun], dict[str, Any]]
+    columns: Sequence[str] | None = None
+    reference: str = ""
+    correction: str = ""
+    split: PictureSplit = field(default_factory=PictureSplit)
+    versions: tables.Versions = field(default_factory=dict)
+    items: int = ITEMS
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class PageTables:
+    """The tables: `main` has summary and chosen columns, `subsets` groups of items, `other_metrics` the rest.
+
+    `contrasts` are the main tables as differences to the reference. `of_versions` has the main columns of each backbone
+    that is a version of one. `whole` has, of a split, the means over whole benchmarks, as papers print them. `blind`
+    are comparisons of the main tables with rows that see no picture, by the table's name.
+    """
+
     main: tuple[ResultTable, ...]
     subsets: tuple[ResultTable, ...]
     other_metrics: tuple[ResultTable, ...]
-    missing: tuple[MissingResult, ...]
-    published: tuple[PublishedNumber, ...]
-    defaults: Callable[[FinishedRun], dict[str, Any]]
-    findings: tuple[Finding, ...] = ()
-    lines: tuple[wise_ft_lines.WiseFtLine, ...] = ()
-    overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
-    models: tuple[published_models.PublishedModel, ...] = ()  # published ones, to stand among
-    reference: str = ""  # the method that all others are compared with, beside the pretrained model
-    contrasts: tuple[ResultTable, ...] = ()  # the main tables as differences to it
-    version_tables: tuple[ResultTable, ...] = ()  # the main columns of each backbone that is a version of one
-    version_contrasts: tuple[ResultTable, ...] = ()
-    official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)  # those that published numbers are of
-    blind: Mapping[str, Sequence[FinishedRun]] = field(default_factory=dict)  # by data set
-    blind_tables: Mapping[str, BlindTable] = field(default_factory=dict)  # of the main tables, by name
-    correction: str = ""  # over the comparisons of each table
-    notice: str = ""  # of what a reader must know before any number
-    split: PictureSplit = field(default_factory=PictureSplit)  # the items that all tables are of
-    whole_tables: tuple[ResultTable, ...] = ()  # of a split: the means over whole benchmarks, as papers print them
-    slices: tuple[slice_tables.SliceTable, ...] = ()
-    items: int = ITEMS  # won, and lost, of each method on the page
-    root: Path = Path()  # of the project, where pictures lie
-    tuning: tuple[tuning_table.TunedMethod, ...] = ()
-    curves: tuple[training_curves.TrainingCurve, ...] = ()
+    contrasts: tuple[ResultTable, ...]
+    of_versions: tuple[ResultTable, ...]
+    version_contrasts: tuple[ResultTable, ...]
+    whole: tuple[ResultTable, ...]
+    blind: Mapping[str, BlindTable]
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """All that is shown."""
+
+    results: GridResults
+    literature: Literature
+    settings: PageSettings
+    tables: PageTables
+    findings: tuple[Finding, ...]
+    slices: tuple[slice_tables.SliceTable, ...]
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
-        return table_heads.select_overlaps(group, self.overlaps, self.benchmarks)
+        return table_heads.select_overlaps(group, self.results.overlaps, self.results.benchmarks)
 
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is had without the picture."""
-        return blind_comparison.make_blind_rows(group, self.blind.get(group.data, ()))
+        return blind_comparison.make_blind_rows(group, self.results.blind.get(group.data, ()))
+
+    @property
+    def has_gallery(self) -> bool:
+        """Whether won and lost items are shown."""
+        return bool(self.slices and self.settings.items)
 
     @property
     def authors_lines(self) -> list[list[DifferenceBeside]]:
         """List the authors' differences, to the reference and to the pretrained model; none without a notice."""
-        if not self.notice:
+        if not self.settings.notice:
             return []
-        lines = [authors_differences.list_differences(self.main, PRETRAINED, self.published)]
-        if self.reference:
-            lines.insert(0, authors_differences.list_differences(self.contrasts, self.reference, self.published))
+        compared = [(self.tables.contrasts, self.settings.reference), (self.tables.main, PRETRAINED)]
+        printed = self.literature.numbers
+        lines = [published_numbers.list_differences(of_base, base, printed) for of_base, base in compared if base]
         return [of_base for of_base in lines if of_base]
 
     @property
     def notes(self) -> dict[str, list[str]]:
-        """The same in words, by table; of tables without any nothing."""
-        sentences = {group.name: table_heads.describe_overlaps(group, self.shared(group)) for group in self.main}
+        """Shared pictures in words, by table; of tables without any nothing."""
+        sentences = {group.name: table_heads.describe_overlaps(group, self.shared(group)) for group in self.tables.main}
         return {name: lines for name, lines in sentences.items() if lines}
 
 
-def build_page(
-    runs: Sequence[FinishedRun],
-    benchmarks: Sequence[str],
-    column_names: Sequence[str] | None,
-    missing: Sequence[MissingResult],
-    published: Sequence[PublishedNumber],
-    defaults: Callable[[FinishedRun], dict[str, Any]],
-    claims: Sequence[Claim] = (),
-    lines: Sequence[wise_ft_lines.WiseFtLine] = (),
-    shared: Mapping[str, SharedPictures] | None = None,
-    models: Sequence[published_models.PublishedModel] = (),
-    reference: str = "",
-    official: OfficialBenchmarks | None = None,
-    blind: Mapping[str, Sequence[FinishedRun]] | None = None,
-    correction: str = "",
-    split: PictureSplit | None = None,
-    whole_runs: Sequence[FinishedRun] = (),
-    tuned: Mapping[tuned_rows.RowName, str] | None = None,
-    records: Mapping[str, BenchmarkRecords] | None = None,
-    items: int = ITEMS,
-    root: Path = Path(),
-    tuning: Sequence[tuning_table.TunedMethod] = (),
-    versions: table_rows.Versions | None = None,
-    curves: Sequence[training_curves.TrainingCurve] = (),
-    notice: str = "",
-) -> ReportPage:
-    """Compute every table. `main`: summary and chosen columns; `subsets`: groups of items; `other_metrics`: the rest.
-
-    `runs` and `blind` have the items of `split` alone; `whole_runs` are the same runs with all items.
-    `tuned` says which rows were tuned on what is shown.
-    `reference` is a method that all others are compared with, beside the pretrained model; "" for none. `correction` is
-    made over all comparisons of a table (`report.correction`). `records` are what benchmarks asked, for slices of items
-    and for the `items` won and lost ones of each method, whose pictures lie below `root`. `tuning` is what was spent on
-    the methods' parameters, and what was chosen. `versions` are groups of backbones that are versions of one. `curves`
-    are runs at shares of their training. `notice` is what a reader must know before any number.
-    """
-    blind, split = blind or {}, split or PictureSplit()
-    tables.check_same_files([*runs, *(run for of_data in blind.values() for run in of_data)])
-    selected = tables.select_columns(runs, column_names, benchmarks)
+def build_page(results: GridResults, literature: Literature, settings: PageSettings) -> ReportPage:
+    """Compute every table, the verdicts on claims, and the slices of items."""
+    runs, reference, correction = results.runs, settings.reference, settings.correction
+    tables.check_same_files([*runs, *(run for of_data in results.blind.values() for run in of_data)])
+    selected = tables.select_columns(runs, settings.columns, results.benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
-    remaining = [c for c in tables.list_columns(runs, benchmarks) if c not in main]
-    sections = (main, [c for c in remaining if "/" in c.metric], [c for c in remaining if "/" not in c.metric])
-    checkpoints = training_curves.describe_checkpoints(curves)
-    leaks = training_curves.find_leaks(checkpoints, split.name)
-
-    def mark(table: ResultTable) -> ResultTable:
-        return training_curves.mark_table(tuned_rows.mark_table(table, leaks | dict(tuned or {})), checkpoints)
-
-    main_tables, subsets, other_metrics = (
-        tuple(map(mark, table_rows.build_tables(runs, s, split, versions))) if s else () for s in sections
-    )
-    by_version = list(map(mark, table_rows.build_version_tables(runs, main, split, versions or {})))
+    remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
-    compared = {g.name: blind_comparison.build_blind_table(g, blind.get(g.data, ())) for g in main_tables}
-    findings = tuple(judge_claims(claims, runs, main_tables, columns, published, correction))
-    contrasts = table_rows.build_contrasts(main_tables, reference)
-    return ReportPage(
-        runs=tuple(runs),
-        benchmarks=tuple(benchmarks),
-        main=_correct_tables(main_tables, correction),
-        subsets=_correct_tables(subsets, correction),
-        other_metrics=_correct_tables(other_metrics, correction),
-        missing=tuple(missing),
-        published=tuple(published),
-        defaults=defaults,
-        findings=findings,
-        lines=tuple(lines),
-        overlaps=shared or {},
-        models=tuple(models),
-        reference=reference,
+    uncorrected = _build_tables(results, settings, main)
+    contrasts = tables.build_contrasts(uncorrected, reference)
+    of_versions = _build_tables(results, settings, main, by_version=True)
+    whole = []
+    if settings.split.name != WHOLE:
+        whole = tables.build_tables(results.whole_runs, tuple(columns.values()), versions=settings.versions)
+    page_tables = PageTables(
+        main=_correct_tables(uncorrected, correction),
+        subsets=_correct_tables(
+            _build_tables(results, settings, [c for c in remaining if "/" in c.metric]), correction
+        ),
+        other_metrics=_correct_tables(
+            _build_tables(results, settings, [c for c in remaining if "/" not in c.metric]), correction
+        ),
         contrasts=_correct_tables(contrasts, correction),
-        version_tables=_correct_tables(by_version, correction),
-        version_contrasts=_correct_tables(table_rows.build_contrasts(by_version, reference), correction),
-        official=official or OfficialBenchmarks(),
-        blind=blind,
-        blind_tables={name: _correct_blind(table, correction) for name, table in compared.items() if table},
-        correction=correction,
-        notice=notice,
-        split=split,
-        whole_tables=tuple(table_rows.build_tables(whole_runs, tuple(columns.values()), versions=versions))
-        if split.name != WHOLE
-        else (),
-        slices=tuple(filter(None, (slice_tables.search_table(g, records or {}, reference) for g in main_tables))),
-        items=items,
-        root=root,
-        tuning=tuple(tuning),
-        curves=tuple(curves),
+        of_versions=_correct_tables(of_versions, correction),
+        version_contrasts=_correct_tables(tables.build_contrasts(of_versions, reference), correction),
+        whole=tuple(whole),
+        blind=_compare_blind(uncorrected, results.blind, correction),
     )
+    judged = claims.judge_claims(literature.claims, runs, uncorrected, columns, literature.numbers, correction)
+    slices = [slice_tables.search_table(group, results.records, reference) for group in uncorrected]
+    return ReportPage(results, literature, settings, page_tables, tuple(judged), tuple(filter(None, slices)))
+
+
+def _build_tables(
+    results: GridResults, settings: PageSettings, columns: Sequence[Column], by_version: bool = False
+) -> list[ResultTable]:
+    """Build the tables of some columns, with marks of tuned rows and chosen checkpoints; none without columns."""
+    if not columns:
+        return []
+    build = tables.build_version_tables if by_version else tables.build_tables
+    checkpoints = trajectories.describe_checkpoints(results.curves)
+    leaks = trajectories.find_leaks(checkpoints, settings.split.name)
+    built = []
+    for table in build(results.runs, columns, settings.split, settings.versions):
+        tuned = tuned_rows.mark_tuned(table, {**leaks, **results.tuned})
+        built.append(trajectories.mark_checkpoints(tuned, checkpoints))
+    return built
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the marks and ranks that are decided after the correction, each table by itself."""
     corrected = (decisions.correct_table(table, correction) for table in group_tables)
-    return tuple(decided_order.mark_order(table, correction) for table in corrected)
+    return tuple(decisions.mark_order(table, correction) for table in corrected)
 
 
-def _correct_blind(table: BlindTable, correction: str) -> BlindTable:
-    """Return a comparison with blind rows whose differences are those decided after the correction, table by table."""
-    above, gains = (decisions.correct_table(differences, correction) for differences in (table.above, table.gains))
-    return replace(table, above=above, gains=gains)
+def _compare_blind(
+    group_tables: Sequence[ResultTable], blind: Mapping[str, Sequence[FinishedRun]], correction: str
+) -> dict[str, BlindTable]:
+    """Compare tables with blind rows, by name; their differences are those decided after the correction."""
+    compared = {}
+    for group in group_tables:
+        table = blind_comparison.build_blind_table(group, blind.get(group.data, ()))
+        if table:
+            above = decisions.correct_table(table.above, correction)
+            gains = decisions.correct_table(table.gains, correction)
+            compared[group.name] = replace(table, above=above, gains=gains)
+    return compared
 
 
 def tell_stories(page: ReportPage) -> list[tuple[str, list[MethodStory]]]:
     """Describe each table's methods in words, by the table's name."""
-    contrasts, stories = {group.name: group for group in page.contrasts}, []
-    for group in page.main:
-        blind = page.blind_tables.get(group.name)
+    contrasts = {group.name: group for group in page.tables.contrasts}
+    stories = []
+    for group in page.tables.main:
+        blind = page.tables.blind.get(group.name)
         gains = blind.gains if blind else None
-        sentences = method_stories.tell_stories(group, gains, contrasts.get(group.name), page.reference)
-        stories.append((group.name, sentences))
-    return [(name, sentences) for name, sentences in stories if sentences]
+        sentences = method_stories.tell_stories(group, gains, contrasts.get(group.name), page.settings.reference)
+        if sentences:
+            stories.append((group.name, sentences))
+    return stories
 
 
 def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     """Render the HTML of a page in the folder `out`, the same bytes for the same run files."""
-    names, counts = run_details.tabulate_counts(page.runs, page.benchmarks)
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    text = environment.get_template("page.html.j2").render(
-        facts=list_facts(page),
-        notice=page.notice,
-        authors_lines=[(authors_differences.summarize(lines), lines) for lines in page.authors_lines],
-        authors_head=authors_differences.HEAD,
-        missing=page.missing,
-        missing_cells=len({m.cell for m in page.missing}),
-        formulas=describe_summaries(page),
-        stories=tell_stories(page),
-        main=[layout_means(g, page.shared(g), page.blind_rows(g)) for g in page.main],
-        by_version=[layout_means(g) for g in page.version_tables],
-        intervals_by_version=[layout_differences(g) for g in page.version_tables],
-        contrasts_by_version=[layout_differences(g) for g in page.version_contrasts],
-        subsets=[layout_means(g, blind=page.blind_rows(g)) for g in page.subsets],
-        other_metrics=[layout_means(g, blind=page.blind_rows(g)) for g in page.other_metrics],
-        above_blind=[layout_differences(table.above) for table in page.blind_tables.values()],
-        sighted=[layout_scores(table.sighted) for table in page.blind_tables.values()],
-        sighted_gains=[layout_differences(table.gains) for table in page.blind_tables.values()],
-        intervals=[layout_differences(g) for g in page.main],
-        reference=page.reference,
-        contrasts=[layout_differences(g) for g in page.contrasts],
-        composition=[(g.name, composition_verdicts.judge_methods(g, page.reference)) for g in page.contrasts],
-        tradeoffs=[(g.name, *drawn) for g in page.main if (drawn := draw_tradeoffs(g))[0]],
-        lines=[(g.name, f) for g in page.main if (f := draw_wise_ft(g, page.lines))],
-        curves=[section for g in page.main if (section := training_curves.lay_out_section(g, page.curves))],
-        losses=[(g.name, curves) for g in page.main if (curves := draw_losses(g))],
-        published=compare_published(page),
-        tolerance=published_numbers.TOLERANCE,
-        standings=rank_among_models(page),
-        models=len(page.models),
-        not_published=list_incomparable(page, {number.column for number in page.published}),
-        not_among=list_incomparable(page, {column for model in page.models for column in model.values}),
-        tuning=[method.layout() for method in page.tuning],
-        tuning_rule=tuning_table.describe_tuning(page.tuning),
-        claims=claims_table.build_sections(page.findings),
-        claims_rule=claims_table.RULE,
-        correction=decisions.describe_correction(page.correction),
-        claims_css=claims_table.CSS,
-        describe_evidence=claims_table.describe_evidence,
-        count_names=names,
-        counts=counts,
-        group_counts=run_details.count_groups(page.runs),
-        hours=run_details.tabulate_hours(page.runs, page.main),
-        machines=run_details.tabulate_runs(page.runs),
-        versions=run_details.list_package_versions(page.runs),
-        settings=run_details.list_settings(page.main, page.defaults),
-        view_shares=run_details.tabulate_view_shares(page.main),
-        slices=[(t.name, slice_tables.describe_search(t), slice_tables.group_slices(t)) for t in page.slices],
-        has_gallery=bool(page.slices and page.items),
-        gallery_mark=Markup(GALLERY_MARK),
-    )
-    return _insert_gallery(text, page, out, environment) if page.slices and page.items else text
+    environment.globals |= {module.__name__.rpartition(".")[2]: module for module in TEMPLATE_MODULES}
+    environment.globals |= {function.__name__: function for function in TEMPLATE_FUNCTIONS}
+    environment.filters |= {"layout_differences": layout_differences, "layout_scores": layout_scores}
+    text = environment.get_template("page.html.j2").render(page=page, gallery_mark=Markup(GALLERY_MARK))
+    return _insert_gallery(text, page, out, environment) if page.has_gallery else text
 
 
 def _insert_gallery(text: str, page: ReportPage, out: Path, environment: Environment) -> str:
     """Put the gallery where the page has its mark, as much of it as the page's bound leaves room for."""
     room = item_gallery.PAGE_BYTES - len(text.encode("utf-8", "replace"))
-    results = Path(os.path.relpath(page.root / run_folder.RESULTS, out))
-    galleries = item_gallery.make_galleries(page.slices, page.items, page.root, results, room)
+    root = page.results.root
+    results = Path(os.path.relpath(root / run_folder.RESULTS, out))
+    galleries = item_gallery.make_galleries(page.slices, page.settings.items, root, results, room)
     gallery = environment.get_template("gallery.html.j2").render(galleries=galleries)
     return text.replace(GALLERY_MARK, gallery, 1)
 
 
 def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     """List what the grid holds, as (name, values) pairs for the head of the page."""
-    cells = [r.cell for r in page.runs]
+    runs = page.results.runs
+    cells = [run.cell for run in runs]
+    trained = [run for run in runs if run.cell.method != PRETRAINED]
     pairs: dict[str, list[str]] = {
         "methods": abbreviate_methods([c.method for c in cells]),
         "backbone": [c.backbone for c in cells],
         "data": [c.data for c in cells],
-        "seeds": [str(c.seed) for c in cells if c.method != PRETRAINED] or [str(c.seed) for c in cells],
-        "benchmarks": list(page.benchmarks),
-        "scores of": [page.split.describe()],
-        "training took": [run_details.format_total_hours([r for r in page.runs if r.cell.method != PRETRAINED])],
-        "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(page.runs)],
+        "seeds": [str(run.cell.seed) for run in trained or runs],
+        "benchmarks": list(page.results.benchmarks),
+        "scores of": [page.settings.split.describe()],
+        "training took": [run_details.format_total_hours(trained)],
+        "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(runs)],
     }
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
 
@@ -328,7 +304,7 @@ def abbreviate_methods(names: Sequence[str]) -> list[str]:
 def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     """Describe how each summary column is made of others."""
     formulas = []
-    for name, column in (page.main[0].summaries if page.main else {}).items():
+    for name, column in (page.tables.main[0].summaries if page.tables.main else {}).items():
         benchmarks = [f"{m.benchmark} ({', '.join(c.metric for c in m.members)})" for m in column.members if m.members]
         if all(member.benchmark == SUMMARY for member in column.members):
             text = "mean of " + ", ".join(member.metric for member in column.members)
@@ -340,61 +316,191 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     return formulas
 
 
-def draw_tradeoffs(group: ResultTable) -> tuple[list[Markup], list[tuple[str, str]]]:
-    """Draw compositionality against zero-shot and retrieval, one figure for each summary column.
+def draw_tradeoffs(page: ReportPage) -> list[tuple[str, list[Markup], list[tuple[str, str]]]]:
+    """Draw compositionality against zero-shot and retrieval, one figure for each summary column, by table.
 
     Also return number and method, where the figures have numbers.
     """
-    labels = {row.method: table_heads.row_label(row, group) for row in group.rows}
-    numbers = report_figures.number_methods([row.method for row in group.rows])
-    figures = [
-        Markup(report_figures.draw_tradeoff(points, name, numbers or labels))
-        for name, points in report_figures.collect_tradeoffs(group).items()
-    ]
-    return figures, [(number, method) for method, number in numbers.items()]
+    sections = []
+    for group in page.tables.main:
+        labels = {row.method: table_heads.row_label(row, group) for row in group.rows}
+        numbers = report_figures.number_methods([row.method for row in group.rows])
+        figures = []
+        for name, points in report_figures.collect_tradeoffs(group).items():
+            figures.append(Markup(report_figures.draw_tradeoff(points, name, numbers or labels)))
+        if figures:
+            sections.append((group.name, figures, [(number, method) for method, number in numbers.items()]))
+    return sections
 
 
-def draw_wise_ft(group: ResultTable, lines: Sequence[wise_ft_lines.WiseFtLine]) -> list[Markup]:
-    """Draw the WiSE-FT lines over the same axes as the trade-off figures."""
-    build = functools.partial(wise_ft_lines.build_trajectories, group, lines)
-    return report_figures.draw_against_comp(group, build, "WiSE-FT")
+def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
+    """Draw the WiSE-FT lines over the same axes as the trade-off figures, by table."""
+    sections = []
+    for group in page.tables.main:
+        build = functools.partial(trajectories.build_trajectories, group, page.results.lines)
+        figures = report_figures.draw_against_comp(group, build, "WiSE-FT")
+        if figures:
+            sections.append((group.name, figures))
+    return sections
 
 
-def draw_losses(group: ResultTable) -> list[tuple[str, Markup]]:
-    """Draw one figure of loss curves for each method that was trained."""
-    figures = [(row.method, report_figures.draw_loss(row.runs, f"Loss of {row.method}")) for row in group.rows]
-    return [(method, Markup(svg)) for method, svg in figures if svg]
+def draw_losses(page: ReportPage) -> list[tuple[str, list[tuple[str, Markup]]]]:
+    """Draw one figure of loss curves for each method that was trained, by table."""
+    sections = []
+    for group in page.tables.main:
+        figures = []
+        for row in group.rows:
+            svg = report_figures.draw_loss(row.runs, f"Loss of {row.method}")
+            if svg:
+                figures.append((row.method, Markup(svg)))
+        if figures:
+            sections.append((group.name, figures))
+    return sections
+
+
+def lay_out_curves(page: ReportPage) -> list[trajectories.CurveSection]:
+    """Lay out what runs did along their training, by table."""
+    sections = (trajectories.lay_out_section(group, page.results.curves) for group in page.tables.main)
+    return [section for section in sections if section]
 
 
 def compare_published(page: ReportPage) -> list[PaperComparison]:
     """Compare the papers' tables with ours, over all columns of each group whose benchmark is the papers'."""
-    groups = [published_numbers.keep_comparable_columns(group, page.official) for group in _join_tables(page)]
-    return [comparison for group in groups for comparison in published_numbers.compare_tables(page.published, group)]
+    comparisons = []
+    for group in _join_tables(page):
+        comparable = published_numbers.keep_comparable_columns(group, page.literature.official)
+        comparisons += published_numbers.compare_tables(page.literature.numbers, comparable)
+    return comparisons
 
 
-def rank_among_models(page: ReportPage) -> list[published_models.Standing]:
+def rank_among_models(page: ReportPage) -> list[published_numbers.Standing]:
     """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
-    groups = [published_numbers.keep_comparable_columns(group, page.official) for group in _join_tables(page)]
-    return [standing for group in groups for standing in published_models.compute_standings(group, page.models)]
+    standings = []
+    for group in _join_tables(page):
+        comparable = published_numbers.keep_comparable_columns(group, page.literature.official)
+        standings += published_numbers.compute_standings(comparable, page.literature.models)
+    return standings
 
 
-def list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+def list_not_published(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
     """List by group and reason the benchmarks whose published numbers do not compare with ours."""
-    groups = _join_tables(page)
-    obstacles = [(group.name, published_numbers.list_obstacles(group, names, page.official)) for group in groups]
-    return [(name, reasons) for name, reasons in obstacles if reasons]
+    return _list_incomparable(page, {number.column for number in page.literature.numbers})
+
+
+def list_not_among(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
+    """List by group and reason the benchmarks on which ours do not compare with published models."""
+    return _list_incomparable(page, {column for model in page.literature.models for column in model.values})
+
+
+def _list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+    incomparable = []
+    for group in _join_tables(page):
+        reasons = published_numbers.list_obstacles(group, names, page.literature.official)
+        if reasons:
+            incomparable.append((group.name, reasons))
+    return incomparable
 
 
 def _join_tables(page: ReportPage) -> list[ResultTable]:
     """Return the main tables with all columns of the other sections, of whole benchmarks."""
-    if page.whole_tables:
-        return list(page.whole_tables)
+    if page.tables.whole:
+        return list(page.tables.whole)
     joined = []
-    for group in page.main:
-        for table in (*page.subsets, *page.other_metrics):
+    for group in page.tables.main:
+        for table in (*page.tables.subsets, *page.tables.other_metrics):
             if table.name == group.name:
                 rows = zip(group.rows, table.rows, strict=True)
                 both = tuple(replace(a, statistics=a.statistics + b.statistics) for a, b in rows)
                 group = replace(group, columns=group.columns + table.columns, rows=both)
         joined.append(group)
     return joined
+
+
+# What the template calls, by these names.
+TEMPLATE_MODULES = (claims, decisions, method_stories, published_numbers, run_details, slice_tables, tuned_rows)
+TEMPLATE_FUNCTIONS = (
+    layout_means, list_facts, describe_summaries, tell_stories, draw_tradeoffs, draw_wise_ft, draw_losses,
+    lay_out_curves, compare_published, rank_among_models, list_not_published, list_not_among,
+)  # fmt: skip
+
+
+# --- all files of a report: the page comes last
+
+MANIFEST = ".written.json"
+
+
+def write_report(page: ReportPage, out: Path) -> None:
+    """Write all files of the report; each is whole or not there, and the page comes last."""
+    groups, reference = page.tables.main, page.settings.reference
+    blind = {group.name: page.blind_rows(group) for group in groups}
+    all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics, *page.tables.of_versions)
+    contrasts = (*page.tables.contrasts, *page.tables.version_contrasts)
+    plots = _format_plots(page)
+    files = {
+        "report.md": _format_markdown(page, blind),
+        "report.csv": table_formats.format_results_csv(all_tables),
+        "report.tex": table_formats.format_latex(groups, page.notes, blind)
+        + table_formats.format_blind_latex(list(page.tables.blind.values()))
+        + table_formats.format_contrasts_latex(page.tables.contrasts, reference)
+        + claims.format_claims_latex(page.findings),
+        "claims.csv": claims.format_claims_csv(page.findings),
+        "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
+        "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind),
+        "slices.csv": slice_tables.format_slices_csv(page.slices),
+    }
+    if page.results.tuning:
+        files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)
+    files |= {f"plots/{name}": text for name, text in plots.items()}
+    files["index.html"] = render_page(page, out)
+    remove_old_plots(out / "plots", plots)
+    write_json(out / "metrics.json", table_formats.flatten_means(groups))
+    for name, text in files.items():
+        write_atomic(out / name, text.encode("utf-8", "replace"))
+
+
+def _format_plots(page: ReportPage) -> dict[str, str]:
+    """Format the numbers behind the plots, by file; what has none is left out."""
+    groups = page.tables.main
+    plots = {
+        "tradeoff.csv": report_figures.format_tradeoff_csv(groups),
+        "wise_ft.csv": trajectories.format_lines_csv(groups, page.results.lines),
+        "training_curves.csv": trajectories.format_curves_csv(groups, page.results.curves),
+    }
+    for group in groups:
+        for row in group.rows:
+            name = f"loss/{row.method}-{group.backbone}-{group.data}.csv"
+            plots[name] = report_figures.format_loss_csv(row.runs)
+    return {name: text for name, text in plots.items() if text}
+
+
+def _format_markdown(page: ReportPage, blind: Mapping[str, Sequence[MethodRow]]) -> str:
+    groups, reference, notice = page.tables.main, page.settings.reference, page.settings.notice
+    correction = decisions.describe_correction(page.settings.correction)
+    parts = [
+        f"{notice}\n\n" if notice else "",
+        table_formats.format_markdown(groups, page.results.missing, page.notes, blind),
+        f"\n{correction}\n" if correction else "",
+    ]
+    for name, stories in tell_stories(page):
+        parts.append(f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_stories_markdown(stories)}")
+    parts += [published_numbers.format_differences_markdown(lines) for lines in page.authors_lines]
+    parts.append(table_formats.format_contrasts_markdown(page.tables.contrasts, reference))
+    parts += [method_stories.format_verdicts_markdown(group, reference) for group in page.tables.contrasts]
+    parts.append(slice_tables.format_slices_markdown(page.slices))
+    parts.append(tuned_rows.format_tuning_markdown(page.results.tuning))
+    parts.append(trajectories.format_curves_markdown(groups, page.results.curves))
+    parts.append(claims.format_claims_markdown(page.findings))
+    return "".join(parts)
+
+
+def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
+    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
+    manifest = folder / MANIFEST
+    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
+    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
+    for path in list(folder.rglob("*.csv")):
+        old_hash = stale.get(path.relative_to(folder).as_posix())
+        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
+            path.unlink()
+    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
+    write_json(manifest, hashes)

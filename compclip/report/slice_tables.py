@@ -1,8 +1,10 @@
 """Slices of items where a row differs from the pretrained model, or from the reference, otherwise than elsewhere.
 
-All rows of a table, both comparisons, and all benchmarks of composition are one family: the largest |z| of every draw
-of signs is taken over all of them, so that 95 of 100 tables without any such slice show none. Metrics are compared each
-with itself. Trainings are not drawn: a slice is where these checkpoints differ. No claim uses one.
+I items: a record under a metric. Cosines, metrics of which less is better and those that repeat others' outcomes are
+left out, so that a higher outcome is better everywhere. All rows of a table, both comparisons, and all benchmarks of
+composition are one family: the largest |z| of every draw of signs is taken over all of them, so that 95 of 100 tables
+without any such slice show none. Metrics are compared each with itself. Trainings are not drawn: a slice is where these
+checkpoints differ. No claim uses one.
 """
 
 from __future__ import annotations
@@ -10,22 +12,122 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import ne
 from typing import NamedTuple
 
 import numpy as np
 
 from compclip.base.number_text import format_count
-from compclip.config.cell import PRETRAINED
+from compclip.config.cell import PRETRAINED, Cell
 from compclip.prepare import item_slices
-from compclip.prepare.benchmark_records import BenchmarkRecords
+from compclip.prepare.benchmark_records import BenchmarkRecords, RecordFinder
 from compclip.report import slice_search
-from compclip.report.escape import format_csv, to_markdown
-from compclip.report.row_items import RowItems, join_items
-from compclip.report.statistics import named_generator
-from compclip.report.table_formats import csv_value
-from compclip.report.table_heads import has_random_weights
-from compclip.report.tables import ResultTable
-from compclip.runs.item_outcomes import COMPOSITION
+from compclip.report.escape import format_csv, layout_markdown, to_markdown
+from compclip.report.statistics import item_units, named_generator
+from compclip.report.tables import MethodRow, ResultTable, has_random_weights
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import Result
+
+# --- items under every method of a table, with the records asked
+
+
+@dataclass(frozen=True)
+class RowItems:
+    """Items that all methods have: metric, id, record, unit, and each method's mean outcome over its runs."""
+
+    benchmark: str
+    metrics: tuple[str, ...]
+    records: BenchmarkRecords
+    ids: tuple[str, ...]
+    metric_I: np.ndarray
+    record_I: np.ndarray
+    unit_I: np.ndarray
+    outcome_I: dict[str, np.ndarray]
+    first_run: dict[str, Cell]
+
+    def slices(self) -> dict[str, np.ndarray]:
+        """Return the items of every slice of the records."""
+        order = np.argsort(self.record_I, kind="stable")
+        starts = np.searchsorted(self.record_I[order], np.arange(len(self.records.names) + 1))
+        return {name: _expand(record_R, order, starts) for name, record_R in self.records.slices.items()}
+
+
+def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the items of these records; `order` has the items record by record, `starts` where each record begins."""
+    counts = starts[record_R + 1] - starts[record_R]
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[np.repeat(starts[record_R], counts) + offset]
+
+
+def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkRecords) -> RowItems | None:
+    """Join the results of a table's rows; None where they were scored on other files, or share no item."""
+    results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
+    results = {method: of_row for method, of_row in results.items() if of_row}
+    every = [result for of_row in results.values() for result in of_row]
+    if not every or {result.fingerprint for result in every} - records.fingerprints:
+        return None
+    finder = RecordFinder(records.names)
+    joined: list[tuple[int, str, int, int | str]] = []
+    values: dict[str, list[np.ndarray]] = {method: [] for method in results}
+    metrics = tuple(name for name in every[0].items if is_searched(name, every[0]))
+    for m, metric in enumerate(metrics):
+        ids = shared_ids([result.items.get(metric) for result in every])
+        unit_of = dict(zip(every[0].items[metric].ids, item_units(every[0].items[metric]), strict=True))
+        numbers = {key: record.number for key in ids if (record := finder.find(metric, key))}
+        joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
+        for method, of_row in results.items():
+            values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
+    if not joined:
+        return None
+    metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
+    unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
+    return RowItems(
+        benchmark,
+        metrics,
+        records,
+        keys,
+        np.array(metric_numbers),
+        np.array(record_numbers),
+        np.array([unit_numbers[unit] for unit in units]),
+        {method: np.concatenate(arrays) for method, arrays in values.items()},
+        {row.method: run.cell for row in rows for run in reversed(row.runs) if benchmark in run.results},
+    )
+
+
+def is_searched(metric: str, result: Result) -> bool:
+    """Return whether a metric has items of its own, of which a higher outcome is better."""
+    return not (
+        metric in result.lower or metric in result.scores or is_repetition(metric, result.items[metric], result)
+    )
+
+
+def is_repetition(metric: str, items: Items, result: Result) -> bool:
+    """Return whether a metric repeats outcomes of others: a part of its items, or a pool of theirs."""
+    prefixes = {item.partition("/")[0] for item in items.ids}
+    return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
+
+
+def shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
+    """Return the ids that all results have, in the first one's order."""
+    lists = [items.ids if items else () for items in every]
+    if all(ids is lists[0] or ids == lists[0] for ids in lists):
+        return lists[0]
+    shared = set(lists[0]).intersection(*lists)
+    return [key for key in lists[0] if key in shared]
+
+
+def mean_outcomes(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
+    """Return the mean outcome over seeds of these items."""
+    columns = []
+    for items in seeds:
+        if len(items.ids) != len(ids) or any(map(ne, items.ids, ids)):
+            index_of = {key: index for index, key in enumerate(items.ids)}
+            items = items.at([index_of[key] for key in ids])
+        columns.append(items.values)
+    return np.mean(columns, axis=0)
+
+
+# --- slices of the table's items
 
 FLIPS = 500
 MOST = 400  # slices of a benchmark; the largest are tried
@@ -200,7 +302,7 @@ def format_slices_csv(tables: Sequence[SliceTable]) -> str:
             departing = line.slice
             numbers = (departing.difference, departing.elsewhere, departing.z, departing.p)
             head = (table.backbone, table.data, line.method, line.reference, line.benchmark, departing.name)
-            rows.append([*head, departing.items, departing.units, *map(csv_value, numbers), int(line.shown)])
+            rows.append([*head, departing.items, departing.units, *numbers, int(line.shown)])
     return format_csv([FIELDS, *rows])
 
 
@@ -209,10 +311,8 @@ def format_slices_markdown(tables: Sequence[SliceTable]) -> str:
     text = ""
     for table in tables:
         text += f"\n## Slices: {to_markdown(table.name)}\n\n{describe_search(table)}\n"
-        if lines := layout_slices(table):
-            text += "\n| method | against | benchmark | slice | pictures | there | elsewhere | p |\n"
-            text += "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n"
-        for line in lines:
-            names = " | ".join(to_markdown(line[name]) for name in ("method", "reference", "benchmark", "slice"))
-            text += f"| {names} | {line['pictures']} | {line['there']} | {line['elsewhere']} | {line['p']} |\n"
+        names, numbers = ["method", "reference", "benchmark", "slice"], ["pictures", "there", "elsewhere", "p"]
+        rows = [[to_markdown(line[name]) for name in names + numbers] for line in layout_slices(table)]
+        if rows:
+            text += "\n" + layout_markdown(["method", "against", "benchmark", "slice", *numbers], rows, numbers)
     return text

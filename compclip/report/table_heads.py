@@ -173,15 +173,9 @@ def list_warnings(group: ResultTable) -> list[str]:
     partial = {name: coverage for name, coverage in benchmark_coverage(group).items() if coverage.is_partial}
     lines = [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
     lines += [f"{group.name}: {line}" for line in _list_replaced(group)]
-    if has_random_weights(group):
+    if tables.has_random_weights(group):
         lines.insert(0, f"{group.name}: the backbone has {RANDOM}; there is no pretrained model")
     return lines
-
-
-def list_backbones(group: ResultTable) -> list[tuple[str, str]]:
-    """List the different backbones of a table's runs, as (model, weights) of their configurations."""
-    sections = (run.config.get("backbone") or {} for run in group.runs)
-    return list(dict.fromkeys((str(s["model"]), str(s.get("weights") or "")) for s in sections if s.get("model")))
 
 
 def backbone_names(group: ResultTable) -> tuple[str, str]:
@@ -190,7 +184,7 @@ def backbone_names(group: ResultTable) -> tuple[str, str]:
     Both are empty where no run says.
     """
     models, weights = [], []
-    for model, tag in list_backbones(group):
+    for model, tag in tables.list_backbones(group):
         models.append(model)
         weights.append("random" if model_config.has_random_weights(model, tag) else tag or model)
     return ", ".join(dict.fromkeys(models)), ", ".join(weights)
@@ -199,7 +193,7 @@ def backbone_names(group: ResultTable) -> tuple[str, str]:
 def describe_backbone(group: ResultTable) -> str:
     """Describe the backbone in words: its model and where its weights are from; empty where no run says."""
     texts = []
-    for model, tag in list_backbones(group):
+    for model, tag in tables.list_backbones(group):
         if model_config.has_random_weights(model, tag):
             texts.append(f"{model}, {RANDOM} (not pretrained)")
         else:
@@ -222,7 +216,7 @@ def name_count(group: ResultTable) -> str:
 
 def row_label(row: MethodRow, group: ResultTable) -> str:
     """Return the label of a row: random weights are not called pretrained; a row bears its marks."""
-    if row.method == PRETRAINED and has_random_weights(group):
+    if row.method == PRETRAINED and tables.has_random_weights(group):
         return RANDOM
     marks = {
         TUNED: row.method in group.tuned,
@@ -230,11 +224,6 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
         STALLED: bool(describe_stalls(row)),
     }
     return " ".join([row.method, *(mark for mark, is_borne in marks.items() if is_borne)])
-
-
-def has_random_weights(group: ResultTable) -> bool:
-    """Return whether the backbone of some run of the table has random weights."""
-    return any(model_config.has_random_weights(*start) for start in list_backbones(group))
 
 
 def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:

@@ -48,7 +48,7 @@ from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, recover_jobs
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs import notify, run_store
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.notify import News

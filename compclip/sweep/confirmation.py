@@ -34,8 +34,7 @@ from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
-from compclip.report.table_rows import RunsByTraining
-from compclip.report.tables import Column
+from compclip.report.tables import Column, RunsByTraining
 from compclip.runs.result_files import FinishedRun
 from compclip.sweep import objectives
 from compclip.sweep.study_declaration import Study

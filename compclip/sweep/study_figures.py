@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from compclip.report.svg_figures import (
+from compclip.report.report_figures import (
     Axis,
     category_axis,
     draw_axes,

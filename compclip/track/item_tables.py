@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compclip.base.errors import UserError
 from compclip.config.sections import BenchmarkSection
 from compclip.prepare.benchmark_records import RecordFinder
-from compclip.report.row_items import is_repetition
+from compclip.report.slice_tables import is_repetition
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result

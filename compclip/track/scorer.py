@@ -31,12 +31,12 @@ class Scorer:
         Of a model with a head they are what it has in the place of cosines.
         Raises UserError naming the first picture that cannot be read.
         """
-        from compclip.evaluate import head_scores
+        from compclip.evaluate import pair_scorers
 
         texts = [str(text) for text in pairs["text"]]
         with tempfile.TemporaryDirectory() as folder:
             refs = [_path(image, Path(folder)) for image in pairs["image"]]
-            targets = head_scores.encode(self.model, refs, texts)
+            targets = pair_scorers.encode(self.model, refs, texts)
             for row, ref in enumerate(refs):
                 if ref in targets.failed:
                     source, why = (

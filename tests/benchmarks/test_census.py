@@ -15,10 +15,9 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval
 from compclip.config import columns
 from compclip.config.sections import BenchmarkSection as Section
-from compclip.evaluate import benchmark_module, census
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.evaluate import benchmark_module
+from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import with_box
 from compclip.prepare import benchmark_records
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 
@@ -174,7 +173,7 @@ def test_any_name_is_taken_or_refused_in_a_line(path_parts, is_boxed):
         except UserError as error:
             assert "lies outside of images=images" in str(error)
         else:
-            assert census.count_benchmark(benchmark)["missing_images"] == 1
+            assert benchmark_module.count_benchmark(benchmark)["missing_images"] == 1
             assert len(benchmark.unit_pictures) == 1
 
 
@@ -206,7 +205,7 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
     (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1"]}}))
     section = Section("sugarcrepe", str(tmp_path), str(tmp_path), "swap_att")
     have = ["swap_att", "swap_att/rare", "swap_att.local/rare"]
-    assert census.write_census("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
+    assert benchmark_module.write_census("sc", section, tmp_path, have, ["cosine", "local"])["records"] == 2
     for column, suggestion in (
         ("swap_att/rar", "sc/swap_att/rare"),
         ("swap_obj", "sc/swap_att"),
@@ -215,13 +214,13 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
         with pytest.raises(
             UserError, match=f"not in the files of sc: unknown column 'sc/{column}'; did you mean '{suggestion}"
         ):
-            census.write_census("sc", section, tmp_path, [column])
+            benchmark_module.write_census("sc", section, tmp_path, [column])
 
 
 def test_metrics_are_named_without_scoring():
     """Both ways of retrieval, and what a column that is their mean needs."""
     items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
-    names = census.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
+    names = benchmark_module.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
     assert sorted(names) == sorted(retrieval.METRICS)
     assert columns.list_absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == [
         "mean_recall_at_7"
@@ -233,7 +232,7 @@ def test_records_are_written_for_the_report(picture_root, dump):
     content = [{**GENOME, "bbox_x": 1, "image_path": "a.png", "false_caption": "yz"[i < 10]} for i in range(11)]
     folder = dump("b/visual_genome_relation.json", content).parent
     split = Section("aro", str(folder), str(picture_root / "images"), "visual_genome_relation")
-    counts = census.write_census("aro", split, picture_root)
+    counts = benchmark_module.write_census("aro", split, picture_root)
     records = benchmark_records.read_records(benchmark_records.records_file(picture_root, "aro"))
     assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "z")
     assert [(p.path, p.box) for p in records.pictures(0)] == [(str(picture_root / "images/a.png"), (1, 0, 4, 4))]

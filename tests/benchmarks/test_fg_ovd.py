@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.benchmarks import fg_ovd
-from compclip.evaluate.picture_references import with_box
+from compclip.evaluate.benchmark import with_box
 
 CONTENT = {
     "images": [{"id": 5, "file_name": "val2017/000000000005.jpg"}, {"id": 6, "file_name": "train2017/6.jpg"}],

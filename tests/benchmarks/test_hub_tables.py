@@ -16,7 +16,7 @@ from compclip.benchmarks import _tables
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import benchmark_module
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.benchmark import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 ROWS = {  # of each module: its table, the columns of pictures, the others

@@ -17,8 +17,8 @@ from compclip.benchmarks import _class_sets, zeroshot
 from compclip.benchmarks.zeroshot import Config
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import benchmark_module, census
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate import benchmark_module
+from compclip.evaluate.benchmark import parse_reference
 from tests.data import tar_files
 
 RED, GREEN = (tar_files.picture(8, 8, "WEBP", colour) for colour in (250, 0))
@@ -56,7 +56,7 @@ def test_clip_benchmarks_tars_are_read_where_they_lie(names, embeddings):
         1,
         0,
     ]
-    assert census.count_benchmark(benchmark)["missing_images"] == 0
+    assert benchmark_module.count_benchmark(benchmark)["missing_images"] == 0
     result = benchmark.score(embeddings(dict.fromkeys(benchmark.images, [1, 0]), {"red": [1, 0], "green": [0, 1]}))
     assert result.items["top_1"].values.tolist() == [1, 0, 1, 0]
 

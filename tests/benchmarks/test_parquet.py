@@ -14,8 +14,8 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _tables, coco_counterfactuals, winoground
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import benchmark_module, census, picture_references
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate import benchmark, benchmark_module
+from compclip.evaluate.benchmark import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -52,7 +52,7 @@ def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
     assert [(r["id"], r["caption_0"]) for r in result] == [(7, "x7"), (8, "x8")]
     assert [colour(r["image_0"]) for r in result] == [(255, 0, 0), (0, 128, 0)]
     assert colour(result[1]["image_1"]) == (255, 0, 0)
-    assert all(picture_references.BYTES in r["image_0"] for r in result)
+    assert all(benchmark.BYTES in r["image_0"] for r in result)
     assert sorted(p.suffix for p in (tmp_path / "unpacked").iterdir()) == [".pictures", ".rows"]
 
 
@@ -97,7 +97,7 @@ def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):
         section = Section(module, str(table.parent.parent), str(tmp_path / "images"))
         benchmark = benchmark_module.load_benchmark("x", section)
         assert len(benchmark) == size and benchmark.files == (table,)
-        assert census.count_benchmark(benchmark)["missing_images"] == 0
+        assert benchmark_module.count_benchmark(benchmark)["missing_images"] == 0
     both = winoground.load(table, tmp_path / "images").records[0]
     assert (both.id, both.texts, [colour(ref) for ref in both.images]) == ("7", ("x7", "y"), [(255, 0, 0), (0, 0, 255)])
     assert coco_counterfactuals.load(table.parent, tmp_path / "images", "1").dropped == {"not_drawn": 2}
@@ -109,7 +109,7 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
     from compclip.prepare import benchmark_overlap
 
     monkeypatch.chdir(tmp_path)
-    census.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
+    benchmark_module.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
     benchmark_images = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])

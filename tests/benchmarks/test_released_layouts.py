@@ -13,7 +13,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import docci, imageinwords, negbench, sharegpt4v, urban1k
-from compclip.evaluate import census
+from compclip.evaluate import benchmark_module
 from tests.data import tar_files
 
 
@@ -23,7 +23,7 @@ def flair(*rows: tuple[int, str, str]) -> dict:
 
 
 def all_there(benchmark) -> bool:
-    return bool(benchmark.records) and not census.count_benchmark(benchmark)["missing_images"]
+    return bool(benchmark.records) and not benchmark_module.count_benchmark(benchmark)["missing_images"]
 
 
 # --- DOCCI ----------------------------------------------------------------------------------------------------

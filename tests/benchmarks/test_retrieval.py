@@ -9,7 +9,7 @@ from compclip.benchmarks import retrieval
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import benchmark_module
-from compclip.evaluate.picture_references import parse_reference
+from compclip.evaluate.benchmark import parse_reference
 from tests.data import tar_files
 
 KARPATHY = {

@@ -11,9 +11,8 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import sdci
-from compclip.evaluate.benchmark import Record
+from compclip.evaluate.benchmark import Record, parse_reference
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import parse_reference
 
 
 def mask_of(width: int, height: int) -> str:

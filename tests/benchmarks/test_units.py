@@ -11,9 +11,8 @@ from compclip.base import plugins
 from compclip.benchmarks import eqben, imagecode, sugarcrepe, sugarcrepe_pp, svo_probes
 from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import result_store, score
-from compclip.evaluate.benchmark import Benchmark, Record, number_units
+from compclip.evaluate.benchmark import Benchmark, Record, bytes_of_file, number_picture, number_units, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import bytes_of_file, number_picture, with_box
 from compclip.report import statistics, tables
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items

@@ -113,7 +113,7 @@ def test_the_plan_has_the_digest_of_its_entries(original_documents):
     documents_of_plan = original_documents
     assert documents_of_plan["train/clic"]["code"] == training_code.hash_training_code("clic")
     assert documents_of_plan["benchmark/valse"]["code"] == code_hash.hash_code(
-        "compclip.evaluate.census", "compclip.benchmarks.valse"
+        "compclip.evaluate.benchmark_module", "compclip.benchmarks.valse"
     )
     sources = ("compclip.prepare.sources.flickr8k", "compclip.prepare.captioners.endpoint")
     assert documents_of_plan["recaption/other"]["code"] == code_hash.hash_code(

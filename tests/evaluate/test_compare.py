@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
+from compclip.evaluate import compare
 from compclip.evaluate import compare as command
-from compclip.evaluate import number_comparison
-from compclip.evaluate.number_comparison import OurNumber
+from compclip.evaluate.compare import OurNumber
 
 OURS = {
     "sugarcrepe/add_att": OurNumber(0.75, 8, False),
@@ -38,7 +38,7 @@ def write_file(folder, name, content):
     ],
 )
 def test_forms_of_a_file(tmp_path, name, content):
-    theirs = number_comparison.read_numbers(write_file(tmp_path, name, content))
+    theirs = compare.read_numbers(write_file(tmp_path, name, content))
     assert theirs == {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50.0}
 
 
@@ -52,7 +52,7 @@ def test_clip_benchmarks_names_become_ours(tmp_path):
         {"dataset": "imagenet1k", "metrics": {"acc1": 0.63, "acc5": 0.88, "mean_per_class_recall": 0.62}},
         {"dataset": "wds/vtab/cifar100", "metrics": {"acc1": 0.6, "acc5": None}},
     ]
-    assert number_comparison.read_numbers(write_file(tmp_path, "theirs.json", file)) == {
+    assert compare.read_numbers(write_file(tmp_path, "theirs.json", file)) == {
         "sugarcrepe/swap_obj": 0.6,
         "retrieval_coco/t2i_recall_at_5": 0.4,
         "retrieval_coco/i2t_recall_at_1": 0.3,
@@ -66,7 +66,7 @@ def test_clip_benchmarks_names_become_ours(tmp_path):
 def test_differences_in_points_and_items():
     """75 % of eight items against 62.5 %: 12.5 points, one item. A mean and a cosine have no items."""
     theirs = {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50, "hard_positives/replace_mean_score": 0.24, "x/y": 3}
-    comparison = number_comparison.compare_numbers(OURS, theirs)
+    comparison = compare.compare_numbers(OURS, theirs)
     assert comparison.percent
     assert [line.difference for line in comparison.lines] == pytest.approx([12.5, 0, 1])
     assert [line.items for line in comparison.lines] == [pytest.approx(1), None, None]
@@ -75,7 +75,7 @@ def test_differences_in_points_and_items():
 
 
 def test_shares_stay_shares():
-    comparison = number_comparison.compare_numbers(OURS, {"sugarcrepe/add_att": 1, "sugarcrepe/average": 0.5})
+    comparison = compare.compare_numbers(OURS, {"sugarcrepe/add_att": 1, "sugarcrepe/average": 0.5})
     assert not comparison.percent
     assert [line.difference for line in comparison.lines] == pytest.approx([-25, 0])
     assert comparison.only_ours == ("hard_positives/replace_mean_score",)
@@ -85,8 +85,8 @@ def test_shares_stay_shares():
 def test_percent_and_shares_tell_the_same(some, other):
     """Where at least one number is above 1 percent; a file of smaller ones reads as shares."""
     theirs = dict(zip(["sugarcrepe/add_att", "sugarcrepe/average"], [some, other], strict=True))
-    percents = number_comparison.compare_numbers(OURS, {name: 100 * value for name, value in theirs.items()})
-    shares = number_comparison.compare_numbers(OURS, theirs)
+    percents = compare.compare_numbers(OURS, {name: 100 * value for name, value in theirs.items()})
+    shares = compare.compare_numbers(OURS, theirs)
     assert percents.percent > shares.percent
     assert [x.difference for x in percents.lines] == pytest.approx([x.difference for x in shares.lines])
 
@@ -106,12 +106,12 @@ def test_percent_and_shares_tell_the_same(some, other):
 )
 def test_other_files_are_refused_in_one_line(tmp_path, name, content, names):
     with pytest.raises(UserError, match=names):
-        number_comparison.read_numbers(write_file(tmp_path, name, content))
+        compare.read_numbers(write_file(tmp_path, name, content))
 
 
 def test_names_that_nobody_has_are_an_error_with_the_nearest():
     with pytest.raises(UserError, match="did you mean 'sugarcrepe/add_att'"):
-        number_comparison.compare_numbers(OURS, {"sugar_crepe/add_att": 3})
+        compare.compare_numbers(OURS, {"sugar_crepe/add_att": 3})
 
 
 DOCUMENT = {"benchmark": "sugarcrepe", "kind": "composition", "lower": [], "scores": [], "headline": [], "means": {}}

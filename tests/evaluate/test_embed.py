@@ -17,7 +17,7 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
-from compclip.evaluate import embed, picture_references
+from compclip.evaluate import benchmark, embed
 from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
 from compclip.model.inference_towers import ReplicaPool, copy_models
@@ -182,18 +182,18 @@ def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
     raw = alone.read_bytes()
     pack.write_bytes(b"head" + raw)
     inside, late = (
-        picture_references.bytes_of_file(str(pack), 4, len(raw)),
-        picture_references.bytes_of_file(str(pack), 4, len(raw) + 1),
+        benchmark.bytes_of_file(str(pack), 4, len(raw)),
+        benchmark.bytes_of_file(str(pack), 4, len(raw) + 1),
     )
     box = (16.0, 0.0, 16.0, 16.0)
     refs = [
         str(alone),
         inside,
-        picture_references.with_box(str(alone), box),
-        picture_references.with_box(inside, box),
+        benchmark.with_box(str(alone), box),
+        benchmark.with_box(inside, box),
         late,
     ]
-    embedded = embed.encode(model, [*refs, picture_references.bytes_of_file(str(pack), 0, 8)], [])
+    embedded = embed.encode(model, [*refs, benchmark.bytes_of_file(str(pack), 0, 8)], [])
     assert np.array_equal(embedded.images([inside]), embedded.images([str(alone)]))
     assert np.array_equal(embedded.images([refs[3]]), embedded.images([refs[2]]))
     assert set(embedded.failed.values()) == {"unreadable"} and len(embedded.failed) == 2
@@ -205,7 +205,7 @@ def test_a_box_is_cut_out(model, tmp_path):
     canvas.paste(Image.new("RGB", (16, 16), "red"), (16, 0))
     canvas.save(full_path)
     Image.new("RGB", (16, 16), "red").save(crop_path)
-    box = picture_references.with_box(str(full_path), (16, 0, 16, 16))
+    box = benchmark.with_box(str(full_path), (16, 0, 16, 16))
     embedded = embed.encode(model, [str(full_path), str(crop_path), box], [])
     assert embedded.images([box]) == pytest.approx(embedded.images([str(crop_path)]), abs=1e-6)
     assert not np.allclose(embedded.images([box]), embedded.images([str(full_path)]), atol=1e-3)
@@ -217,7 +217,7 @@ def test_a_box_is_in_pixels_of_the_file_even_where_a_large_jpeg_is_read_smaller(
     canvas.paste(Image.new("RGB", (600, 600), "red"), (1800, 1200))
     canvas.save(large, quality=95)
     Image.new("RGB", (600, 600), "red").save(crop_path)
-    box = picture_references.with_box(str(large), (1810, 1210, 580, 580))
+    box = benchmark.with_box(str(large), (1810, 1210, 580, 580))
     embedded = embed.encode(model, [str(crop_path), box], [])
     assert embedded.images([box]) == pytest.approx(embedded.images([str(crop_path)]), abs=0.02)
 
@@ -242,7 +242,7 @@ NO_BOXES = [  # of a picture of 30 x 20
 @pytest.mark.parametrize("box", NO_BOXES, ids=lambda box: str(box)[:40])
 def test_a_box_that_shows_nothing_is_named(model, pictures, box):
     """Its crop would be black, empty, or fill the memory; the picture itself is read."""
-    ref = picture_references.with_box(pictures[0], box)
+    ref = benchmark.with_box(pictures[0], box)
     embedded = embed.encode(model, [ref, pictures[0]], [])
     assert embedded.failed == {ref: "box"}
     assert embedded.has([pictures[0]])
@@ -268,7 +268,7 @@ def test_any_box_is_a_crop_of_bounded_size_or_an_error(tmp_path_factory, box):
     path = str(tmp_path_factory.getbasetemp() / "box.png")
     picture = Image.new("RGB", (30, 20))
     picture.save(path)
-    name, numbers = picture_references.parse_reference(picture_references.with_box(path, box))
+    name, numbers = benchmark.parse_reference(benchmark.with_box(path, box))
     assert name == path
     try:
         crop = crop_to_box(picture, path, numbers)
@@ -293,10 +293,10 @@ ODD_NAMES = [
 def test_half_a_mark_in_a_name_is_part_of_it(name):
     """Names are strangers'."""
     box = (1.0, 2.0, 3.0, 4.5)
-    assert picture_references.parse_reference(name) == (name, None)
-    assert picture_references.parse_reference(picture_references.with_box(name, box)) == (name, box)
-    inside = picture_references.bytes_of_file(name, 7, 9)
-    assert picture_references.parse_reference(inside) == (ImageLocation(name, 7, 9), None)
+    assert benchmark.parse_reference(name) == (name, None)
+    assert benchmark.parse_reference(benchmark.with_box(name, box)) == (name, box)
+    inside = benchmark.bytes_of_file(name, 7, 9)
+    assert benchmark.parse_reference(inside) == (ImageLocation(name, 7, 9), None)
 
 
 def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
@@ -316,13 +316,13 @@ def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
     canvas.rotate(180).save(tmp_path / "upright.png")
     stored, turned, upright = (str(tmp_path / f"{name}.png") for name in ("stored", "turned", "upright"))
     box = (0, 0, 16, 16)
-    refs = [stored, turned, upright, *(picture_references.with_box(ref, box) for ref in (stored, turned, upright))]
+    refs = [stored, turned, upright, *(benchmark.with_box(ref, box) for ref in (stored, turned, upright))]
     for how, expected_picture in ((Scoring(), stored), (Scoring(pictures="upright"), upright)):
         embedded = embed.encode(model, refs, [], how)
         assert np.array_equal(embedded.images([turned]), embedded.images([expected_picture]))
         assert np.array_equal(
-            embedded.images([picture_references.with_box(turned, box)]),
-            embedded.images([picture_references.with_box(expected_picture, box)]),
+            embedded.images([benchmark.with_box(turned, box)]),
+            embedded.images([benchmark.with_box(expected_picture, box)]),
         )
     assert not np.allclose(embedded.images([stored]), embedded.images([upright]), atol=1e-3)
 

@@ -151,7 +151,7 @@ def test_two_towers_of_transformers(tmp_path, sugarcrepe_files, capsys):
 
     model = foreign_models.load_model("transformers_dual", str(tmp_path / "clip"), "cpu")
     names = sorted(COLOURS)
-    loaded = [foreign_models.vqa.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in names]
+    loaded = [foreign_models.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in names]
     with torch.no_grad():
         image_ID = torch.nn.functional.normalize(model.encode_images(loaded).double())
         text_TD = torch.nn.functional.normalize(model.encode_texts([f"a {name} wall" for name in names]).double())
@@ -178,7 +178,7 @@ def test_matching_head_of_blip(tmp_path, sugarcrepe_files):
     transformers.BlipProcessor(pictures, tokenizer).save_pretrained(tmp_path / "blip")
 
     head = foreign_models.load_model("blip_itm", str(tmp_path / "blip"), "cpu")
-    loaded = [foreign_models.vqa.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
+    loaded = [foreign_models.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
     texts = [f"a {name} wall" for name in COLOURS]
     with torch.no_grad():
         together = head.score_pairs(loaded, texts)

@@ -18,7 +18,7 @@ from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import attention, embed, head_scores, pair_scorers, score, wise_ft
+from compclip.evaluate import attention, embed, pair_scorers, score, wise_ft
 from compclip.evaluate.embeddings import NoVectorsError
 from compclip.model import backbone, class_tokens, clip_model, heads, lora, towers
 from compclip.publish import __main__ as publish_command
@@ -79,13 +79,13 @@ def by_pair(model, path, text) -> float:
 def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
     """Matches, tables, ranks and classes, in blocks that split pictures and texts."""
     monkeypatch.chdir(trained)
-    monkeypatch.setattr(head_scores, "PICTURES", 2)
-    monkeypatch.setattr(head_scores, "TEXTS", 3)
+    monkeypatch.setattr(pair_scorers, "PICTURES", 2)
+    monkeypatch.setattr(pair_scorers, "TEXTS", 3)
     model = backbone.load(checkpoint(trained, name))
     refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
     texts = ["a red star", "a blue moon near a star", "two hearts", "a star and a star on a light background"]
     pictures = embed.PreparedPictures()
-    targets = head_scores.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, pictures)
+    targets = pair_scorers.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, pictures)
     expected = np.array([[by_pair(model, ref, text) for text in texts] for ref in refs])
     assert np.ptp(expected) > 1e-3  # the pairs differ
     np.testing.assert_allclose(targets.table(refs, texts), expected, atol=2e-6)
@@ -110,12 +110,12 @@ def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
         blocks.append(len(refs) * len(text_TD))
         return np.full((len(refs), len(text_TD)), 0.5 + 1e-9 * len(blocks))
 
-    monkeypatch.setattr(head_scores, "_compare", compare)
+    monkeypatch.setattr(pair_scorers, "_compare", compare)
     model = backbone.load(checkpoint(trained, "flair"))
     refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:2]]
     caption, foils = "a red star", ["a blue star", "a red star"]
     embeddings = embed.encode(model, refs, [caption, *foils])
-    targets = head_scores.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
+    targets = pair_scorers.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
     of_caption, of_foils = targets.matches(refs, [caption] * 2), targets.matches(refs, foils)
     assert (of_caption == of_foils).tolist() == [False, True]
     assert blocks == [2, 1]  # both pictures with the caption, and the one pair that was not compared
@@ -144,11 +144,11 @@ def test_what_no_common_space_holds_is_compared_by_the_head_alone(trained, tmp_p
 def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained, monkeypatch, room, encoded):
     """Of three pictures, compared three times: none, one of 16 patches and 16 numbers, or all; the scores are the same."""
     monkeypatch.chdir(trained)
-    monkeypatch.setattr(head_scores, "PATCH_BYTES", room)
+    monkeypatch.setattr(pair_scorers, "PATCH_BYTES", room)
     model = backbone.load(checkpoint(trained, "flair"))
     refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
     texts = ["a red star", "two hearts"]
-    targets = head_scores.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, embed.PreparedPictures())
+    targets = pair_scorers.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, embed.PreparedPictures())
     sizes, encode_images = list[int](), towers.encode_images
 
     def count_images(clip, pixels, tokens):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.evaluate import item_intervals, scoring_options
-from compclip.report.variance_parts import student_quantile
+from compclip.evaluate import compare, scoring_options
+from compclip.report.statistics import student_quantile
 
 
 def make_document(units):
@@ -20,15 +20,15 @@ def make_document(units):
 
 def test_an_interval_is_over_pictures():
     """Three pictures of two items each, both right, both wrong, one of each; two equal metrics tell no more than one."""
-    intervals = item_intervals.compute_intervals(make_document([0, 0, 1, 1, 2, 2]))
+    intervals = compare.compute_intervals(make_document([0, 0, 1, 1, 2, 2]))
     half = student_quantile(2) * np.std([1, 0, 0.5], ddof=1) / 3**0.5
     assert intervals["a"] == pytest.approx((0.5 - half, 0.5 + half)) == intervals["both"]
 
 
 def test_without_units_each_item_counts_and_one_picture_has_no_interval():
-    alone = item_intervals.compute_intervals(make_document(None))["a"]
+    alone = compare.compute_intervals(make_document(None))["a"]
     assert alone[1] - 0.5 == pytest.approx(student_quantile(5) * np.std([1, 1, 0, 0, 1, 0], ddof=1) / 6**0.5)
-    assert item_intervals.compute_intervals(make_document([0] * 6)) == {}
+    assert compare.compute_intervals(make_document([0] * 6)) == {}
 
 
 def test_json_has_them():

@@ -13,8 +13,7 @@ from compclip.config.sections import BenchmarkSection
 from compclip.evaluate import power_table
 from compclip.evaluate.power_table import Assumptions
 from compclip.report import decisions
-from compclip.report.statistics import ItemDifferences
-from compclip.report.variance_parts import BackboneSpread, Spread, Variance
+from compclip.report.statistics import BackboneSpread, ItemDifferences, Spread, Variance
 
 
 def make_difference(units, weight=1.0, benchmark="b"):

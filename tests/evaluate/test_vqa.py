@@ -17,10 +17,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
 from compclip.config.servers import Server
-from compclip.evaluate import vqa
+from compclip.evaluate import foreign_models
 from compclip.evaluate import vqascore as command
-from compclip.evaluate.picture_references import with_box
-from compclip.evaluate.vqa import VqaQuestion
+from compclip.evaluate.benchmark import with_box
+from compclip.evaluate.foreign_models import VqaQuestion
 from compclip.prepare.captioners import hf
 from tests import tiny_blip, tiny_chat
 from tests.chat_server import prompt, serve
@@ -63,11 +63,11 @@ def instructblip(tmp_path_factory):
 def test_the_probability_of_the_answer_after_the_question(pictures, folder):
     """As the plain forward pass of one picture and its prompt tells it."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog")]
-    scores = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)(pairs)
+    scores = foreign_models.scores_by_model(*hf.load_model(folder, "cpu"), ASKING)(pairs)
     processor, model = hf.load_model(folder, "cpu")
     word = processor.tokenizer.convert_tokens_to_ids("red")
     for score, (ref, text) in zip(scores, pairs, strict=True):
-        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"])
+        inputs = hf._build_inputs(processor, [foreign_models.load_picture(ref)], [f"describe this a {text}"])
         expected = model(**inputs).logits[0, -1].softmax(-1)[word].item()
         assert score == pytest.approx(expected, rel=1e-4) and 0 < score < 1
 
@@ -95,10 +95,12 @@ def test_the_likelihood_of_the_answer_and_its_end(pictures, folder, answer):
     """By the plain forward pass over one picture, its prompt, the answer and the token that ends it."""
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat on tree"), (pictures[1], "blue dog"), (pictures[2], "cat")]
     processor, model = hf.load_model(folder, "cpu")
-    scores = vqa.scores_by_model(processor, model, likelihood_question(answer=answer, dialogue=DIALOGUE))(pairs)
+    scores = foreign_models.scores_by_model(processor, model, likelihood_question(answer=answer, dialogue=DIALOGUE))(
+        pairs
+    )
     tokens = processor.tokenizer.convert_tokens_to_ids([*answer.split(), "</s>"])
     for score, (ref, text) in zip(scores, pairs, strict=True):
-        inputs = hf._build_inputs(processor, [vqa.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
+        inputs = hf._build_inputs(processor, [foreign_models.load_picture(ref)], [f"describe this a {text}"], DIALOGUE)
         inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([tokens])], 1)
         for name in inputs.keys() - {"input_ids", "pixel_values", "image_grid_thw"}:  # masks and kinds of tokens
             inputs[name] = torch.cat([inputs[name], inputs[name][:, -1:].repeat(1, len(tokens))], 1)
@@ -114,10 +116,10 @@ def test_an_encoder_and_a_decoder_score_the_answer_and_its_end(pictures, instruc
     pairs = [(pictures[0], "dog"), (pictures[2], "red cat"), (pictures[1], "blue tree"), (pictures[0], "cat")]
     processor, model = hf.load_model(instructblip, "cpu")
     asking = likelihood_question(question="is a {}", answer="yes")
-    scores = vqa.scores_by_model(processor, model, asking)(pairs)
+    scores = foreign_models.scores_by_model(processor, model, asking)(pairs)
     tokens = processor.tokenizer.convert_tokens_to_ids(["yes", "</s>"])
     for score, (ref, text) in zip(scores, pairs, strict=True):
-        inputs = processor(images=[vqa.load_picture(ref)], text=[f"is a {text}"], return_tensors="pt")
+        inputs = processor(images=[foreign_models.load_picture(ref)], text=[f"is a {text}"], return_tensors="pt")
         logits_LV = model(**inputs, decoder_input_ids=torch.tensor([[0, tokens[0]]])).logits[0]
         assert score == pytest.approx(mean_probability(logits_LV, tokens), rel=1e-4)
     assert len(np.unique(scores.round(9))) == len(pairs)
@@ -132,8 +134,8 @@ def test_batches_of_answers_change_nothing(pictures, tmp_path, make):
     chat = {"answer": "red", "dialogue": DIALOGUE}
     asking = likelihood_question(question="a {}", **({"answer": "yes"} if make == "instructblip" else chat))
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
-    alone = vqa.scores_by_model(*model, asking, batch_size=1)(pairs)
-    np.testing.assert_allclose(vqa.scores_by_model(*model, asking, batch_size=5)(pairs), alone, rtol=1e-4)
+    alone = foreign_models.scores_by_model(*model, asking, batch_size=1)(pairs)
+    np.testing.assert_allclose(foreign_models.scores_by_model(*model, asking, batch_size=5)(pairs), alone, rtol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(40, 30), (20, 60), (33, 60), (32, 32)])
@@ -143,12 +145,12 @@ def test_pictures_become_squares_as_in_the_authors_code(shape, folder, instructb
     rng = np.random.default_rng(0)
     picture = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
     processor, _ = hf.load_model(folder, "cpu")
-    padded = np.asarray(vqa.make_square(picture, "square_padded", processor))
+    padded = np.asarray(foreign_models.make_square(picture, "square_padded", processor))
     side, top, left = max(shape), (max(shape) - height) // 2, (max(shape) - width) // 2
     expected = np.full((side, side, 3), [int(mean * 255) for mean in processor.image_processor.image_mean], np.uint8)
     expected[top : top + height, left : left + width] = np.asarray(picture)
     np.testing.assert_array_equal(padded, expected)
-    cut = vqa.make_square(picture, "square_cut", hf.load_model(instructblip, "cpu")[0])
+    cut = foreign_models.make_square(picture, "square_cut", hf.load_model(instructblip, "cpu")[0])
     assert cut.size == (32, 32)
     if height == 40:  # resized to 42 x 32 or so, of which the middle 32 rows are left
         rows = np.asarray(picture.resize((32, 42), Image.Resampling.BICUBIC))[5:37]
@@ -166,7 +168,7 @@ def test_families_are_asked_as_in_the_authors_program(tmp_path, instructblip):
     transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
     llava = str(tiny_chat.llava(tmp_path / "llava", transformers))
     qwen = str(tiny_chat.qwen(tmp_path / "qwen", transformers))
-    settings = {name: vqa.open_scorer(name, "cpu", {})[1] for name in (llava, qwen, instructblip)}
+    settings = {name: foreign_models.open_scorer(name, "cpu", {})[1] for name in (llava, qwen, instructblip)}
     assert settings[llava]["question"] == 'Does this figure show "{}"? Please answer yes or no.'
     assert settings[llava]["dialogue"] == SYSTEM + " USER: <image>\n{} ASSISTANT: "
     assert (settings[llava]["answer"], settings[llava]["score"]) == ("Yes", "answer_likelihood")
@@ -175,7 +177,7 @@ def test_families_are_asked_as_in_the_authors_program(tmp_path, instructblip):
     assert (settings[instructblip]["answer"], settings[instructblip]["score"]) == ("yes", "answer_likelihood")
     assert settings[qwen]["question"] == 'Does this figure show "{}"? Please answer Yes or No.'
     assert (settings[qwen]["answer"], settings[qwen]["score"], settings[qwen]["dialogue"]) == ("Yes", "first_token", "")
-    changed = vqa.open_scorer(llava, "cpu", {"score": "first_token", "answer": "red", "question": ""})[1]
+    changed = foreign_models.open_scorer(llava, "cpu", {"score": "first_token", "answer": "red", "question": ""})[1]
     assert (changed["score"], changed["answer"], changed["question"]) == (
         "first_token",
         "red",
@@ -199,7 +201,7 @@ def test_a_space_before_the_answer_belongs_to_its_first_token():
 
 def test_a_model_that_continues_text_has_no_end_to_score(pictures, blip):
     with pytest.raises(UserError, match=r"--score answer_likelihood: this model does not chat; give first_token"):
-        vqa.scores_by_model(*hf.load_model(blip, "cpu"), likelihood_question())([(pictures[0], "dog")])
+        foreign_models.scores_by_model(*hf.load_model(blip, "cpu"), likelihood_question())([(pictures[0], "dog")])
 
 
 def test_clip_flant5_is_refused_by_name(tmp_path):
@@ -207,14 +209,14 @@ def test_clip_flant5_is_refused_by_name(tmp_path):
     config = {"architectures": ["CLIPT5ForConditionalGeneration"], "model_type": "t5"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP"):
-        vqa.open_scorer(str(tmp_path), "cpu", {})
+        foreign_models.open_scorer(str(tmp_path), "cpu", {})
 
 
 def test_batches_change_nothing(pictures, folder):
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree", "a blue tree")]
-    alone = vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=1)(pairs)
+    alone = foreign_models.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=1)(pairs)
     np.testing.assert_allclose(
-        vqa.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=5)(pairs), alone, rtol=1e-4
+        foreign_models.scores_by_model(*hf.load_model(folder, "cpu"), ASKING, batch_size=5)(pairs), alone, rtol=1e-4
     )
     assert len(np.unique(alone.round(9))) == len(pairs)
 
@@ -223,16 +225,16 @@ def test_a_model_that_does_not_chat_continues_the_question(pictures, blip):
     """Prompts of different lengths in one call, each without fillers."""
     pairs = [(ref, text) for ref in pictures for text in ("dog", "red cat", "tree on grass")]
     asking = VqaQuestion("a picture of {}", "runs")
-    alone = vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=1)(pairs)
+    alone = foreign_models.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=1)(pairs)
     np.testing.assert_allclose(
-        vqa.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=4)(pairs), alone, rtol=1e-4
+        foreign_models.scores_by_model(*hf.load_model(blip, "cpu"), asking, batch_size=4)(pairs), alone, rtol=1e-4
     )
     assert len(np.unique(alone)) == len(pairs)
 
 
 def test_an_answer_that_the_model_cannot_give(pictures, folder):
     with pytest.raises(UserError, match=r"answer 'yes': the model has no token for it"):
-        vqa.scores_by_model(*hf.load_model(folder, "cpu"), VqaQuestion(answer="yes"))([(pictures[0], "dog")])
+        foreign_models.scores_by_model(*hf.load_model(folder, "cpu"), VqaQuestion(answer="yes"))([(pictures[0], "dog")])
 
 
 HOSTILE = {
@@ -250,7 +252,7 @@ def test_a_template_that_asks_nothing_is_one_line(pictures, folder, tmp_path, te
     hostile = shutil.copytree(folder, tmp_path / "m")
     (hostile / "chat_template.jinja").write_text(HOSTILE[template])
     with pytest.raises(UserError, match=f"vqascore {hostile}: cannot be asked: .*; take a whole image-to-text"):
-        vqa.scores_by_model(*hf.load_model(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
+        foreign_models.scores_by_model(*hf.load_model(str(hostile), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
 @pytest.mark.parametrize("change", [{"eos_token_id": "x"}, {"patch_size": 0}, {"image_token_index": 999}])
@@ -263,7 +265,7 @@ def test_settings_that_fit_no_picture_are_one_line(pictures, tmp_path, change):
         if change.keys() & raw.keys() or name == "generation_config.json" and "eos_token_id" in change:
             (folder / name).write_text(json.dumps(raw | change))
     with pytest.raises(UserError, match=f"vqascore {folder}: cannot be asked: "):
-        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
+        foreign_models.scores_by_model(*hf.load_model(str(folder), "cpu"), ASKING)([(pictures[0], "dog")])
 
 
 def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path):
@@ -272,7 +274,7 @@ def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path
     tensors = load_file(folder / "model.safetensors")
     save_file({name: t.fill_(math.nan) for name, t in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match="answers with no numbers"):
-        vqa.scores_by_model(*hf.load_model(str(folder), "cpu"), VqaQuestion("a picture of {}", "runs"))(
+        foreign_models.scores_by_model(*hf.load_model(str(folder), "cpu"), VqaQuestion("a picture of {}", "runs"))(
             [(pictures[0], "dog")]
         )
 
@@ -280,7 +282,7 @@ def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path
 def test_results_say_which_model_answered(folder):
     """Its files' fingerprint and how it computes, and every word that it was asked with."""
     words = {"question": ASKING.question, "answer": "red", "score": "first_token"}
-    _, made_with = vqa.open_scorer(folder, "cpu", words)
+    _, made_with = foreign_models.open_scorer(folder, "cpu", words)
     assert made_with.items() >= (words | {"vqascore": folder, "dtype": "float32"}).items()
     assert made_with["fingerprint"] == fingerprint(folder)
     assert made_with.keys() == {"vqascore", "fingerprint", "dtype", *asdict(ASKING)}
@@ -307,7 +309,7 @@ def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path)
         return answer_body(**({"Yes": 0.25, " Yes": 0.5, "No": 0.25} if "red" in prompt(body) else {"maybe": 0.9}))
 
     with serve(answer) as chat:
-        ask = vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
+        ask = foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
         pairs = [(pictures[0], 'a "red" {dog}'), (pictures[0], "a cat")]
         assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
         assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
@@ -330,14 +332,14 @@ def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path)
 def test_an_endpoint_s_answer_in_any_spelling(pictures, tmp_path, likely, score):
     """Compared without case and summed; what "no" leaves where "yes" is not among the likeliest."""
     with serve(lambda _: answer_body(**likely)) as chat:
-        assert vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")]) == pytest.approx(
-            [score]
-        )
+        assert foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())(
+            [(pictures[0], "a cat")]
+        ) == pytest.approx([score])
 
 
 def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
     with pytest.raises(UserError, match=r"--score answer_likelihood: an endpoint tells the first token alone"):
-        vqa.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), likelihood_question())
+        foreign_models.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), likelihood_question())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
 )
 def test_an_endpoint_that_tells_no_probabilities_is_refused(pictures, tmp_path, body):
     with serve(lambda _: body) as chat, pytest.raises(UserError, match=r"1 of 1 questions failed.* malformed"):
-        vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")])
+        foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")])
 
 
 def test_no_endpoint_is_sent_a_part(pictures, tmp_path):
@@ -359,7 +361,9 @@ def test_no_endpoint_is_sent_a_part(pictures, tmp_path):
         serve(lambda _: answer_body(Yes=0.5)) as chat,
         pytest.raises(UserError, match="a part of a picture is not sent"),
     ):
-        vqa.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(with_box(pictures[0], (0, 0, 9, 9)), "a cat")])
+        foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())(
+            [(with_box(pictures[0], (0, 0, 9, 9)), "a cat")]
+        )
     assert chat.requests == []
 
 
@@ -384,7 +388,7 @@ def test_a_benchmark_of_pairs_is_scored_and_each_pair_asked_once(tmp_path, pictu
     benchmark = winoground.load(tmp_path, images=pictures[0].rpartition("/")[0])
     scores = {("0.png", "x"): 0.9, ("0.png", "y"): 0.2, ("1.png", "x"): 0.95, ("1.png", "y"): 0.96}
     ask, seen = answers(scores)
-    seen_by = vqa.score_targets(benchmark.images, ask)
+    seen_by = foreign_models.score_targets(benchmark.images, ask)
     result = [benchmark.score(seen_by) for _ in range(2)][1]
     assert result.metrics == {"text": 1.0, "image": 0.0, "group": 0.0}
     assert result.counts["missing_image"] == 1 and sorted(seen) == sorted(scores)
@@ -396,7 +400,7 @@ def test_a_retrieval_asks_for_every_pair(tmp_path, pictures):
             "annotations": [{"image_id": i, "caption": text} for i, text in enumerate("xy")]}  # fmt: skip
     (tmp_path / "captions.json").write_text(json.dumps(coco))
     benchmark = retrieval.load(tmp_path, images=pictures[0].rpartition("/")[0])
-    result = benchmark.score(vqa.score_targets(benchmark.images, ask))
+    result = benchmark.score(foreign_models.score_targets(benchmark.images, ask))
     assert result.items["i2t_recall_at_1"].values.tolist() == [0, 1]
     assert result.items["t2i_recall_at_1"].values.tolist() == [1, 1] and len(seen) == 4
 
@@ -407,7 +411,7 @@ def test_what_compares_texts_is_refused(tmp_path, pictures):
     benchmark = sugarcrepe_pp.load(tmp_path, images=pictures[0].rpartition("/")[0], split="swap_att")
     ask, _ = answers({("0.png", text): 0.5 for text in "abc"})
     with pytest.raises(UserError, match=r"asks for vectors of texts, to compare them.*leave it out of the benchmarks"):
-        benchmark.score(vqa.score_targets(benchmark.images, ask))
+        benchmark.score(foreign_models.score_targets(benchmark.images, ask))
 
 
 PARAMS = """

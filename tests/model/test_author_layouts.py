@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import DEFAULT_SCORING, Backbone
-from compclip.evaluate import embed, head_scores
+from compclip.evaluate import embed, pair_scorers
 from compclip.evaluate.embeddings import Embeddings
 from compclip.model import author_layouts, backbone, rotary_text, weight_files
 from compclip.model.clip_model import ClipModel
@@ -60,7 +60,7 @@ def pictures(tmp_path) -> list[str]:
 def scored(model: ClipModel, refs: list[str]) -> Embeddings:
     """Vectors and scores as an evaluation has them."""
     embeddings = embed.encode(model, refs, TEXTS)
-    return head_scores.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
+    return pair_scorers.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
 
 
 def read_both_ways(path: Path, config: Path, tmp_path: Path) -> list[ClipModel]:

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.report import published_models, published_numbers, report_page
-from compclip.report.published_models import PublishedModel
-from compclip.report.run_collection import collect_runs
+from compclip.report import published_numbers, report_page
+from compclip.report.published_numbers import PublishedModel
+from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
-MODELS = published_models.read_models(FOLDER / published_models.FOLDER)
+MODELS = published_numbers.read_models(FOLDER / published_numbers.MODELS)
 
 
 def models(*values: float) -> list[PublishedModel]:
@@ -32,16 +33,16 @@ def models(*values: float) -> list[PublishedModel]:
 )
 def test_percentiles_by_hand(value, percentile, above, below):
     """Four models; equals count half, and are no neighbours."""
-    model_percentile = published_models.compute_percentile("a/b", value, models(10, 20, 30, 40))
-    assert model_percentile == published_models.ModelPercentile("a/b", value, percentile, 4, above, below)
-    assert published_models.compute_percentile("a/c", value, models(10)) is None
+    model_percentile = published_numbers.compute_percentile("a/b", value, models(10, 20, 30, 40))
+    assert model_percentile == published_numbers.ModelPercentile("a/b", value, percentile, 4, above, below)
+    assert published_numbers.compute_percentile("a/c", value, models(10)) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
 def test_percentiles_rise_with_the_value(values, first_value, second_value):
     """And lie between 0 and 100."""
     low, high = (
-        published_models.compute_percentile("a/b", value, models(*values)).percentile
+        published_numbers.compute_percentile("a/b", value, models(*values)).percentile
         for value in sorted((first_value, second_value))
     )
     assert 0 <= low <= high <= 100
@@ -74,34 +75,36 @@ def test_the_202_models_agree_with_the_tables_that_repeat_them():
 def test_a_bad_line_is_named(tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        published_models.read_models(tmp_path)
+        published_numbers.read_models(tmp_path)
 
 
 def test_an_empty_place_is_not_known(tmp_path):
     (tmp_path / "one.csv").write_text("model,weights,family,a/b,c/d\nx,y,z,,3.5\n")
-    assert published_models.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
-    assert published_models.read_models(tmp_path / "none") == []
+    assert published_numbers.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
+    assert published_numbers.read_models(tmp_path / "none") == []
 
 
 def test_the_page_shows_every_method_among_them(tmp_path):
     """swap: pretrained 45, negclip 80, clic 75 percent, among models of 50 and 78; names are escaped."""
     models = [PublishedModel("<b>", {"sugarcrepe/swap": 50.0}), PublishedModel("other", {"sugarcrepe/swap": 78.0})]
     runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=models,
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, models=models,
                       official=fake_runs.OFFICIAL)  # fmt: skip
     percentiles = {s.method: s.percentiles for s in report_page.rank_among_models(page)}
     assert {m: p[0].percentile for m, p in percentiles.items()} == {"pretrained": 0, "negclip": 100, "clic": 50}
     assert percentiles["clic"] == (
-        published_models.ModelPercentile("sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"),
+        published_numbers.ModelPercentile(
+            "sugarcrepe/swap", pytest.approx(75.0), 50.0, 2, "other (78.0)", "<b> (50.0)"
+        ),
     )
     html = report_page.render_page(page)
     assert "median percentile 50" in html and "&lt;b&gt; (50.0)" in html and "<b> (50.0)" not in html
-    without = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
+    without = report_page.render_page(made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}))
     assert 'id="among"' not in without
 
 
 def test_the_median_of_percentiles():
     """The middle one, or the mean of the two middle ones."""
-    percentiles = [published_models.ModelPercentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
-    assert published_models.Standing("g", "m", tuple(percentiles)).median == 35
-    assert published_models.Standing("g", "m", tuple(percentiles[:3])).median == 30
+    percentiles = [published_numbers.ModelPercentile("c", 1.0, p, 2, "", "") for p in (10.0, 90.0, 30.0, 40.0)]
+    assert published_numbers.Standing("g", "m", tuple(percentiles)).median == 35
+    assert published_numbers.Standing("g", "m", tuple(percentiles[:3])).median == 30

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from compclip.config import drawn_scenes, read
-from compclip.report import authors_differences, published_numbers, report_files, report_page
+from compclip.report import published_numbers, report_page
 from compclip.report.published_numbers import PublishedNumber
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 # In swap of fake_runs the pretrained model has 45 %, negclip 70 and 90, clic 75 and 75.
 PUBLISHED = [
@@ -25,7 +26,7 @@ PUBLISHED = [
 
 def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
     runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(root))[0]
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], PUBLISHED, lambda run: {}, reference=reference, notice=notice
     )
 
@@ -46,10 +47,10 @@ def test_each_printed_difference_stands_beside_ours(tmp_path):
     ("ours", "printed", "agrees"), [(0.1, (3.0, -1.0), True), (-0.1, (3.0,), False), (0.0, (3.0,), False)]
 )
 def test_signs_agree_where_both_move_the_same_way(tmp_path, ours, printed, agrees):
-    column = build(tmp_path).main[0].columns[0]
-    line = authors_differences.DifferenceBeside("m", "base", column, "A", ours, "", printed)
+    column = build(tmp_path).tables.main[0].columns[0]
+    line = published_numbers.DifferenceBeside("m", "base", column, "A", ours, "", printed)
     assert line.agrees is agrees
-    assert authors_differences.summarize([line]).startswith(
+    assert published_numbers.summarize_differences([line]).startswith(
         f"Of 1 differences to base that the authors print, {int(agrees)} "
     )
 
@@ -59,7 +60,7 @@ def test_plain_fine_tuning_has_the_papers_names():
     numbers = published_numbers.read_numbers(ROOT / "experiments" / "published")
     columns = ("add", "replace", "swap")
     printed = {
-        (method, column): authors_differences._list_printed(numbers, paper, method, "finetune", column)
+        (method, column): published_numbers._list_printed(numbers, paper, method, "finetune", column)
         for paper, method in (("CLIC", "clic"), ("C2LIP", "c2lip"))
         for column in (*(f"sugarcrepe/{c}" for c in columns), "sugarcrepe_pp/replace_itt", "sugarcrepe_pp/swap_itt")
     }
@@ -69,12 +70,12 @@ def test_plain_fine_tuning_has_the_papers_names():
 
 def test_the_notice_comes_before_any_number(tmp_path):
     """In the page and in Markdown; without one neither it nor the authors' differences are there."""
-    report_files.write_report(build(tmp_path / "drawn"), tmp_path / "with")
+    report_page.write_report(build(tmp_path / "drawn"), tmp_path / "with")
     page = (tmp_path / "with" / "index.html").read_text()
     assert page.index(drawn_scenes.NOTICE) < page.index("<dl") and "−11.3 (A)" in page
     markdown = (tmp_path / "with" / "report.md").read_text()
     assert markdown.startswith(drawn_scenes.NOTICE) and "−11.3 (A)" in markdown
-    report_files.write_report(build(tmp_path / "real", notice=""), tmp_path / "without")
+    report_page.write_report(build(tmp_path / "real", notice=""), tmp_path / "without")
     assert "−11.3" not in (tmp_path / "without" / "report.md").read_text()
 
 

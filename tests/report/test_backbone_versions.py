@@ -15,26 +15,23 @@ from scipy import stats as scipy_stats
 
 from compclip.report import (
     claims,
-    composition_verdicts,
-    decided_order,
     decisions,
-    latex_tables,
-    report_files,
+    method_stories,
     report_page,
     statistics,
     table_formats,
     table_heads,
-    table_rows,
     tables,
 )
+from compclip.report.statistics import BackboneSpread, Spread, Variance, student_quantile
 from compclip.report.tables import Column
-from compclip.report.variance_parts import BackboneSpread, Spread, Variance, student_quantile
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from compclip.track import report_rows
 from compclip.track.entries import EntryOptions
 from tests import fake_runs
+from tests.report import made_page
 from tests.report.test_crossed import make_differences
 
 SWAP = Column("b", "swap")
@@ -228,7 +225,7 @@ def make_runs(right=RIGHT):
 
 def test_rows_are_over_versions():
     """Six checkpoints of clic, two of the pretrained model; the difference is to the same backbone's own start."""
-    (table,) = table_rows.build_tables(make_runs(), [SWAP], versions=VERSIONS)
+    (table,) = tables.build_tables(make_runs(), [SWAP], versions=VERSIONS)
     assert (table.name, table.backbones) == ("worlds / scenes", ("one", "two"))
     cells = {row.method: row.statistics[0] for row in table.rows}
     assert [(c.seeds, c.backbones) for c in cells.values()] == [(2, 2), (6, 2), (6, 2)]
@@ -247,53 +244,53 @@ def test_rows_are_over_versions():
 
 def test_each_version_keeps_its_own_table():
     split = tables.PictureSplit()
-    version_tables = table_rows.build_version_tables(make_runs(), [SWAP], split, VERSIONS)
+    version_tables = tables.build_version_tables(make_runs(), [SWAP], split, VERSIONS)
     assert [t.name for t in version_tables] == ["one / scenes", "two / scenes"] and not any(
         t.versions for t in version_tables
     )
-    assert table_rows.build_version_tables(make_runs(), [SWAP], split, {}) == []
-    apart = table_rows.build_tables([*make_runs(), run("clic", "other", 0, 5)], [SWAP], versions=VERSIONS)
+    assert tables.build_version_tables(make_runs(), [SWAP], split, {}) == []
+    apart = tables.build_tables([*make_runs(), run("clic", "other", 0, 5)], [SWAP], versions=VERSIONS)
     assert [t.name for t in apart] == ["worlds / scenes", "other / scenes"]
 
 
 def test_differences_claims_and_order_are_over_versions():
     runs = make_runs()
-    (table,) = table_rows.build_tables(runs, [SWAP], versions=VERSIONS)
-    (contrast,) = table_rows.build_contrasts([table], "negclip")
+    (table,) = tables.build_tables(runs, [SWAP], versions=VERSIONS)
+    (contrast,) = tables.build_contrasts([table], "negclip")
     statistic = next(row for row in contrast.rows if row.method == "clic").statistics[0]
     assert (statistic.seeds, statistic.basis) == (6, "backbones, seeds and items")
     claim = claims.Claim("c", "p", "t", "f", (claims.parse_inequality("clic > negclip on b/swap", "here"),))
     (finding,) = claims.judge_claims([claim], runs, [table], {"b/swap": SWAP})
     assert finding.evidence[0].interval == statistic.difference
-    (version_table, _) = table_rows.build_version_tables(runs, [SWAP], tables.PictureSplit(), VERSIONS)
+    (version_table, _) = tables.build_version_tables(runs, [SWAP], tables.PictureSplit(), VERSIONS)
     (of_one,) = claims.judge_claims([claim], runs, [version_table], {"b/swap": SWAP})
     assert (finding.verdict, of_one.verdict) == ("undecided", "holds")  # 41 and 12 items: backbones differ
-    ordered = decided_order.mark_order(table)
+    ordered = decisions.mark_order(table)
     assert [row.statistics[0].equal_to for row in ordered.rows] == ["", "negclip", "clic"]
 
 
 def test_only_seeds_that_all_versions_have_are_compared():
     right = {key: seeds[:2] if key == ("clic", "two") else seeds for key, seeds in RIGHT.items()}
-    (table,) = table_rows.build_tables(make_runs(right), [SWAP], versions=VERSIONS)
+    (table,) = tables.build_tables(make_runs(right), [SWAP], versions=VERSIONS)
     statistic = next(row for row in table.rows if row.method == "clic").statistics[0]
     assert statistic.change == pytest.approx((100 + 104 + 90 + 96) / 1600)
     assert statistic.difference.spread.seeds == 2
 
 
 def test_the_order_of_runs_changes_nothing():
-    (table,) = table_rows.build_tables(make_runs(), [SWAP], versions=VERSIONS)
-    (turned,) = table_rows.build_tables(make_runs()[::-1], [SWAP], versions=VERSIONS)
+    (table,) = tables.build_tables(make_runs(), [SWAP], versions=VERSIONS)
+    (turned,) = tables.build_tables(make_runs()[::-1], [SWAP], versions=VERSIONS)
     ours, theirs = ({row.method: row.statistics[0].difference for row in t.rows} for t in (table, turned))
     assert ours["clic"].plain == pytest.approx(theirs["clic"].plain)
 
 
 def test_files_say_what_they_are_over(tmp_path):
     runs = make_runs()
-    page = report_page.build_page(
+    page = made_page.build_page(
         runs, ["b"], ["b/swap"], (), (), lambda run: {"train": {}, "method": {}}, reference="negclip",
         versions=VERSIONS,
     )  # fmt: skip
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
     clic = {line["backbone"]: line for line in lines if (line["method"], line["metric"]) == ("clic", "swap")}
     assert {name: (line["seeds"], line["backbones"], line["over"]) for name, line in clic.items()} == {
@@ -308,10 +305,10 @@ def test_files_say_what_they_are_over(tmp_path):
     assert "| method | runs |" in markdown and "## one / scenes" not in markdown
     html = (tmp_path / "reports" / "index.html").read_text()
     assert "<summary>Each version by itself</summary>" in html and "6 checkpoints of 2 backbones" in html
-    assert "one, two; numbers are means" in latex_tables.format_latex(page.main)
-    assert table_formats.describe_basis(page.main[0].rows[1].statistics[0]) == ""
-    assert composition_verdicts.judge_methods(page.contrasts[0], "negclip") == []
-    assert table_heads.name_count(page.version_tables[0]) == "seeds"
+    assert "one, two; numbers are means" in table_formats.format_latex(page.tables.main)
+    assert table_formats.describe_basis(page.tables.main[0].rows[1].statistics[0]) == ""
+    assert method_stories.judge_methods(page.tables.contrasts[0], "negclip") == []
+    assert table_heads.name_count(page.tables.of_versions[0]) == "seeds"
     entries = {
         entry.name: entry
         for entry in report_rows.make_report_entries(tmp_path, (), EntryOptions("e", frozenset(), "p"))

@@ -8,10 +8,11 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config.sections import HOLM
-from compclip.report import blind_comparison, latex_tables, report_files, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report import blind_comparison, report_page, table_formats
+from compclip.report.run_details import collect_runs
 from compclip.runs import run_folder
 from tests import fake_runs
+from tests.report import made_page
 
 # What two blind rows get right of swap_att and swap_obj: items 5 to 9, and 4, of the first; item 2 of the second.
 ROWS = {
@@ -32,7 +33,7 @@ def runs(tmp_path):
 @pytest.fixture
 def page(tmp_path, runs):
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
         "hard_positives/brittleness"], [], [], lambda run: {}, blind=blind,
     )  # fmt: skip
@@ -45,7 +46,7 @@ def numbers(table):
 
 def test_above_is_the_difference_to_the_best_row(page):
     """negclip has 8 and 10 of ten, the row of lengths 5; 3 and 4 of five, it 4."""
-    (table,) = page.blind_tables.values()
+    (table,) = page.tables.blind.values()
     above = numbers(table.above)["negclip"]
     assert set(table.best.values()) == {"blind.length"}
     assert above["sugarcrepe/swap_att"].change == pytest.approx(0.4) and above["sugarcrepe/swap_att"].seeds == 2
@@ -56,13 +57,13 @@ def test_above_is_the_difference_to_the_best_row(page):
 
 
 def test_the_pretrained_model_is_no_better_than_lengths(page):
-    (table,) = page.blind_tables.values()
+    (table,) = page.tables.blind.values()
     assert numbers(table.above)["pretrained"]["sugarcrepe/swap_att"].change == 0
 
 
 def test_sighted_items_are_those_that_every_row_gets_wrong(page):
     """negclip has 3 and 5 of the last five of swap_att, and of the last of swap_obj none."""
-    (table,) = page.blind_tables.values()
+    (table,) = page.tables.blind.values()
     sighted, gains = numbers(table.sighted), numbers(table.gains)
     number = sighted["negclip"]["sugarcrepe/swap_att"]
     assert number.mean == pytest.approx(0.8) and number.difference.items == 5
@@ -82,7 +83,7 @@ def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
 
 
 def test_every_file_has_them(page, tmp_path):
-    report_files.write_report(page, tmp_path / "out")
+    report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
     assert (
@@ -95,25 +96,25 @@ def test_every_file_has_them(page, tmp_path):
     assert (ours["blind"], ours["blind_mean"], ours["above"]) == ("blind.length", "0.500000", "0.400000")
     assert (ours["sighted"], ours["sighted_items"], ours["gain"]) == ("0.800000", "5", "0.800000")
     assert by_row["blind.length", "swap_att"]["mean"] == "0.500000"
-    marks = [s for row in page.main[0].rows for s in row.statistics if s]
+    marks = [s for row in page.tables.main[0].rows for s in row.statistics if s]
     assert any(s.rank or s.equal_to for s in marks) and not any(
-        row.method.startswith("blind.") for row in page.main[0].rows
+        row.method.startswith("blind.") for row in page.tables.main[0].rows
     )
 
 
 def test_the_tables_stand_in_latex(page):
     """Blind rows are the last of a table, in italics; then what is above them, and the score on sighted items."""
-    tex = latex_tables.format_latex(page.main, blind={g.name: page.blind_rows(g) for g in page.main})
+    tex = table_formats.format_latex(page.tables.main, blind={g.name: page.blind_rows(g) for g in page.tables.main})
     (first, *_) = tex.split(r"\end{tabular}")
     assert first.index(r"\textit{blind.length}") > first.index("negclip") and first.count(r"\midrule") == 2
-    compared = latex_tables.format_blind_latex(list(page.blind_tables.values()))
+    compared = table_formats.format_blind_latex(list(page.tables.blind.values()))
     assert compared.count(r"\begin{tabular}") == compared.count(r"\end{tabular}") == 4  # means and composition, twice
     above, sighted = (
         next(text for text in compared.split(r"\begin{table") if words in text and "composition:" in text)
         for words in ("best row that sees no picture", "gets wrong or ties on")
     )
     assert r"+40.0 {\scriptsize {}[" in above and "80.0 {" in sighted and "blind." not in above
-    assert latex_tables.format_blind_latex([]) == ""
+    assert table_formats.format_blind_latex([]) == ""
 
 
 def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):
@@ -125,17 +126,17 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     }
 
     def count_verdicts(correction):
-        page = report_page.build_page(
+        page = made_page.build_page(
             runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind, correction=correction
         )
-        (table,) = page.blind_tables.values()
+        (table,) = page.tables.blind.values()
         return [sum(bool(s and s.verdict) for r in t.rows for s in r.statistics) for t in (table.above, table.gains)]
 
     assert min(count_verdicts("none")) > 0 and count_verdicts(HOLM) == [0, 0]
 
 
 def test_a_page_without_blind_rows_says_nothing_of_them(runs):
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {})
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {})
     html = report_page.render_page(page)
     assert 'id="blind"' not in html and '<tbody class="blind">' not in html
 
@@ -145,4 +146,4 @@ def test_rows_of_other_files_are_refused(runs, tmp_path):
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
-        report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)
+        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)

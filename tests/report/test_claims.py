@@ -13,9 +13,9 @@ import pytest
 
 from compclip.base.errors import UserError, entry
 from compclip.report import __main__ as report_command
-from compclip.report import claims, claims_table, published_numbers, report_files, report_page, table_rows, tables
+from compclip.report import claims, published_numbers, report_page, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -23,6 +23,7 @@ from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FILE = ROOT / "experiments" / "claims.yaml"
 STATED = claims.read_claims(FILE)
@@ -252,7 +253,7 @@ def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
 def test_the_pretrained_model_is_the_same_under_every_seed():
     """Scored once, it is compared with all three."""
     runs = [run("clic", s, n) for s, n in enumerate((300, 304, 302))] + [run("pretrained", 0, 200)]
-    groups = table_rows.build_tables(runs, [SWAP])
+    groups = tables.build_tables(runs, [SWAP])
     (finding,) = claims.judge_claims([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
     (evidence,) = finding.evidence
     assert (finding.verdict, evidence.seeds) == (HOLDS, 3)
@@ -304,7 +305,7 @@ MADE = [
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):
@@ -316,7 +317,7 @@ def test_verdicts_of_the_fake_runs(report):
 
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
-    report_files.write_report(report, tmp_path / "out")
+    report_page.write_report(report, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )  # fmt: skip
@@ -344,8 +345,8 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
 def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
     """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, MADE)
-    report_files.write_report(page, tmp_path / "out")
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
+    report_page.write_report(page, tmp_path / "out")
     html, text, tex, table = (
         (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
     )
@@ -357,8 +358,8 @@ def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
 
 
 def test_a_report_without_claims_says_nothing_of_them():
-    assert claims_table.format_markdown(()) == claims_table.format_latex(()) == ""
-    assert claims_table.build_sections(()) == []
+    assert claims.format_claims_markdown(()) == claims.format_claims_latex(()) == ""
+    assert claims.build_sections(()) == []
 
 
 @pytest.mark.parametrize(
@@ -375,7 +376,7 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     )  # fmt: skip
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
     assert entry(report_command.main) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from compclip.base import progress_line
 from compclip.base.errors import UserError
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs.result_files import read_result
 from tests import fake_runs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import claims, table_formats, table_rows, tables
+from compclip.report import claims, table_formats, tables
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -39,7 +39,7 @@ PRETRAINED = build_seed_runs("pretrained", [1, 0] * 50)
 @pytest.mark.parametrize("facts", [{"weights_fingerprint": "w"}, {"run_key": "k"}])
 def test_a_checkpoint_under_three_seeds_is_one(facts):
     """A released one and the pretrained model: no deviation, one seed, an interval over the items alone."""
-    (group,) = table_rows.build_tables(
+    (group,) = tables.build_tables(
         [*PRETRAINED, *build_seed_runs("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP]
     )
     for row in group.rows:
@@ -58,7 +58,7 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
 
 def test_checkpoints_that_differ_count_each():
     trained = [run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)]
-    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
     (statistic,) = group.rows[1].statistics
     assert (group.rows[1].seeds, statistic.seeds, statistic.std, statistic.basis) == (
         3,
@@ -70,7 +70,7 @@ def test_checkpoints_that_differ_count_each():
 
 def test_the_table_of_differences_and_a_claim_have_one_interval():
     trained = [run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
-    (group,) = table_rows.build_tables([*PRETRAINED, *trained], [SWAP])
+    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
     (statistic,) = group.rows[1].statistics
     inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
     runs = {"clic": tables.index_runs(trained), "pretrained": tables.index_runs(PRETRAINED)}
@@ -95,7 +95,7 @@ def coverage(rng, seeds, seed_sd, samples=200, items=2000):
         base = run("pretrained", 0, shared_I + rng.normal(size=items) > 0)
         shift_S1 = 0.3 + seed_sd * rng.normal(size=(seeds, 1))
         right_SI = shift_S1 + shared_I + 0.5 * rng.normal(size=items) + 0.8 * rng.normal(size=(seeds, items)) > 0
-        statistic = table_rows.compute_statistic(
+        statistic = tables.compute_statistic(
             SWAP, [run("clic", s, right_I) for s, right_I in enumerate(right_SI)], [base]
         )
         truth = below(0.3 / sqrt(1 + 0.5**2 + 0.8**2 + seed_sd**2)) - below(0)

@@ -12,12 +12,13 @@ import pytest
 from compclip.base.files import write_atomic
 from compclip.evaluate import score
 from compclip.report import __main__ as report_command
-from compclip.report import latex_tables, report_page, table_formats, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, table_heads
+from compclip.report.run_details import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
 from compclip.runs.run_folder import Published
 from tests import fake_runs
+from tests.report import made_page
 
 SCENES = "{model: scenes.json, weights: scenes.fp16.safetensors}"
 RANDOM = "{model: ViT-B-32, weights: ''}"
@@ -41,7 +42,7 @@ def project(root, backbone=SCENES, **coverage):
 
 def built(root, **settings):
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, **settings)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, **settings)
 
 
 def read_first_table(html):
@@ -68,8 +69,8 @@ def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random
     assert f"Backbone: {words}." in html
     assert labels["pretrained"] == ("random weights" if is_random else "pretrained")
     assert bool(marks) is not is_random
-    (group,) = page.main
-    text, tex = table_formats.format_markdown([group], ()), latex_tables.format_latex([group])
+    (group,) = page.tables.main
+    text, tex = table_formats.format_markdown([group], ()), table_formats.format_latex([group])
     assert f"Backbone: {words}." in text and "Backbone: " in tex
     assert ("| random weights | 1 |" in text, "\nrandom weights & " in tex) == (is_random, is_random)
     assert ("≈" in text.partition("\n## ")[2], tex.count(r"\approx") > 1) == (not is_random, not is_random)
@@ -77,7 +78,7 @@ def test_the_head_says_what_the_backbone_is(tmp_path, backbone, words, is_random
     assert {line["method"] for line in lines} == set(fake_runs.METHODS)
     assert {line["weights"] == "random" for line in lines} == {is_random}
     assert any(line["rank"] or line["verdict"] for line in lines) is not is_random
-    contrast = table_formats.format_contrasts_markdown(page.contrasts, "clic")
+    contrast = table_formats.format_contrasts_markdown(page.tables.contrasts, "clic")
     assert ("| random weights |" in contrast) is is_random
     assert not (is_random and re.search("▲|▼", contrast.partition("| ---")[2]))
 
@@ -90,12 +91,14 @@ def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     assert set(marked) == {"summary/Comp", "sugarcrepe/swap", "sugarcrepe/swap_obj"}
     assert '<span>sugarcrepe</span><small title="records scored" class=partial>5 of 15</small>' in html
     assert "‡ less than nine tenths" in html
-    text = table_formats.format_markdown(page.main, ())
+    text = table_formats.format_markdown(page.tables.main, ())
     assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in text
     assert "Scored: sugarcrepe 5 of 15 records (33 %) ‡; retrieval 5 records; hard_positives 4 records." in text
-    tex = latex_tables.format_latex(page.main)
+    tex = table_formats.format_latex(page.tables.main)
     assert r"swap $\uparrow$ $\ddagger$ & brittleness $\downarrow$ &" in tex and "5 of 15 records" in tex
-    lines = list(csv.DictReader(table_formats.format_results_csv((*page.main, *page.other_metrics)).splitlines()))
+    lines = list(
+        csv.DictReader(table_formats.format_results_csv((*page.tables.main, *page.tables.other_metrics)).splitlines())
+    )
     scored = {line["metric"]: (line["scored"], line["records"]) for line in lines if line["benchmark"] == "sugarcrepe"}
     assert scored == {"swap": ("5", "15"), "swap_att": ("15", "15"), "swap_obj": ("5", "15")}
 
@@ -113,7 +116,7 @@ def test_a_retrieval_that_lost_names_to_its_split_is_marked(tmp_path):
     marked = re.findall(r'<th scope="col" class="[^"]*partial[^"]*" title="([^"]+)">', html)
     assert {"summary/I2T", "retrieval/i2t_recall_at_1"} <= set(marked) and "sugarcrepe/swap" not in marked
     assert html.count("⊂ retrieval: 3 names") == 1 and "‡" not in html
-    text, tex = table_formats.format_markdown(page.main, ()), latex_tables.format_latex(page.main)
+    text, tex = table_formats.format_markdown(page.tables.main, ()), table_formats.format_latex(page.tables.main)
     assert "retrieval/i2t_recall_at_1 ↑ ⊂ |" in text and "⊂ retrieval: 3 names" in text
     assert r"$\uparrow$ $\subset$ &" in tex
     table = score.metric_table({"retrieval": document | {"coverage": {}}})
@@ -133,8 +136,8 @@ def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
 def test_results_without_coverage_have_that_of_their_counts(tmp_path):
     """Nothing is marked where all of a benchmark was scored."""
     page = built(project(tmp_path))
-    assert not table_heads.column_marks(page.main[0]) and "‡" not in report_page.render_page(page)
-    assert table_heads.benchmark_coverage(page.main[0])["sugarcrepe"] == Coverage(15, 15)
+    assert not table_heads.column_marks(page.tables.main[0]) and "‡" not in report_page.render_page(page)
+    assert table_heads.benchmark_coverage(page.tables.main[0])["sugarcrepe"] == Coverage(15, 15)
 
 
 def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
@@ -152,7 +155,7 @@ def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: {})
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     assert report_command.main([]) == 0
     assert capsys.readouterr().err.splitlines() == [

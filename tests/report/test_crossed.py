@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from compclip.report import statistics, table_rows, tables
-from compclip.report.statistics import ItemDifferences
+from compclip.report import statistics, tables
+from compclip.report.statistics import ItemDifferences, Spread, Variance, student_quantile
 from compclip.report.tables import Column
-from compclip.report.variance_parts import Spread, Variance, student_quantile
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
@@ -262,7 +261,7 @@ MEANS = {"mean": ["a", "b"], "again": ["mean", "a"]}
 )  # fmt: skip
 def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
     """A benchmark's own means, means of means, and the report's."""
-    differences = table_rows.collect_item_differences(column, pairs(MEANS))
+    differences = tables.collect_item_differences(column, pairs(MEANS))
     assert [p.weight for p in differences] == weights
     total_S = sum(p.weight * p.gap_SI.mean(axis=1) for p in differences)
     expected_S = [tables.column_value(a, column) - tables.column_value(b, column) for a, b in pairs(MEANS)]
@@ -271,7 +270,7 @@ def test_a_mean_s_weighted_metrics_give_its_difference(column, weights):
 
 def test_a_mean_with_a_metric_without_items_has_none():
     column = Column("summary", "Comp", (A, Column("b", "nothing")))
-    assert table_rows.collect_item_differences(column, pairs()) is None
+    assert tables.collect_item_differences(column, pairs()) is None
 
 
 def test_captions_of_one_picture_tell_nothing_of_pictures():
@@ -279,12 +278,12 @@ def test_captions_of_one_picture_tell_nothing_of_pictures():
     both = [run(m, 0, a="1010") for m in ("clic", "negclip")]
     for run_of_method in both:
         run_of_method.results["b"].items["a"] = Items(ids, run_of_method.results["b"].items["a"].values)
-    assert table_rows.collect_item_differences(A, [tuple(both)]) is None
+    assert tables.collect_item_differences(A, [tuple(both)]) is None
 
 
 def test_items_that_not_all_seeds_have_are_left_out():
     run_pairs = pairs()
     short = run("clic", 1, a="111")
-    (only,) = table_rows.collect_item_differences(A, [run_pairs[0], (short, run_pairs[1][1])])
+    (only,) = tables.collect_item_differences(A, [run_pairs[0], (short, run_pairs[1][1])])
     assert only.ids == ("0", "1", "2")
     assert only.gap_SI.tolist() == [[0, 1, 1], [0, 1, 1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.config.sections import HOLM
-from compclip.report import decided_order, latex_tables, table_formats, table_rows
+from compclip.report import decisions, table_formats, tables
 from compclip.report.tables import Column
 from tests.report.test_crossed import run
 
@@ -19,7 +19,7 @@ def make_table(column=ACCURACY, **shares):
         for seed in range(3):
             right = share + (seed - 1)
             runs.append(run(method, seed, a="1" * right + "0" * (100 - right)))
-    (table,) = table_rows.build_tables(runs, [column])
+    (table,) = tables.build_tables(runs, [column])
     return table
 
 
@@ -28,43 +28,43 @@ def read_marks(table):
 
 
 def test_a_decided_order_has_its_best_and_second():
-    marked = decided_order.mark_order(make_table(clic=90, negclip=60, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30))
     assert read_marks(marked) == {"clic": (1, ""), "negclip": (2, ""), "finetune": (0, "")}
 
 
 def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
-    marked = decided_order.mark_order(make_table(clic=90, negclip=89, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=89, finetune=30))
     assert read_marks(marked) == {"clic": (0, "negclip"), "negclip": (0, "clic"), "finetune": (0, "")}
     best = marked.rows[0].statistics[0]
     cell = table_formats.layout_means(marked)["rows"][0][2][0]
     assert (cell.mark, "cannot be told from negclip" in cell.title) == ("≈", True)
     assert "| 90.0 ± 1.0 ≈ |" in table_formats.format_markdown([marked], [])
-    assert r"90.0$^{\approx}$ {" in latex_tables.format_latex([marked]) and best.rank == 0
+    assert r"90.0$^{\approx}$ {" in table_formats.format_latex([marked]) and best.rank == 0
 
 
 def test_a_decided_best_stands_above_an_open_second():
-    marked = decided_order.mark_order(make_table(clic=90, negclip=31, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=31, finetune=30))
     assert read_marks(marked) == {"clic": (1, ""), "negclip": (0, ""), "finetune": (0, "")}
 
 
 def test_where_less_is_better_the_least_is_best():
-    marked = decided_order.mark_order(make_table(Column("b", "a", lower=True), clic=90, negclip=60, finetune=30))
+    marked = decisions.mark_order(make_table(Column("b", "a", lower=True), clic=90, negclip=60, finetune=30))
     assert read_marks(marked) == {"clic": (0, ""), "negclip": (2, ""), "finetune": (1, "")}
 
 
 def test_the_pretrained_model_takes_part():
-    marked = decided_order.mark_order(make_table(pretrained=90, negclip=60))
+    marked = decisions.mark_order(make_table(pretrained=90, negclip=60))
     assert read_marks(marked) == {"pretrained": (1, ""), "negclip": (2, "")}
 
 
 @pytest.mark.parametrize(("correction", "rank"), [("none", 1), (HOLM, 0)])
 def test_a_correction_is_over_all_comparisons_of_a_table(correction, rank, monkeypatch):
     """Three comparisons: one p value of 3 % does not stand Holm's."""
-    monkeypatch.setattr(decided_order.decisions, "p_value", lambda interval: 0.03)
-    marked = decided_order.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
+    monkeypatch.setattr(decisions, "p_value", lambda interval: 0.03)
+    marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
     assert marked.rows[0].statistics[0].rank == rank
 
 
 def test_cosines_have_no_order():
     table = make_table(Column("b", "a", score=True), clic=90, negclip=60)
-    assert decided_order.mark_order(table) is table
+    assert decisions.mark_order(table) is table

@@ -7,7 +7,7 @@ import pytest
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
 from compclip.report import claims, decisions, statistics, tables
-from compclip.report.variance_parts import Spread, Variance, student_quantile
+from compclip.report.statistics import Spread, Variance, student_quantile
 from tests.report.test_claims import claim
 from tests.report.test_crossed import make_differences
 

@@ -78,7 +78,7 @@ def test_no_cell_of_csv_is_a_formula(rows):
 @given(st.floats(allow_nan=False), st.integers())
 def test_numbers_stay_numbers(number, integer):
     line = escape.format_csv([[f"{number:.6f}", f"{integer:+}", number, integer, None, ""]])
-    assert line == f"{number:.6f},{integer:+},{number},{integer},,\n"
+    assert line == f"{number:.6f},{integer:+},{number:.6f},{integer},,\n"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])

@@ -91,5 +91,5 @@ def test_a_method_without_differences_has_no_story():
 
 def test_names_are_escaped_in_markdown():
     story = method_stories.MethodStory("a*b", ("In composition it improves x <y>.",))
-    text = method_stories.format_markdown([story])
+    text = method_stories.format_stories_markdown([story])
     assert "a\\*b" in text and "<y>" not in text

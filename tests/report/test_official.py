@@ -10,17 +10,18 @@ from compclip.base.errors import UserError
 from compclip.config import read
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
-from compclip.report import published_models, published_numbers, report_page
+from compclip.report import published_numbers, report_page
 from compclip.report.published_numbers import OfficialBenchmarks
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 KNOWN = published_numbers.read_official_benchmarks(FOLDER)
 MODELS = [
-    published_models.PublishedModel(
+    published_numbers.PublishedModel(
         "a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0}
     )
 ]
@@ -68,7 +69,7 @@ def build_page(tmp_path, official, **changed):
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=official
     )
 

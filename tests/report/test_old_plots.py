@@ -9,7 +9,7 @@ import os
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import report_files
+from compclip.report import report_page
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def plots(tmp_path):
 
 
 def write(folder, files):
-    report_files.remove_old_plots(folder, files)
+    report_page.remove_old_plots(folder, files)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -51,13 +51,13 @@ def test_a_name_in_the_manifest_reaches_nothing_outside(plots, name, tmp_path):
     (tmp_path / "mine.csv").write_text("mine")
     os.symlink(tmp_path, plots / "link")
     name = name.replace("{root}", str(tmp_path))
-    (plots / report_files.MANIFEST).write_text(json.dumps({name: hashlib.sha256(b"mine").hexdigest()}))
+    (plots / report_page.MANIFEST).write_text(json.dumps({name: hashlib.sha256(b"mine").hexdigest()}))
     write(plots, {"tradeoff.csv": "2"})
     assert (tmp_path / "mine.csv").read_text() == "mine"
 
 
 def test_a_damaged_manifest_is_named_and_nothing_removed(plots):
-    (plots / report_files.MANIFEST).write_text("{")
-    with pytest.raises(UserError, match=report_files.MANIFEST):
+    (plots / report_page.MANIFEST).write_text("{")
+    with pytest.raises(UserError, match=report_page.MANIFEST):
         write(plots, {"tradeoff.csv": "2"})
     assert names(plots) == ["loss/a.csv", "loss/b.csv", "tradeoff.csv"]

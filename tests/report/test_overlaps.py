@@ -6,9 +6,10 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import latex_tables, report_page, table_formats, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, table_heads
+from compclip.report.run_details import collect_runs
 from tests import fake_runs
+from tests.report import made_page
 
 SHARED = {
     "retrieval": {"bytes": 1, "coco_id": 1311, "pictures": 1312},
@@ -22,7 +23,7 @@ def build_page(root, methods=fake_runs.METHODS) -> report_page.ReportPage:
     cells = fake_runs.cells(methods)
     runs = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(root, cells))[0]
     shared = table_heads.read_overlaps(root, ["scenes", "scenes", "elsewhere"])
-    return report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, shared=shared)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, overlaps=shared)
 
 
 def test_a_note_and_a_mark_beside_the_rows(tmp_path):
@@ -33,8 +34,8 @@ def test_a_note_and_a_mark_beside_the_rows(tmp_path):
     html = report_page.render_page(report)
     assert "<span>retrieval †</span>" in html and "<span>sugarcrepe</span>" in html
     assert html.count(f"† {TOLD.replace(chr(39), '&#39;')}.") == 1
-    assert f"† {TOLD}." in table_formats.format_markdown(report.main, [], report.notes).replace("\\", "")
-    caption = latex_tables.format_latex(report.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
+    assert f"† {TOLD}." in table_formats.format_markdown(report.tables.main, [], report.notes).replace("\\", "")
+    caption = table_formats.format_latex(report.tables.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
 
 

@@ -28,7 +28,7 @@ from compclip.benchmarks import (
 from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.benchmark_module import load_module
 from compclip.evaluate.embeddings import Embeddings
-from compclip.report import published_models, tables
+from compclip.report import published_numbers, tables
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import Result
@@ -192,7 +192,7 @@ def test_the_models_that_runs_stand_among_have_these_averages(published):
     """To two decimals, under the names of the metrics that they are."""
     values_by_model = {
         model.name: model.values
-        for model in published_models.read_models(ROOT / "experiments" / "published" / "models")
+        for model in published_numbers.read_models(ROOT / "experiments" / "published" / "models")
     }
     column_of = {theirs: "/".join(ours) for theirs, ours in OURS.items() if theirs not in ("colorswap", "mmvp_vlm")}
     for row, averages in published:

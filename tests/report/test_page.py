@@ -18,20 +18,12 @@ from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
 from compclip.report import __main__ as report_command
-from compclip.report import (
-    item_gallery,
-    latex_tables,
-    report_figures,
-    report_files,
-    report_page,
-    run_details,
-    table_formats,
-    tuning_table,
-)
+from compclip.report import item_gallery, report_figures, report_page, run_details, table_formats, tuned_rows
 from compclip.report.report_page import GALLERY_MARK
-from compclip.report.run_collection import MissingResult, collect_runs
+from compclip.report.run_details import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
+from tests.report import made_page
 
 DEFAULTS = {"train": {"lr": 1e-6, "threads": 1}, "method": {"weight": 0.5}}
 VOID = {"meta", "br", "hr", "img"}
@@ -39,7 +31,7 @@ VOID = {"meta", "br", "hr", "img"}
 
 def build(runs, missing_results=(), published=()):
     official = fake_runs.OFFICIAL
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, missing_results, published, lambda run: DEFAULTS, official=official
     )
 
@@ -109,7 +101,7 @@ def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
     assert (
         dict(report_page.list_facts(report))["training took"] == "–"
-        and run_details.tabulate_hours(report.runs, report.main) == []
+        and run_details.tabulate_hours(report.results.runs, report.tables.main) == []
     )
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
@@ -122,7 +114,7 @@ def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     )
     assert [
         [(r["method"], r["runs"], r["hours"]) for r in rows]
-        for _, rows in run_details.tabulate_hours(page.runs, page.main)
+        for _, rows in run_details.tabulate_hours(page.results.runs, page.tables.main)
     ] == [[("negclip", 2, "1.50 process-hours"), ("clic", 2, "2.00 GPU-hours")]]
     assert [m["hours"] for m in run_details.tabulate_runs(runs)] == [
         "–",
@@ -164,13 +156,14 @@ def test_best_and_second_are_marked_on_the_page_where_their_order_is_decided(rep
 
 def rank_swap(report):
     """Return the report as if the order of sugarcrepe/swap were decided: negclip, clic."""
-    (group,) = report.main
+    (group,) = report.tables.main
     place, ranks, rows = [c.name for c in group.columns].index("sugarcrepe/swap"), {"negclip": 1, "clic": 2}, []
     for row in group.rows:
         cells = list(row.statistics)
         cells[place] = dataclasses.replace(cells[place], rank=ranks.get(row.method, 0), equal_to="")
         rows.append(dataclasses.replace(row, statistics=tuple(cells)))
-    return dataclasses.replace(report, main=(dataclasses.replace(group, rows=tuple(rows)),))
+    ranked = dataclasses.replace(report.tables, main=(dataclasses.replace(group, rows=tuple(rows)),))
+    return dataclasses.replace(report, tables=ranked)
 
 
 def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
@@ -212,7 +205,7 @@ def test_missing_cells_are_named_on_a_partial_page(tmp_path):
 def test_parameters_that_differ_from_the_defaults(report):
     settings_by_method = {
         method: [(s.key, s.value, s.default) for s in settings]
-        for method, settings in run_details.list_settings(report.main, report.defaults)
+        for method, settings in run_details.list_settings(report.tables.main, report.settings.defaults)
     }
     assert settings_by_method == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
 
@@ -225,7 +218,7 @@ def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_pa
     page = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
     settings_by_name = [
         (name, [(s.key, s.value) for s in settings])
-        for name, settings in run_details.list_settings(page.main, page.defaults)
+        for name, settings in run_details.list_settings(page.tables.main, page.settings.defaults)
     ]
     assert settings_by_name == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
                      ("clic", [("train.lr", "2e-06")])]  # fmt: skip
@@ -247,17 +240,17 @@ def test_numbers_as_shown(value, metric, sign, text):
 
 def test_markdown_latex_and_csv_say_the_same(report):
     report = rank_swap(report)
-    lines = table_formats.format_markdown(report.main, ()).splitlines()
+    lines = table_formats.format_markdown(report.tables.main, ()).splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[5] for line in lines if line.startswith("| ")}
     assert (cells["| negclip"], cells["| clic"]) == ("**80.0** ± 14.1", "<u>75.0</u> ± 0.0 ▲")
-    tex = latex_tables.format_latex(report.main)
+    tex = table_formats.format_latex(report.tables.main)
     assert r"\textbf{80.0} {\scriptsize $\pm$ 14.1} &" in tex
     assert r"\underline{75.0}$^{\ast}$ {\scriptsize $\pm$ 0.0}" in tex
     sections = re.findall(r"\\caption\{vit / scenes, (\w+): ", tex)
     assert sections == ["means", "composition", "retrieval"]
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
     assert r" & \multicolumn{1}{c}{SugarCrepe} & " in tex and r"\cmidrule(lr){2-2}" in tex
-    rows = list(csv.DictReader(table_formats.format_results_csv(report.main).splitlines()))
+    rows = list(csv.DictReader(table_formats.format_results_csv(report.tables.main).splitlines()))
     (row,) = [r for r in rows if (r["method"], r["benchmark"], r["metric"]) == ("negclip", "sugarcrepe", "swap")]
     assert (row["mean"], row["std"], row["rank"], row["difference"]) == ("0.800000", "0.141421", "1", "0.350000")
     assert (row["items"], row["verdict"], row["seeds"]) == ("15", "", "2")
@@ -267,7 +260,7 @@ def test_markdown_latex_and_csv_say_the_same(report):
 
 
 def test_metrics_are_flat(report):
-    means = table_formats.flatten_means(report.main)
+    means = table_formats.flatten_means(report.tables.main)
     assert means["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
     assert means["pretrained-vit-scenes/summary/T2I"] == 0.6
 
@@ -290,7 +283,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: DEFAULTS)
-    monkeypatch.setattr(report_command.run_collection, "find_stale_runs", lambda params, runs, partial: [])
+    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -367,9 +360,10 @@ NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 def test_what_was_tuned_stands_on_the_page(report):
     """A section of its own, with a line a method; none where nothing was tuned."""
-    gamma = tuning_table.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
-    tuned = tuning_table.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
-    text = report_page.render_page(dataclasses.replace(report, tuning=(tuned,)))
+    gamma = tuned_rows.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
+    tuned = tuned_rows.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
+    results = dataclasses.replace(report.results, tuning=(tuned,))
+    text = report_page.render_page(dataclasses.replace(report, results=results))
     row = next(table for table in Reader(text).tables if table[0][-1] == "chosen")[1]
     assert row == ["fsc_clip", "b-d", "16", "10.0", "+1.0", "+2.5", "4 of 16", "gamma 3.5 (before 2; 3 to 4)"]
     assert 'id="tuning"' in text and 'id="tuning"' not in report_page.render_page(report)
@@ -383,7 +377,7 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = build(runs, [MissingResult(NASTY, NASTY)])
-    report_files.write_report(page, tmp_path / "out")
+    report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
     assert html.count("&lt;img") > 10 and "<img" not in html
@@ -455,14 +449,17 @@ def test_the_trained_parameters_are_shown(tmp_path):
     """Of how many, for each run that says; a run made before they were counted shows a dash."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = report_page.render_page(report_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
+    html = report_page.render_page(made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
     assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
     assert [m["trained"] for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
 
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
-    params.report.reference, params.grid = "clik", SimpleNamespace(methods=list(fake_runs.METHODS), versions={})
+    params.report.reference, params.grid = (
+        "clik",
+        SimpleNamespace(methods=list(fake_runs.METHODS), versions={}),
+    )
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
     ):

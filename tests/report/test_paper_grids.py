@@ -12,10 +12,11 @@ from compclip.config import grid, read
 from compclip.config.columns import SUMMARIES
 from compclip.report import __main__ as report_command
 from compclip.report import published_numbers, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from tests import fake_grid
 from tests.config.test_grids import GRIDS, TABLES, rows
 from tests.conftest import ROOT
+from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 PRINTED = published_numbers.read_numbers(FOLDER)
@@ -27,7 +28,7 @@ def build_page(name, folder):
         grid.list_cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder)
     )
     official = fake_grid.official(params, FOLDER)
-    return report_page.build_page(
+    return made_page.build_page(
         runs,
         params.evaluate.benchmarks,
         params.report.columns,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.report import report_figures
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.report.statistics import Interval
 from tests import fake_runs
 

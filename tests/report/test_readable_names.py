@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.report.readable_names import format_name
+from compclip.report.escape import format_name
 
 
 @pytest.mark.parametrize(

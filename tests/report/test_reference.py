@@ -8,26 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compclip.report import latex_tables, report_files, report_page, table_formats, table_rows, tables
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, table_formats, tables
+from compclip.report.run_details import collect_runs
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
+from tests.report import made_page
 
 
 def built(tmp_path, cells, reference="clic", correction=""):
     """The page of some cells' made results."""
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return report_page.build_page(
+    return made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference, correction=correction
     )
 
 
 def read_statistics(page):
     """method -> column name -> statistic."""
-    (group,) = page.contrasts
+    (group,) = page.tables.contrasts
     return {r.method: {c.name: e for c, e in zip(group.columns, r.statistics, strict=True)} for r in group.rows}
 
 
@@ -72,7 +73,7 @@ def compared(column, ours, theirs, **how):
     """The statistic of two methods from the number of right items of each seed."""
     seeds = [[scored(m, s, n, column.metric, **how) for s, n in enumerate(r)] for m, r in enumerate((ours, theirs))]
     runs = [tables.index_runs(of_method) for of_method in seeds]
-    return table_rows.compute_difference(column, *runs)
+    return tables.compute_difference(column, *runs)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_only_seeds_of_both_count(tmp_path):
     """And of a single one the interval is over the items alone."""
     cells = [fake_runs.cell("negclip", seed=s) for s in (0, 1, 2)] + [fake_runs.cell("clic", seed=s) for s in (1, 2)]
     page = built(tmp_path / "two", cells)
-    assert page.contrasts[0].rows[0].seeds == 2
+    assert page.tables.contrasts[0].rows[0].seeds == 2
     # swap of negclip: 0.7, 0.9, 0.85, of clic 0.75 with every seed
     swap = read_statistics(page)["negclip"]["sugarcrepe/swap"]
     assert (swap.change, swap.seeds) == (pytest.approx((0.9 + 0.85) / 2 - 0.75), 2)
@@ -117,21 +118,23 @@ def test_only_seeds_of_both_count(tmp_path):
     assert (swap.change, swap.seeds, swap.basis) == (pytest.approx(0.9 - 0.75), 1, "items alone")
     half = T3 * (1 / 12) ** 0.5  # negclip 1110, clic 1000: 0 1 1 0
     assert (bad.difference.low, bad.difference.high) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-4)
-    (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).contrasts[0].rows
+    (row,) = built(tmp_path / "none", [cells[0], *cells[3:]]).tables.contrasts[0].rows
     assert row.seeds == 0 and set(row.statistics) == {None}
 
 
 def test_rows_are_all_others_of_each_table(tmp_path):
     cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
     page = built(tmp_path, [cell for cell in cells if cell.folder != "clic/vit-coco-0"])
-    assert [[row.method for row in group.rows] for group in page.contrasts] == [["pretrained", "negclip"], []]
+    assert [[row.method for row in group.rows] for group in page.tables.contrasts] == [["pretrained", "negclip"], []]
     assert "There is no run of clic" not in report_page.render_page(page)
-    assert built(tmp_path, cells, reference="").contrasts == ()
+    assert built(tmp_path, cells, reference="").tables.contrasts == ()
 
 
 def test_the_pretrained_row_is_the_other_table_s_turned_round(page):
     """One rule for both: clic - pretrained and pretrained - clic, over seeds and items together."""
-    turned = {c.name: e for c, e in zip(page.main[0].columns, page.main[0].rows[2].statistics, strict=True)}
+    turned = {
+        c.name: e for c, e in zip(page.tables.main[0].columns, page.tables.main[0].rows[2].statistics, strict=True)
+    }
     for name, ours in read_statistics(page)["pretrained"].items():
         assert ours.change == pytest.approx(-turned[name].change), name
         main_difference = turned[name].difference
@@ -161,13 +164,13 @@ def test_page_markdown_csv_and_latex_say_the_same(page):
     assert "over seeds and items: 2 seeds, 4 item pairs" in row
     assert row.count("<small>seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.contrasts, "clic")
-    tex = latex_tables.format_contrasts_latex(page.contrasts, "clic")
+    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.tables.contrasts, "clic")
+    tex = table_formats.format_contrasts_latex(page.tables.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes, composition: difference to clic" in tex
-    sections = latex_tables.split_sections(page.contrasts[0])
+    sections = table_formats.split_sections(page.tables.contrasts[0])
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == len(sections)
-    lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.contrasts, "clic").splitlines()))
+    lines = list(csv.DictReader(table_formats.format_contrasts_csv(page.tables.contrasts, "clic").splitlines()))
     (line,) = [x for x in lines if (x["method"], x["metric"]) == ("negclip", "brittleness")]
     assert (line["reference"], line["better"], line["seeds"], line["difference"]) == ("clic", "lower", "2", "0.500000")
     assert (line["low"], line["high"]) == (f"{ours.difference.low:.6f}", f"{ours.difference.high:.6f}")
@@ -193,7 +196,7 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
     text = table_formats.format_contrasts_markdown([group], "clic")
     assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
-    tex = latex_tables.format_contrasts_latex([group], "clic")
+    tex = table_formats.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
     )
@@ -210,7 +213,7 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     group = build_table(score, compared(score, (100,), (100,), keep=False), None)
     assert compared(Column("b", "swap"), (300,), (100,), keep=False).verdict == 0
     assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
-    assert r"x\_y & 0.000 & -- \\" in latex_tables.format_contrasts_latex([group], "clic")
+    assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
     (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
 
@@ -219,17 +222,17 @@ def test_without_a_reference_nothing_is_said(tmp_path):
     page = built(tmp_path, fake_runs.cells(), reference="")
     assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
     assert (
-        table_formats.format_contrasts_markdown(page.contrasts, "")
-        == latex_tables.format_contrasts_latex(page.contrasts, "")
+        table_formats.format_contrasts_markdown(page.tables.contrasts, "")
+        == table_formats.format_contrasts_latex(page.tables.contrasts, "")
         == ""
     )
-    assert table_formats.format_contrasts_csv(page.contrasts, "").splitlines() == [
+    assert table_formats.format_contrasts_csv(page.tables.contrasts, "").splitlines() == [
         ",".join(table_formats.CONTRAST_FIELDS)
     ]
 
 
 def test_the_files_hold_it(page, tmp_path):
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
     assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
     assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
@@ -238,13 +241,13 @@ def test_the_files_hold_it(page, tmp_path):
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     negclip_runs, clic_runs = (tables.index_runs(r for r in runs if r.cell.method == m) for m in ("negclip", "clic"))
-    assert table_rows.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
+    assert tables.compute_difference(Column("sugarcrepe", "no"), negclip_runs, clic_runs) is None
 
 
 @pytest.mark.parametrize(("correction", "name"), [("none", ""), ("benjamini_hochberg", "Benjamini-Hochberg")])
 def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
     page = built(tmp_path, fake_runs.cells(), correction=correction)
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     for file in ("index.html", "report.md"):
         text = (tmp_path / "reports" / file).read_text()
         assert (f"by {name} (report.correction)" in text) is bool(name)

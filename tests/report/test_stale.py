@@ -6,8 +6,8 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import grid, read
-from compclip.report import run_collection
-from compclip.report.run_collection import collect_runs
+from compclip.report import run_details
+from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from tests import fake_grid, fake_runs
 from tests.config.test_grids import GRIDS
@@ -30,7 +30,7 @@ def config(root):
 
 
 def test_runs_of_the_grid_s_parameters_pass(params, tmp_path):
-    assert run_collection.find_stale_runs(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
+    assert run_details.find_stale_runs(params, runs(params, fake_grid.make(params, tmp_path)), partial=False) == []
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, differen
     path.write_text(path.read_text().replace(old, new))
     collected = runs(params, tmp_path)
     with pytest.raises(UserError, match=f"{NAME}: trained with {difference}; run `dvc repro`, or give --partial"):
-        run_collection.find_stale_runs(params, collected, partial=False)
-    assert [(m.cell, m.reason) for m in run_collection.find_stale_runs(params, collected, partial=True)] == [
+        run_details.find_stale_runs(params, collected, partial=False)
+    assert [(m.cell, m.reason) for m in run_details.find_stale_runs(params, collected, partial=True)] == [
         (NAME, f"trained with {difference}")
     ]
 
@@ -55,4 +55,4 @@ def test_where_a_run_was_made_is_no_difference(params, tmp_path):
     path = config(fake_grid.make(params, tmp_path))
     path.write_text(path.read_text().replace("workers: 12", "workers: 3"))
     assert "workers: 3" in path.read_text()
-    assert run_collection.find_stale_runs(params, runs(params, tmp_path), partial=False) == []
+    assert run_details.find_stale_runs(params, runs(params, tmp_path), partial=False) == []

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import table_rows, tables
-from compclip.report.run_collection import collect_runs
+from compclip.report import tables
+from compclip.report.run_details import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
@@ -27,7 +27,7 @@ def table(runs):
     """method -> column name -> entry, for all columns and the summary."""
     all_columns = tables.list_columns(runs, fake_runs.BENCHMARKS)
     selected = tables.select_columns(runs, None, fake_runs.BENCHMARKS)
-    (group,) = table_rows.build_tables(runs, (*tables.summary_columns(selected, runs), *all_columns))
+    (group,) = tables.build_tables(runs, (*tables.summary_columns(selected, runs), *all_columns))
     names = [c.name for c in group.columns]
     return {row.method: dict(zip(names, row.statistics, strict=True)) for row in group.rows}
 
@@ -35,7 +35,7 @@ def table(runs):
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
     grid = fake_runs.cells(("clic", "negclip", "pretrained"))
     runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    (group,) = table_rows.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
+    (group,) = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
 
 
@@ -105,7 +105,7 @@ def test_a_mean_of_means_counts_every_item_once(runs):
     """`overall` is the mean of swap (two subsets) and swap_obj: swap_att weighs 1/4 and swap_obj, drawn once, 3/4."""
     grown = [_with_overall(run) for run in runs]
     clic_runs, base = ([r for r in grown if r.cell.method == m] for m in ("clic", "pretrained"))
-    entry = table_rows.compute_statistic(Column("sugarcrepe", "overall"), clic_runs, base)
+    entry = tables.compute_statistic(Column("sugarcrepe", "overall"), clic_runs, base)
     assert entry.change == pytest.approx(0.4 / 4 + 0.2 * 3 / 4)
     deviation = (0.4 * 0.6 / 9 / 16 + 0.2 * 0.8 / 4 * 9 / 16) ** 0.5
     assert entry.difference.high - entry.difference.low == pytest.approx(2 * 2.1448 * deviation, rel=1e-3)
@@ -189,7 +189,7 @@ def test_an_unknown_column_names_the_near_one(runs):
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
     grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
     runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
-    tables_of_groups = table_rows.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
+    tables_of_groups = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [(g.name, [r.method for r in g.rows]) for g in tables_of_groups] == [
         ("vit / scenes", ["pretrained", "negclip", "clic"]),
         ("vit / coco", ["pretrained", "clic"]),

@@ -11,12 +11,13 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import TEST, VALIDATION, WHOLE
-from compclip.report import report_files, report_page, training_curves
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, trajectories
+from compclip.report.run_details import collect_runs
 from compclip.runs import result_files
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_folder import Published
 from tests import fake_runs
+from tests.report import made_page
 
 METHODS = ("pretrained", "negclip", "clic")
 COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
@@ -62,8 +63,8 @@ def runs(tmp_path, monkeypatch):
 def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
     """The whole report."""
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    curves, _ = training_curves.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
-    return report_page.build_page(
+    curves, _ = trajectories.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
+    return made_page.build_page(
         collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {}, split=PictureSplit(split), curves=curves
     )
 
@@ -71,8 +72,8 @@ def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
 def test_a_line_goes_from_the_pretrained_model_over_the_snapshots_to_the_end(runs):
     """Half way seed 0 has 60 % composition and seed 1 40: 50; at the end 80 and 60: 70, whichever is shown."""
     page = build(runs)
-    group = page.main[0]
-    [line] = training_curves.build_curves(group, page.curves, group.summaries["I2T"], group.summaries["Comp"])
+    group = page.tables.main[0]
+    [line] = trajectories.build_curves(group, page.results.curves, group.summaries["I2T"], group.summaries["Comp"])
     assert [(p.x, p.y) for p in line.points[1:]] == [pytest.approx(xy) for xy in ((70, 50), (60, 70))]
     pretrained = {c.metric: s.mean for c, s in zip(group.columns, group.rows[0].statistics, strict=True) if s}
     assert (line.points[0].x, line.points[0].y) == pytest.approx((100 * pretrained["I2T"], 100 * pretrained["Comp"]))
@@ -84,7 +85,7 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
     page = build(runs)
     text = "shows the best of 2 checkpoints by retrieval/i2t_recall_at_1 on validation items: seed 0 at 50 %, seed 1 at the end"
     out = tmp_path / "reports"
-    report_files.write_report(page, out)
+    report_page.write_report(page, out)
     html = (out / "index.html").read_text()
     assert '<a href="#curves">' in html and text in html and "negclip § ¶" in html
     assert re.search(r'aria-label="Along training: compositionality against I2T"', html)
@@ -104,7 +105,7 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
 def test_a_choice_by_shown_items_is_marked_as_tuning_on_them(split, marked):
     """A checkpoint was chosen on validation items: whole benchmarks have them, test items have not."""
     row = ("negclip", "vit", "scenes")
-    assert (row in training_curves.find_leaks({row: "shows the best"}, split)) is marked
+    assert (row in trajectories.find_leaks({row: "shows the best"}, split)) is marked
 
 
 def test_a_missing_record_is_named(runs):
@@ -113,14 +114,14 @@ def test_a_missing_record_is_named(runs):
     collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
     arguments = (collected, fake_runs.BENCHMARKS, PictureSplit(), runs)
     with pytest.raises(UserError, match="dvc repro evaluate@negclip"):
-        training_curves.collect_curves(*arguments)
-    curves, missing = training_curves.collect_curves(*arguments, partial=True)
+        trajectories.collect_curves(*arguments)
+    curves, missing = trajectories.collect_curves(*arguments, partial=True)
     assert [curve.cell.seed for curve in curves] == [0] and [m.cell for m in missing] == ["negclip-vit-scenes-1"]
 
 
 def test_without_snapshots_there_is_no_section(runs):
     """A grid that names none has neither section nor file."""
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = report_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
+    page = made_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
     assert "Along training" not in report_page.render_page(page)
-    assert training_curves.format_curves_csv(page.main, page.curves) == ""
+    assert trajectories.format_curves_csv(page.tables.main, page.results.curves) == ""

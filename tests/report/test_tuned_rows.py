@@ -10,12 +10,13 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import plan, read
 from compclip.config.sections import TEST, VALIDATION, WHOLE
-from compclip.report import report_files, report_page, tuned_rows
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page, tuned_rows
+from compclip.report.run_details import collect_runs
 from compclip.track import report_rows
 from compclip.track.entries import EntryOptions
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 LEAK = "has the values of trial 3 of the study search, chosen by sugarcrepe/swap on whole benchmarks"
 TABLE = ("negclip", "vit", "scenes")
@@ -67,10 +68,10 @@ def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes,
 def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
-    page = report_page.build_page(
+    page = made_page.build_page(
         runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuned=find(tmp_path, runs)
     )  # fmt: skip
-    report_files.write_report(page, tmp_path / "reports")
+    report_page.write_report(page, tmp_path / "reports")
     for name, mark in (("index.html", "negclip §"), ("report.md", "negclip §"), ("report.tex", r"negclip \S{}")):
         text = (tmp_path / "reports" / name).read_text()
         assert mark in text and mark.replace("negclip", "clic") not in text.replace("negclip", ""), name

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.config import tuning
-from compclip.report import tuning_table
+from compclip.report import tuned_rows
 
 TRIALS = [  # shares of two objectives; the pretrained model has 0.5 and 0.8
     {"number": 0, "params": {"train.lr": 1e-4, "gamma": 2.0}, "values": [0.55, 0.79], "paper": True},
@@ -35,7 +35,7 @@ DOCUMENT = {
 def methods(monkeypatch):
     """One method that was tuned."""
     monkeypatch.setattr(tuning, "read_current", lambda params, root: {"fsc_clip": {"b-d": DOCUMENT}, "finetune": {}})
-    return tuning_table.read_tuned_methods(SimpleNamespace(), None)
+    return tuned_rows.read_tuned_methods(SimpleNamespace(), None)
 
 
 def test_gains_flatness_and_ranges_by_hand(methods):
@@ -55,16 +55,16 @@ def test_gains_flatness_and_ranges_by_hand(methods):
 
 def test_markdown_and_csv(methods):
     """A line a method, a row a parameter; nothing where nothing is tuned."""
-    text = tuning_table.format_tuning_markdown(methods)
+    text = tuned_rows.format_tuning_markdown(methods)
     assert "chosen by summary/Comp + summary/General on validation items" in text
     assert text.splitlines()[-1].startswith("| fsc_clip | b-d | 4 + 1 failed | 1.5 | +4.0 | +10.0 | 2 of 4 |")
-    rows = list(csv.DictReader(tuning_table.format_tuning_csv(methods).splitlines()))
+    rows = list(csv.DictReader(tuned_rows.format_tuning_csv(methods).splitlines()))
     assert [row["parameter"] for row in rows] == ["train.lr", "gamma"]
     assert float(rows[1]["chosen"]) == 4 and float(rows[1]["flat_low"]) == 1 and rows[0]["flat_trials"] == "2"
-    assert tuning_table.format_tuning_markdown([]) == "" and tuning_table.format_tuning_csv([]) == ""
+    assert tuned_rows.format_tuning_markdown([]) == "" and tuned_rows.format_tuning_csv([]) == ""
 
 
 def test_choices_are_listed():
     """Values that are no numbers have no range: all that the flat trials had."""
-    assert tuning_table._range(["last", "mean", "last"]) == ("last, mean", "last, mean")
-    assert tuning_table._range([True, False]) == ("False, True", "False, True")
+    assert tuned_rows._range(["last", "mean", "last"]) == ("last, mean", "last, mean")
+    assert tuned_rows._range([True, False]) == ("False, True", "False, True")

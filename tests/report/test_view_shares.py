@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.report import report_figures, report_page, run_details, table_heads
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs import progress
 from compclip.runs.run_folder import REPLACED
 from tests import fake_runs
@@ -24,18 +24,18 @@ def build_page(tmp_path, shares_by_seed):
 
 def test_shares_are_means_over_seeds(tmp_path):
     shares = [{"captions": 1, "positives/positives.swap": 0.02}, {"captions": 1, "positives/positives.swap": 0.03}]
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, shares).main)
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, shares).tables.main)
     assert group.methods == (run_details.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
     assert group.notes == ("clic: positives/positives.swap was there for 2.5 % of the samples",)
 
 
 def test_a_part_of_a_twentieth_is_not_rare(tmp_path):
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"a": 0.05}, {"a": 0.05}]).main)
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"a": 0.05}, {"a": 0.05}]).tables.main)
     assert group.notes == ()
 
 
 def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).main)
+    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).tables.main)
     assert group.methods[0].partial == "few 0.0100 %, most 99.9900 %"
 
 
@@ -50,8 +50,8 @@ def test_replaced_samples_are_said(tmp_path, share, is_in_tables):
     """Of the mean over seeds, where one without any counts as 0: in a sentence, and beside the tables from a tenth on."""
     page = build_page(tmp_path, [{"captions": 1.0, REPLACED: share}, {"captions": 1.0}])
     line = f"clic: {progress.describe_replaced(share / 2)}"
-    assert run_details.tabulate_view_shares(page.main)[0].notes == (line,)
-    for group in page.main:
+    assert run_details.tabulate_view_shares(page.tables.main)[0].notes == (line,)
+    for group in page.tables.main:
         assert (line in table_heads.describe_marks(group)) == is_in_tables
         assert (f"{group.name}: {line}" in table_heads.list_warnings(group)) == is_in_tables
 
@@ -61,7 +61,7 @@ def test_without_shares_the_page_has_no_such_table(tmp_path):
 
 
 def test_shares_are_no_terms_of_a_loss(tmp_path):
-    runs = build_page(tmp_path, []).runs
+    runs = build_page(tmp_path, []).results.runs
     for run in runs:
         run.curve[:] = [line | {"share/captions": 1.0} for line in run.curve]
     assert report_figures.list_terms(runs) == ["clip", "local"]

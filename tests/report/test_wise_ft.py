@@ -9,10 +9,11 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import report_figures, report_page, tables, wise_ft_lines
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_figures, report_page, tables, trajectories
+from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from tests import fake_runs
+from tests.report import made_page
 
 CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]
 
@@ -40,22 +41,22 @@ def runs(tmp_path):
 def report(runs):
     """The whole report, and its first group."""
     collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    lines, _ = wise_ft_lines.collect_lines(CELLS, runs)
+    lines, _ = trajectories.collect_lines(CELLS, runs)
     columns = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
-    page = report_page.build_page(
+    page = made_page.build_page(
         collected, fake_runs.BENCHMARKS, columns, missing_results, [], lambda _: {}, lines=lines
     )
-    return page, page.main[0]
+    return page, page.tables.main[0]
 
 
 def test_means_over_seeds_by_hand(runs):
     """Half way, seed 0 has 60 % and seed 1 50 % composition: 55; I2T falls from 80 to 60."""
     page, group = report(runs)
     columns = group.summaries
-    trajectories = wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"])
-    assert [t.method for t in trajectories] == ["negclip"]
-    assert trajectories[0].colour == [row.method for row in group.rows].index("negclip")
-    assert [(p.x, p.y) for p in trajectories[0].points] == [pytest.approx(xy) for xy in ((80, 40), (70, 55), (60, 70))]
+    lines = trajectories.build_trajectories(group, page.results.lines, columns["I2T"], columns["Comp"])
+    assert [t.method for t in lines] == ["negclip"]
+    assert lines[0].colour == [row.method for row in group.rows].index("negclip")
+    assert [(p.x, p.y) for p in lines[0].points] == [pytest.approx(xy) for xy in ((80, 40), (70, 55), (60, 70))]
 
 
 def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
@@ -73,15 +74,15 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
 def test_without_lines_there_is_no_section(runs):
     """A grid that names none has neither section nor file."""
     collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = report_page.build_page(collected, fake_runs.BENCHMARKS, None, missing_results, [], lambda _: {})
+    page = made_page.build_page(collected, fake_runs.BENCHMARKS, None, missing_results, [], lambda _: {})
     assert "WiSE-FT" not in report_page.render_page(page)
-    assert wise_ft_lines.format_lines_csv(page.main, page.lines) == ""
+    assert trajectories.format_lines_csv(page.tables.main, page.results.lines) == ""
 
 
 def test_the_table_has_every_run_and_alpha(runs):
     """One line each, the summary columns in percent."""
     page, _ = report(runs)
-    rows = list(csv.DictReader(wise_ft_lines.format_lines_csv(page.main, page.lines).splitlines()))
+    rows = list(csv.DictReader(trajectories.format_lines_csv(page.tables.main, page.results.lines).splitlines()))
     assert [(r["run"], r["alpha"]) for r in rows] == [(c.name, a) for c in CELLS for a in ("0", "0.5", "1")]
     assert (rows[4]["Comp"], rows[4]["I2T"], rows[4]["T2I"]) == ("50.0000", "70.0000", "50.0000")
 
@@ -90,8 +91,8 @@ def test_a_missing_line_is_named(runs):
     """An error, or with --partial a line in the list of what is missing."""
     Published(runs, CELLS[1]).line.unlink()
     with pytest.raises(UserError, match=f"{CELLS[1].name}: no WiSE-FT line; run `dvc repro`"):
-        wise_ft_lines.collect_lines(CELLS, runs)
-    lines, missing_lines = wise_ft_lines.collect_lines(CELLS, runs, partial=True)
+        trajectories.collect_lines(CELLS, runs)
+    lines, missing_lines = trajectories.collect_lines(CELLS, runs, partial=True)
     assert [n.cell for n in lines] == CELLS[:1]
     assert [(m.cell, m.reason) for m in missing_lines] == [(CELLS[1].name, "no WiSE-FT line")]
 
@@ -104,14 +105,14 @@ def test_a_benchmark_that_was_left_out(runs):
     )
     page, group = report(runs)
     columns = group.summaries
-    assert wise_ft_lines.build_trajectories(group, page.lines, columns["I2T"], columns["Comp"]) == []
+    assert trajectories.build_trajectories(group, page.results.lines, columns["I2T"], columns["Comp"]) == []
 
 
 def test_a_file_of_another_kind(runs):
     """The file and the command that makes it again."""
     write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
     with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*compclip wise_ft --cell"):
-        wise_ft_lines.collect_lines(CELLS, runs)
+        trajectories.collect_lines(CELLS, runs)
 
 
 def test_names_stay_clear_of_the_lines():

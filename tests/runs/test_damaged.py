@@ -10,7 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs import __main__ as runs_command
 from compclip.runs import jobs, progress, run_store, status
 from compclip.runs.run_folder import Trained

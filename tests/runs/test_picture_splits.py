@@ -14,9 +14,9 @@ from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, zeroshot
 from compclip.config import read
 from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
 from compclip.evaluate import result_store, score
+from compclip.evaluate.benchmark import number_picture
 from compclip.evaluate.embeddings import Embeddings
-from compclip.evaluate.picture_references import number_picture
-from compclip.report import report_files, report_page, run_collection
+from compclip.report import report_page, run_details
 from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import Items
@@ -27,6 +27,7 @@ from compclip.sweep import objectives
 from compclip.sweep.study_declaration import parse_study
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.report import made_page
 
 PICTURES = [f"{number:012}.jpg" for number in range(60)]
 SUBSETS = "swap_att,swap_obj,replace_rel"
@@ -175,7 +176,7 @@ def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
 def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run, tmp_path):
     """Its numbers are the split's; the tables that published numbers stand beside are of all items."""
     split = PictureSplit(TEST)
-    page = report_page.build_page(
+    page = made_page.build_page(
         [split.select(run)],
         ["sugarcrepe"],
         ["sugarcrepe/swap_att"],
@@ -185,11 +186,11 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         split=split,
         whole_runs=[run],
     )
-    (table,), (whole_table,) = page.main, page.whole_tables
+    (table,), (whole_table,) = page.tables.main, page.tables.whole
     place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
     assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
     assert whole_table.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
-    report_files.write_report(page, tmp_path)
+    report_page.write_report(page, tmp_path)
     sentence = "test items alone: 80 % of the pictures, by a hash of their names"
     for name in ("index.html", "report.md"):
         assert sentence in (tmp_path / name).read_text()
@@ -200,9 +201,9 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
 def test_a_report_of_results_that_name_no_pictures_is_refused(tmp_path):
     """Those of earlier versions; no number of a whole benchmark passes for one of a split."""
     fake_runs.make(tmp_path)
-    runs, _ = run_collection.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
+    runs, _ = run_details.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
     with pytest.raises(UserError, match=r"report.split=test: pretrained-.* has no such items of .*evaluate it again"):
-        run_collection.select_split(runs, PictureSplit(TEST))
+        run_details.select_split(runs, PictureSplit(TEST))
 
 
 def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data):

@@ -17,7 +17,7 @@ from compclip.base.files import write_json
 from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.report import tables
-from compclip.report.variance_parts import student_quantile
+from compclip.report.statistics import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command

@@ -20,7 +20,7 @@ from compclip.base.files import read_mapping
 from compclip.config import grid, plan, read, tuning
 from compclip.config.__main__ import main as config_command
 from compclip.report import tuned_rows
-from compclip.report.run_collection import find_stale_runs
+from compclip.report.run_details import find_stale_runs
 from compclip.runs import keys, run_store
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.result_files import FinishedRun

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import report_files, report_page
-from compclip.report.run_collection import collect_runs
+from compclip.report import report_page
+from compclip.report.run_details import collect_runs
 from compclip.track import sync
 from tests import fake_runs
+from tests.report import made_page
 from tests.track import live
 from tests.track.project import HOME, source, tracked, update
 
@@ -104,8 +105,8 @@ def test_a_table_of_an_earlier_version_is_one_line(reported, uri):
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     """A row for each method, the same means in both, and verdicts against the report's reference."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    page = report_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
-    report_files.write_report(page, tmp_path / "reports")
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
+    report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     rows = tracked(uri)[1]
     assert rows["negclip-vit-scenes"].data.metrics["mean/sugarcrepe/swap"] == pytest.approx(0.8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compclip.base.files import write_json
-from compclip.report.run_collection import collect_runs
+from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from compclip.track import entries
 from tests import fake_runs

@@ -9,7 +9,7 @@ import torch
 
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate.rungs import Rungs
+from compclip.evaluate.score import Rungs
 from compclip.runs.run_folder import RunFolder
 from tests import small_training, tiny_project
 

@@ -15,8 +15,8 @@ from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import check, columns, grid, read
 from compclip.config.sections import Train
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import result_store, snapshot_choice
-from compclip.evaluate.snapshot_choice import ChoiceTerms
+from compclip.evaluate import result_store
+from compclip.evaluate.result_store import ChoiceTerms
 from compclip.launch import __main__ as launch_command
 from compclip.runs import jobs, run_store, status
 from compclip.runs.picture_splits import is_validation
@@ -205,17 +205,17 @@ def test_test_items_have_no_say_in_a_choice(tmp_path):
     terms = ChoiceTerms(0.2)
     shares = {0.2: (0.4, 0.2), 0.6: (0.8, 0.1), END: (0.5, 1.0)}
     results = {share: write_results(tmp_path / str(share), *sides) for share, sides in shares.items()}
-    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "sugarcrepe/swap", terms)) == 0.6
-    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "summary/Comp", terms)) == 0.6
-    assert snapshot_choice.find_best(snapshot_choice.choose_values(results, "sugarcrepe/gap", terms)) == 0.2
+    assert result_store.find_best(result_store.choose_values(results, "sugarcrepe/swap", terms)) == 0.6
+    assert result_store.find_best(result_store.choose_values(results, "summary/Comp", terms)) == 0.6
+    assert result_store.find_best(result_store.choose_values(results, "sugarcrepe/gap", terms)) == 0.2
     for name in ("sugarcrepe/cosine", "summary/General", "sugarcrepe/add"):
         with pytest.raises(UserError, match=f"train.choose={name}"):
-            snapshot_choice.choose_values(results, name, terms)
+            result_store.choose_values(results, name, terms)
 
 
 def test_of_equal_snapshots_the_least_trained_is_shown():
     """Less training forgets less."""
-    assert snapshot_choice.find_best({END: 0.5, 0.4: 0.5, 0.2: 0.3}) == 0.4
+    assert result_store.find_best({END: 0.5, 0.4: 0.5, 0.2: 0.3}) == 0.4
 
 
 def test_steps_of_shares_are_never_the_end():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compclip.evaluate.models._transformers_folder import open_folder
+from compclip.evaluate.models.transformers_dual import open_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -29,9 +29,9 @@ def _chat(folder: Path) -> None:
 
 
 def _ask_vqa() -> object:
-    from compclip.evaluate import vqa
+    from compclip.evaluate import foreign_models
 
-    ask, _ = vqa.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
+    ask, _ = foreign_models.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
     return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 

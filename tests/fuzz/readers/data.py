@@ -90,10 +90,10 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def score_benchmark(_: random.Random) -> object:
         from compclip.config.sections import BenchmarkSection, Scoring
-        from compclip.evaluate import benchmark_module, census, score
+        from compclip.evaluate import benchmark_module, score
 
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
-        census.write_census(name, section)
+        benchmark_module.write_census(name, section)
         return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
 
     return score_benchmark

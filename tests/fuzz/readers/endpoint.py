@@ -36,7 +36,7 @@ def _answered(likeliest: int = 0) -> str:
 
 
 def _scored() -> None:
-    from compclip.evaluate import vqa
+    from compclip.evaluate import foreign_models
 
     if text := _answered(likeliest=20):
-        assert 0 <= vqa._likelihood(text, "Yes") < float("inf")
+        assert 0 <= foreign_models._likelihood(text, "Yes") < float("inf")
