@@ -41,19 +41,18 @@ from compclip.runs import (
     follower,
     gpus,
     jobs,
+    key_parts,
     local_runs,
     notify,
-    older_runs,
     run_folder,
     run_store,
     shard_tasks,
-    unsent_jobs,
 )
+from compclip.runs.jobs import UnsentJob
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import STAGES
-from compclip.runs.unsent_jobs import UnsentJob
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -73,7 +72,7 @@ def send(
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
-        older_runs.take_over((run for run in runs if not run.finished), root)
+        key_parts.take_over((run for run in runs if not run.finished), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)
@@ -226,7 +225,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    workers = [worker for folder in folders if (worker := unsent_jobs.find_unsent(folder) or jobs.find_worker(folder))]
+    workers = [worker for folder in folders if (worker := jobs.find_unsent(folder) or jobs.find_worker(folder))]
     busy = {worker.folder for worker in workers}
     over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
     stopped = _stop_workers(workers)

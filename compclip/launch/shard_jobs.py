@@ -29,7 +29,7 @@ from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
 from compclip.prepare.shard_writer import ShardTask
-from compclip.runs import jobs, lock, shard_tasks, unsent_jobs
+from compclip.runs import jobs, lock, shard_tasks
 from compclip.runs.shard_tasks import ANNOTATE, RECAPTION, REWRITE, Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
@@ -47,7 +47,7 @@ def wait_for_tasks(work: ShardWork) -> None:
     """
     name, missing_keys = f"{work.stage}@{work.folder.name}", {item.key for item in work.missing()}
     tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
-    unsent_jobs.wait_until_sent(unsent_jobs.find_unsent(task.folder) for task in tasks)
+    jobs.wait_until_sent(jobs.find_unsent(task.folder) for task in tasks)
     task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
     if live := [job for job in task_jobs if job.state() in jobs.LIVE]:
         count = f" and {len(live) - 1} more" if live[1:] else ""

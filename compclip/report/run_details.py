@@ -11,7 +11,7 @@ from typing import Any
 from compclip.base.number_text import format_percent
 from compclip.config.cell import PRETRAINED
 from compclip.report.tables import MethodRow, ResultTable
-from compclip.runs import device_hours
+from compclip.runs import progress
 from compclip.runs.progress import describe_replaced
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import CUT, FAULTS, REPLACED
@@ -122,8 +122,8 @@ def format_total_hours(runs: Sequence[FinishedRun]) -> str:
 def format_hours(runs: Sequence[FinishedRun]) -> str:
     """Format GPU-hours, and apart from them process-hours of runs on a CPU; a dash where no run says."""
     facts = [run.environment for run in runs]
-    spent = [(f.get("device_seconds") or 0.0, device_hours.is_on_gpu(f)) for f in facts]
-    return device_hours.format_sum(spent) or "–"
+    spent = [(f.get("device_seconds") or 0.0, progress.is_on_gpu(f)) for f in facts]
+    return progress.format_sum(spent) or "–"
 
 
 def format_duration(seconds: float) -> str:

@@ -30,7 +30,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_count
 from compclip.config import read
-from compclip.runs import damage_check, device_hours, inventory, run_store
+from compclip.runs import damage_check, inventory, progress, run_store
 from compclip.runs.inventory import RunUsers, StoreEntry
 from compclip.runs.run_folder import RunFolder
 
@@ -43,7 +43,7 @@ def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
     rows = [HEADER, *(_format_row(run, used) for run in runs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = ["  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-    hours = device_hours.format_sum((run.device_seconds, run.on_gpu) for run in runs)
+    hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     refused = sum(run.refused for run in runs)
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
     size = format_bytes(inventory.count_bytes(runs))
@@ -79,7 +79,7 @@ def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
         return run.folder.key, "", "", "", run.state, run.fault
     users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
     marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.fault) if mark]
-    hours = device_hours.format_hours(run.device_seconds, run.on_gpu)
+    hours = progress.format_hours(run.device_seconds, run.on_gpu)
     return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
 
 

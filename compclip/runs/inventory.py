@@ -25,7 +25,7 @@ from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell
 from compclip.interface.method import load_method
-from compclip.runs import device_hours, jobs, keys, progress, run_folder, run_store
+from compclip.runs import jobs, keys, progress, run_folder, run_store
 from compclip.runs.run_folder import RunFolder, Trained
 
 KEY = re.compile(r"[0-9a-f]{16}")
@@ -97,7 +97,7 @@ def inspect_run(folder: RunFolder) -> StoreEntry:
     try:
         origin = describe_origin(folder.final)
         spent = 0.0 if origin else progress.read_device_seconds(folder)
-        on_gpu = device_hours.ran_on_gpu(folder)
+        on_gpu = progress.ran_on_gpu(folder)
         worker = jobs.find_worker(folder)
         state = worker.state() if worker else _find_state(folder)
     except UserError as error:

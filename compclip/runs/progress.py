@@ -28,6 +28,7 @@ from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
 
 if TYPE_CHECKING:
     from compclip.runs.run_store import StoredRun
+from collections.abc import Iterable
 
 TAIL_BYTES = 4096
 AGAIN = "train the run again"
@@ -179,3 +180,38 @@ def read_device_seconds(folder: RunFolder) -> float:
     """Return the same, or what environment.json says where the finished run was adopted from published files."""
     lived = sum_device_seconds(folder)
     return lived or float(folder.final.facts().get("device_seconds", 0.0))
+
+
+GPU_HOURS, PROCESS_HOURS = "GPU-hours", "process-hours"
+
+
+def is_on_gpu(facts: Mapping[str, Any]) -> bool:
+    """Return whether a finished run computed on a GPU, by its environment.json."""
+    return "peak_device_memory_mib" in facts
+
+
+def ran_on_gpu(folder: RunFolder) -> bool:
+    """Return whether a run computes on a GPU: by its facts when it is finished, until then by who works on it."""
+    if facts := folder.final.facts():
+        return is_on_gpu(facts)
+    for path in folder.lives.glob("*.json"):
+        with contextlib.suppress(OSError, UserError):  # being written, or not by us
+            if read_mapping(path).get("gpu"):
+                return True
+    return False
+
+
+def format_hours(device_seconds: float, on_gpu: bool) -> str:
+    """Format the hours of a run, as `1.50 GPU` or `0.02 CPU`."""
+    return f"{device_seconds / 3600:.2f} {'GPU' if on_gpu else 'CPU'}"
+
+
+def format_sum(spent: Iterable[tuple[float, bool]]) -> str:
+    """Format the sum of (device-seconds, whether on GPUs): `3.50 GPU-hours and 0.20 process-hours`, or one of them."""
+    seconds: dict[str, float] = {}
+    for device_seconds, on_gpu in spent:
+        if device_seconds:
+            name = GPU_HOURS if on_gpu else PROCESS_HOURS
+            seconds[name] = seconds.get(name, 0.0) + device_seconds
+    names = [name for name in (GPU_HOURS, PROCESS_HOURS) if name in seconds]
+    return " and ".join(f"{seconds[name] / 3600:.2f} {name}" for name in names)

@@ -27,11 +27,10 @@ from compclip.base.number_text import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import device_hours, jobs, keys, lock, progress, run_store, shard_tasks, unsent_jobs, waiting_jobs
-from compclip.runs.jobs import Job
+from compclip.runs import cluster, jobs, keys, lock, progress, run_store, shard_tasks
+from compclip.runs.jobs import Job, UnsentJob
 from compclip.runs.progress import Progress
 from compclip.runs.run_folder import Published, RunFolder, result_path
-from compclip.runs.unsent_jobs import UnsentJob
 
 REFRESH_S = 2.0
 LISTING_S = 30  # between two listings of a watch, which work out every run key
@@ -80,7 +79,7 @@ class StatusRow:
         if p:
             speed, time_left = (f"{p.samples_per_second:.0f}", format_duration(p.eta_s)) if running else ("", "")
             numbers = (f"{p.step}/{p.steps}", f"{p.loss:.4f}", speed, time_left)
-        spent = device_hours.format_hours(self.device_seconds, self.on_gpu) if self.device_seconds else ""
+        spent = progress.format_hours(self.device_seconds, self.on_gpu) if self.device_seconds else ""
         scored = "/".join(map(str, self.scored or ()))
         return (self.name, self.state, *numbers, scored, spent, describe_job(self), self.error)
 
@@ -147,7 +146,7 @@ def make_row(run: ListedRun) -> StatusRow:
         return StatusRow(run.name, STALE, error=run.error)
     try:
         row = _read_row(run, run.folder)
-        on_gpu, scored = device_hours.ran_on_gpu(run.folder), count_scored(run, run.folder)
+        on_gpu, scored = progress.ran_on_gpu(run.folder), count_scored(run, run.folder)
         missing = count_missing_snapshots(run, run.folder) if row.state in FINISHED else 0
         return replace(row, on_gpu=on_gpu, scored=scored, missing_snapshots=missing)
     except UserError as error:
@@ -155,7 +154,7 @@ def make_row(run: ListedRun) -> StatusRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> StatusRow:
-    worker = unsent_jobs.find_unsent(folder) or jobs.find_worker(folder)
+    worker = jobs.find_unsent(folder) or jobs.find_worker(folder)
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((p for p in (folder.run, folder.final.config) if p.is_file()), None)
     sent_run = read.read_values(path, ()) if path and not run.schedule else {}
@@ -250,7 +249,7 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
     working_here = sum(lock.is_locked(folder / name) for name in locks if name in entries)
     tasks = shard_tasks.list_sent_tasks(folder)
-    sent_jobs = [job for task in tasks if (job := unsent_jobs.find_unsent(task.folder) or jobs.find_job(task.folder))]
+    sent_jobs = [job for task in tasks if (job := jobs.find_unsent(task.folder) or jobs.find_job(task.folder))]
     jobs_by_state: dict[str, list[Job | UnsentJob]] = defaultdict(list)
     for job in sorted(sent_jobs, key=lambda job: job.label()):
         jobs_by_state[job.state()].append(job)
@@ -311,11 +310,11 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     rows = [make_row(run) for run in runs]
     left_out = f"; {older} older runs of the store not shown" if older else ""
     waiting = [(stage.waits_by, stage.job) for stage in stages] + [(row.waits_by, row.job) for row in rows]
-    notes = waiting_jobs.list_advice(waiting)
+    notes = cluster.list_advice(waiting)
     notes += filter(None, [describe_snapshots(rows)])
     visible = select_rows(rows, most - above.count("\n") - len(notes)) if most else rows
     cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
-    hours = device_hours.format_sum((row.device_seconds, row.on_gpu) for row in rows)
+    hours = progress.format_sum((row.device_seconds, row.on_gpu) for row in rows)
     table = align_columns(HEADER, visible, width)
     lines = [f"{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}", *notes]
     lines += [] if most else [format_legend(rows)]

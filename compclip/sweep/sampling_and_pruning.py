@@ -27,8 +27,6 @@ from optuna.trial import FrozenTrial
 from compclip.base import plugins
 from compclip.sweep.study_declaration import Study
 
-NOTED = "scores_at_rungs"  # of a trial: step -> the objectives' values
-
 
 class SeededSampler(optuna.samplers.BaseSampler):
     """A sampler without state of its own: each draw comes from a fresh one seeded by (seed, trial number, parameter).

@@ -23,7 +23,7 @@ from compclip.launch import profiles, slurm, unsent
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, jobs, shard_tasks, status, unsent_jobs
+from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
@@ -317,7 +317,7 @@ def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch
             fake_cluster.work(job)
         return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(unsent_jobs.subprocess, "run", send_and_work)
+    monkeypatch.setattr(jobs.subprocess, "run", send_and_work)
     assert stage_command.main(["--data", "d"]) == 0
     assert len(fake_cluster.keys) == 5 and read_tasks() == []
     assert not list(Path(".work/unsent").iterdir())

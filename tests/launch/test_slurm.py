@@ -21,7 +21,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import cluster, jobs, status, unsent_jobs
+from compclip.runs import cluster, jobs, status
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -329,11 +329,11 @@ def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
     Path("room").write_text("1")
     assert train_command.main(["--cell", cell("finetune")]) == 0
     assert trained(here, cell("finetune")).is_dir()
-    assert unsent_jobs.find_unsent(at(NAME).folder)
+    assert jobs.find_unsent(at(NAME).folder)
     Path("room").write_text("1")
     assert launch_command.main([str(profile())]) == 0
     assert "1 to send" in capsys.readouterr().out
-    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob) and not unsent_jobs.find_unsent(at(NAME).folder)
+    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob) and not jobs.find_unsent(at(NAME).folder)
 
 
 def test_cancel(here, capsys):

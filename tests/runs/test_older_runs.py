@@ -10,7 +10,7 @@ import pytest
 from compclip.base import code_hash
 from compclip.base.files import read_json
 from compclip.config import training_code
-from compclip.runs import key_parts, lock, older_runs, run_store
+from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
 
@@ -40,7 +40,7 @@ def cover(monkeypatch, **changes) -> None:
 def take_over() -> StoredRun:
     """The cell as it is now, after the store was looked through."""
     run = fake_store.runs(Path("."))[0]
-    older_runs.take_over([run], Path("."))
+    key_parts.take_over([run], Path("."))
     return run
 
 
@@ -76,7 +76,7 @@ def test_of_other_parameters(finished, monkeypatch):
     """Another seed's, or another value's, is no run of this cell."""
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
     others = fake_store.runs(Path("."))[1:] + fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")
-    older_runs.take_over(others, Path("."))
+    key_parts.take_over(others, Path("."))
     assert not any(run.finished for run in others)
 
 
@@ -95,7 +95,7 @@ def test_where_somebody_trains_it_already(finished, monkeypatch, capsys):
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
     run = fake_store.runs(Path("."))[0]
     with lock.hold(run.folder):
-        older_runs.take_over([run], Path("."))
+        key_parts.take_over([run], Path("."))
     assert not run.folder.finished and run.key in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compclip.base.files import write_json
 from compclip.launch import results_job as launch_job
-from compclip.runs import device_hours, gpus, jobs, lock, progress, run_store, status
+from compclip.runs import gpus, jobs, lock, progress, run_store, status
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -185,11 +185,9 @@ def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
 
 def test_hours_of_gpus_and_of_processes_are_not_added():
     """Nor named where there are none."""
-    assert (
-        device_hours.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
-    )
-    assert device_hours.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
-    assert device_hours.format_sum([]) == ""
+    assert progress.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
+    assert progress.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
+    assert progress.format_sum([]) == ""
 
 
 def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
@@ -197,12 +195,12 @@ def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "key")
     monkeypatch.setattr(gpus, "explain_request", lambda: ("", ""))
     progress.begin_life(folder, 1)
-    assert not device_hours.ran_on_gpu(folder)
+    assert not progress.ran_on_gpu(folder)
     monkeypatch.setattr(gpus, "explain_request", lambda: ("a GPU is there", ""))
     progress.begin_life(folder, 1)
-    assert device_hours.ran_on_gpu(folder)
+    assert progress.ran_on_gpu(folder)
     write_json(folder.final.environment, {"device": "x86_64"})
-    assert not device_hours.ran_on_gpu(folder)
+    assert not progress.ran_on_gpu(folder)
 
 
 @given(st.lists(st.sampled_from(status.URGENT)))
