@@ -72,7 +72,7 @@ def send(
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
-        key_parts.take_over((run for run in runs if not run.finished), root)
+        key_parts.take_over((run for run in runs if not run.adopt_if_finished()), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)
@@ -123,10 +123,10 @@ def locate_runs(params: Params, root: Path) -> list[StoredRun]:
 def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
     """List the runs that lack their training, or the results of the present evaluation."""
     unpublished = [run for run in runs if not _is_published(run, params)]
-    if not any(run.complete for run in unpublished):
+    if not any(run.adopt_if_complete() for run in unpublished):
         return unpublished
     task = result_store.task_from_params(params, root)
-    return [run for run in unpublished if not (run.complete and _is_scored(run, task))]
+    return [run for run in unpublished if not (run.adopt_if_complete() and _is_scored(run, task))]
 
 
 def _is_scored(run: StoredRun, task: EvaluationTask) -> bool:

@@ -294,7 +294,7 @@ def _complete(run: RecordedRun, trains: bool) -> dict[str, Any]:
 
 def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
     """Return the answer as plain values, for --json."""
-    answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "finished": cell_run.finished}
+    answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "finished": cell_run.adopt_if_finished()}
     if cause is None:
         return answer | {"nearest": None}
     changes = cause.modules
@@ -312,7 +312,7 @@ def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
 
 def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     """Format the answer as lines for a person."""
-    if cell_run.finished:
+    if cell_run.adopt_if_finished():
         return f"{cell_run.name}: up to date, run {cell_run.key}{_format_origin(cell_run)}"
     head = f"{cell_run.name}: no finished run has its key, {cell_run.key}"
     if cause is None:
@@ -360,7 +360,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     run = grid.resolve(read.load_params(args.params, args.overrides), args.cell)
     cell_run = run_store.locate_run(run, Path("."))
-    cause = None if cell_run.finished else find_cause(cell_run)
+    cause = None if cell_run.adopt_if_finished() else find_cause(cell_run)
     print(json.dumps(describe(cell_run, cause), indent=1) if args.json else format_answer(cell_run, cause))
     return 0
 

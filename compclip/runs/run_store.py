@@ -72,26 +72,21 @@ class StoredRun:
 
         return grid.parse_run(self.resolved, str(self.published.trained.config))
 
-    @property
-    def finished(self) -> bool:
-        """Whether training is through, here or in published files of the same key, which then go to the store."""
-        if self.folder.finished:
-            return True
+    def adopt_if_finished(self) -> bool:
+        """Return whether training is through; published files of this key are taken into a store that lacks them."""
         trained = self.published.trained
-        if trained.run_key != self.key or not trained.checkpoint.is_dir():
-            return False
-        adopt_published(self.published.trained, self.folder)
-        return True
+        if not self.folder.finished and trained.run_key == self.key and trained.checkpoint.is_dir():
+            adopt_published(trained, self.folder)
+        return self.folder.finished
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The shares of the training at which the weights are kept as well."""
         return tuple(self.resolved["train"].get("snapshots", ()))
 
-    @property
-    def complete(self) -> bool:
-        """Whether training is through and all snapshots are there."""
-        return self.finished and all(self.folder.snapshot(share).finished for share in self.shares)
+    def adopt_if_complete(self) -> bool:
+        """Return whether training is through, as `adopt_if_finished`, and all snapshots are there."""
+        return self.adopt_if_finished() and all(self.folder.snapshot(share).finished for share in self.shares)
 
     def config_text(self) -> str:
         """The cell's config.yaml."""

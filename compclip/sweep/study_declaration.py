@@ -167,7 +167,7 @@ class SpaceEntry:
             if len(values) < 2 or len(set(map(repr, values))) < len(values) or self.log:
                 raise ValueError("must be two or more different choices, without log")
         elif not values[0] < values[1] or (self.log and values[0] <= 0):
-            raise ValueError(f"must rise{' and begin above 0 for log' * self.log}")
+            raise ValueError("must rise and begin above 0 for log" if self.log else "must rise")
 
     def to_dimension(self, name: str) -> Dimension:
         """Return the dimension under its name."""

@@ -238,7 +238,9 @@ def _describe_pruner(study: Mapping[str, Any]) -> str:
 def _describe_dimension(d: Mapping[str, Any]) -> str:
     values = " | ".join(map(str, d["choices"])) if d["choices"] else f"{d['low']:g} to {d['high']:g}"
     when = " and ".join(f"{k} in {'|'.join(map(str, v))}" for k, v in (d["when"] or {}).items())
-    return f"{d['name']}: {values}{', log' * d['log']}{f' when {when}' if when else ''}"
+    scale = ", log" if d["log"] else ""
+    condition = f" when {when}" if when else ""
+    return f"{d['name']}: {values}{scale}{condition}"
 
 
 def list_judged_pairs(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:

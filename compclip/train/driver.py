@@ -118,5 +118,5 @@ def _await_job(run: StoredRun) -> None:
         jobs.wait_for_job(worker, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return
-    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.finished:
+    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.adopt_if_finished():
         raise UserError(f"{run.cell.name}: {_report_cluster_failure(run, job)}")

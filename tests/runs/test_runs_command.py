@@ -205,7 +205,7 @@ def test_remove_refuses_what_is_used(grid, spare, capsys):
     run_command(capsys, "remove", "--force", grid[0].key)
     assert not grid[0].folder.path.exists()
     assert grid[0].published.trained.weights.read_bytes() == weights
-    assert grid[0].finished, "taken back from the published files"
+    assert grid[0].adopt_if_finished(), "taken back from the published files"
 
 
 def test_a_live_run_is_never_removed(grid, spare, capsys):

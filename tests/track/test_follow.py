@@ -364,7 +364,7 @@ def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypa
     assert started == [("params.yaml", project)]
     for cell in (FIRST, SECOND, THIRD):
         fake_runs.make(project, [cell])
-    monkeypatch.setattr(StoredRun, "finished", True)
+    monkeypatch.setattr(StoredRun, "adopt_if_finished", lambda _: True)
     monkeypatch.setattr(StoredRun, "publish", lambda _: None)
     train_command.train_method("clic", "params.yaml", project)
     assert len(started) == 1
