@@ -20,7 +20,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.data import shard_files
 from compclip.model import run_weights
-from compclip.runs import inventory, result_files, run_store, state_checksum
+from compclip.runs import inventory, result_files, run_store, run_table, state_checksum
 from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
 
 CACHE = Path(".dvc/cache/files/md5")
@@ -51,7 +51,7 @@ class Damage:
 
 def find_damage(root: Path) -> Iterator[Damage]:
     """Yield what is damaged. Reads every byte once: weights, checkpoints, results, shards, cache, databases."""
-    for entry in inventory.list_entries(root):
+    for entry in run_table.list_store(root):
         if not (entry.refused or entry.live):
             yield from _check_run(entry.folder)
     yield from _check_shards(root)

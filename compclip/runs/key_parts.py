@@ -31,7 +31,7 @@ from compclip.base.files import read_mapping, temporary_path, write_atomic, writ
 from compclip.config import grid, read, training_code
 from compclip.config.grid import Run, parse_cell
 from compclip.interface.method import load_method
-from compclip.runs import inventory, jobs, run_store
+from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_folder import Inputs, RunFolder, Trained
 from compclip.runs.run_store import StoredRun
 
@@ -125,11 +125,10 @@ def compare_modules(method: str, recorded: KeyParts, current: KeyParts) -> Modul
 
 def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
     """Yield the finished runs of a method's module, variants included; what cannot be read is left out."""
-    store = run_store.store_folder(root)
-    for folder in [RunFolder(path) for path in sorted(store.glob("*")) if inventory.KEY.fullmatch(path.name)]:
+    for folder in run_table.list_folders(root):
         try:
             folder.check()
-            cell = inventory.read_cell(folder.final.config) if folder.finished else {}
+            cell = run_table.read_cell(folder.final.config) if folder.finished else {}
             if str(cell.get("method", "")).partition(".")[0] != method:
                 continue
             config = yaml_text.to_plain(
@@ -331,8 +330,8 @@ def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
 
 
 def _format_origin(cell_run: StoredRun) -> str:
-    carried = cell_run.folder.final.facts().get("carried")
-    return f", taken over from {carried['from']}" if carried else ""
+    origin = run_table.describe_origin(cell_run.folder.final)
+    return f", {origin}" if origin else ""
 
 
 def _format_input(kind: str, name: str, pair: tuple[str, str] | None) -> list[str]:

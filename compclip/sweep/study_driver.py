@@ -54,7 +54,20 @@ RunSender: TypeAlias = MachineSender | Slurm
 Result = TypeVar("Result")
 
 
-def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
+class ResumableStudy(optuna.Study):
+    """A study whose running trials can be taken up again by their numbers."""
+
+    def __init__(self, name: str, storage: optuna.storages.RDBStorage, study: Study) -> None:
+        super().__init__(name, storage, make_sampler(study), make_pruner(study))
+        self.storage = storage
+
+    def resume(self, number: int) -> optuna.Trial:
+        """Return a trial that a driver began which is gone."""
+        study_id = self.storage.get_study_id_from_name(self.study_name)
+        return optuna.Trial(self, self.storage.get_trial_id_from_study_id_trial_number(study_id, number))
+
+
+def open_study(study: Study, url: str, base_key: str) -> ResumableStudy:
     """Return the study in its storage, made where it is not there.
 
     Raises UserError where it was begun as another one.
@@ -69,14 +82,8 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     except RuntimeError as error:
         raise UserError(_explain_schema(url, error)) from error
     directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
-    opened = optuna.create_study(
-        storage=storage,
-        study_name=study.name,
-        load_if_exists=True,
-        sampler=make_sampler(study),
-        pruner=make_pruner(study),
-        directions=directions,
-    )
+    optuna.create_study(storage=storage, study_name=study.name, load_if_exists=True, directions=directions)
+    opened = ResumableStudy(study.name, storage, study)
     attributes = {"declared": study.identity(), "base_key": base_key}
     for name, value in attributes.items():
         recorded = opened.user_attrs.get(name)
@@ -162,7 +169,7 @@ class StudyDriver:
     """One study's ask, submit, tell. `scored`: whether a run is finished with results that the study may take."""
 
     study: Study
-    opened: optuna.Study
+    opened: ResumableStudy
     sender: RunSender
     params: Path
     root: Path = Path(".")
@@ -186,8 +193,9 @@ class StudyDriver:
         running: list[RunningTrial] = []
         while True:
             drivers = self._find_drivers(running)
-            for trial_id in [trial_id for trial_id, driver in drivers.items() if not driver]:
-                running += self._start_trial(optuna.Trial(self.opened, trial_id))
+            for number, driver in drivers.items():
+                if not driver:
+                    running += self._start_trial(self.opened.resume(number))
             while len(running) < self.workers and not self._is_over(target):
                 running += self._start_trial(self.opened.ask())
             jobs.send_due(trial.job for trial in running)
@@ -205,11 +213,11 @@ class StudyDriver:
             )
 
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
-        """Return who works on each running trial that is not in `running`, by its id; "" where its driver is gone."""
+        """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
         self.others.exchange_beats()
         own_numbers = {trial.trial.number for trial in running}
         trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
-        drivers = {t._trial_id: self.others.find_driver(t) for t in trials}
+        drivers = {t.number: self.others.find_driver(t) for t in trials}
         for name in sorted(set(drivers.values()) - self.shown_drivers - {""}):
             print(f"{name} drives study {self.study.name} as well, and has trials of it", flush=True)
             self.shown_drivers.add(name)

@@ -21,7 +21,7 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
-from compclip.runs import cluster, jobs, run_store, status
+from compclip.runs import cluster, jobs, run_store, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
@@ -124,7 +124,7 @@ def test_a_run_that_another_machine_holds(here, capsys):
     assert foreign_lease.take()
     assert launch_command.main([LOCAL, "--dry-run"]) == 0
     assert "1 run: 0 finished, 1 on their way, 0 to send" in capsys.readouterr().out
-    assert [status.make_row(run).state for run in status.list_runs("params.yaml")[0]] == ["running"]
+    assert [run_table.make_row(run).state for run in run_table.list_runs("params.yaml")[0]] == ["running"]
     assert launch_command.main([LOCAL, "cancel"]) == 1
     output, errors = capsys.readouterr()
     assert "0 jobs stopped, 0 that were over" in output and "is no job; stop it where it runs" in errors

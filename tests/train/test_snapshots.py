@@ -18,7 +18,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, snapshot_choice
 from compclip.evaluate.snapshot_choice import ChoiceTerms
 from compclip.launch import __main__ as launch_command
-from compclip.runs import jobs, run_store, status
+from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
@@ -98,9 +98,9 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     run_store.links.remove(run.folder.path / "snapshots")
     assert run.adopt_if_finished() and not run.adopt_if_complete()
     lacking = "2 snapshots missing of finetune.best-tiny-scenes-0: `dvc repro` trains each once more"
-    assert lacking in status.format_page(*status.list_runs("params.yaml"), 200)
+    assert lacking in status.format_page(*run_table.list_runs("params.yaml"), 200)
     job.complete_run(run)
-    assert "snapshots missing" not in status.format_page(*status.list_runs("params.yaml"), 200)
+    assert "snapshots missing" not in status.format_page(*run_table.list_runs("params.yaml"), 200)
     assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
     assert run.folder.final.environment.read_bytes() == environment and not run.folder.again.exists()
 

@@ -31,9 +31,9 @@ def _stored(folder: Path) -> None:
 
 def _listed(_: random.Random) -> None:
     from compclip.runs import __main__ as runs_command
-    from compclip.runs import status
+    from compclip.runs import run_table, status
 
-    status.format_page(*status.list_runs("params.yaml"), 120)
+    status.format_page(*run_table.list_runs("params.yaml"), 120)
     runs_command.main(["list"])
     runs_command.main(["gc", "--keep-grids", "params.yaml", "--dry-run"])
 
