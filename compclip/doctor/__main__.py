@@ -90,7 +90,8 @@ def check_device(args: argparse.Namespace) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
     from compclip.doctor.device_checks import DeviceSettings, name_report, run_checks, write_report
 
-    device, methods = args.device or "cuda", choose_methods(args.methods)
+    device = args.device or "cuda"
+    methods = choose_methods(args.methods)
     for option, value in (("--minutes", args.minutes), ("--batch", args.batch)):
         if not value >= 0:
             raise UserError(f"{option} {value}: must be >= 0")

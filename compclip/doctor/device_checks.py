@@ -79,7 +79,8 @@ class DeviceSettings:
 def run_checks(settings: DeviceSettings) -> Iterator[CheckRow]:
     """Yield the rows of all checks; one that fails by an error leaves the others alone."""
     budget = TimeBudget(60 * settings.minutes)
-    device, small = settings.device, settings.small
+    device = settings.device
+    small = settings.small
     checks: dict[str, Callable[..., Iterable[CheckRow]]] = {
         "reading": functools.partial(check_reading, settings.folder),
         "decoding": check_decoding,
@@ -181,7 +182,8 @@ def check_decoding(seconds: float = DECODE_S) -> Iterator[CheckRow]:
 
 def _time_each(work: Callable[[Any], object], items: Sequence[Any], seconds: float) -> float:
     """Return the CPU seconds that `work` takes for an item, by all items again and again for so long."""
-    started, count = time.process_time(), 0
+    started = time.process_time()
+    count = 0
     while not count or time.process_time() - started < seconds:
         for item in items:
             work(item)
@@ -260,7 +262,8 @@ def train_drawn(
     """
     model = drawn_samples.build_model(model_cfg)
     model.clip.to(device)
-    method, sampler = load_method(run.method_name), drawn_samples.DrawnSampler(RUN_BATCH, model.image_size)
+    method = load_method(run.method_name)
+    sampler = drawn_samples.DrawnSampler(RUN_BATCH, model.image_size)
     extras.prepare_model(method, run.method, model, run.cell.seed)
 
     steps: list[int] = []

@@ -76,11 +76,13 @@ def _check_in_time(job: StepJob, device: str, budget: TimeBudget, share: float) 
         return
     predicted = run_apart("predict", job, budget.seconds_left(share))
     peak = predicted["peak_bytes"]
-    if free := measure_free_memory(device, peak):
+    free = measure_free_memory(device, peak)
+    if free:
         yield CheckRow(name, state=SKIPPED, reason=f"it takes {peak / 2**30:.1f} GiB, and {free} are free")
         return
     seconds, measured_peak = time_steps(job, device, min(LONGEST_S, budget.seconds_left(share)))
-    rate, share_of_rate = job.batch / seconds, predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
+    rate = job.batch / seconds
+    share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
     value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
     if device == "cpu":
@@ -123,7 +125,8 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
     for number in range(WARM_STEPS):
         take_step(number)
     synchronize()
-    started, count = time.perf_counter(), 0
+    started = time.perf_counter()
+    count = 0
     while not count or time.perf_counter() - started < longest_s / 2:
         take_step(WARM_STEPS + count)
         count += 1
@@ -208,7 +211,8 @@ def read_anonymous_bytes() -> int:
 
 def main(argv: list[str]) -> int:
     """Print what a step is predicted to take, or what it takes here, as JSON."""
-    action, job = argv[0], StepJob(**json.loads(argv[1]))
+    action = argv[0]
+    job = StepJob(**json.loads(argv[1]))
     print(json.dumps(predict(job) if action == "predict" else measure(job)))
     return 0
 

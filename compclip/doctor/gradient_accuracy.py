@@ -101,7 +101,8 @@ def compute_step(
 
     `precision`: float64, float32, or bf16 (autocast over float32).
     """
-    cfg, dtype = method.Config(), torch.float64 if precision == "float64" else torch.float32
+    cfg = method.Config()
+    dtype = torch.float64 if precision == "float64" else torch.float32
     copied = replace(model, clip=copy.deepcopy(model.clip), model_cfg=copy.deepcopy(model.model_cfg))
     extras.prepare_model(method, cfg, copied, SEED)
     copied.clip.to(device=device, dtype=dtype)

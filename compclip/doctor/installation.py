@@ -169,7 +169,8 @@ def check_store(root: Path) -> Iterator[CheckRow]:
 
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
-    free, least = shutil.disk_usage(folder).free / 2**30, choose_least_disk(root)
+    free = shutil.disk_usage(folder).free / 2**30
+    least = choose_least_disk(root)
     yield judge(
         "disk of the store", f"{free:.0f} GiB free", f">= {least} GiB", free >= least,
         f"free space below {folder}, or set COMPCLIP_STORE to another disk",

@@ -37,17 +37,7 @@ from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
-from compclip.runs import (
-    follower,
-    gpus,
-    jobs,
-    key_parts,
-    local_runs,
-    notify,
-    run_folder,
-    run_store,
-    shard_tasks,
-)
+from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
 from compclip.runs.jobs import UnsentJob
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
@@ -301,7 +291,8 @@ def main(argv: list[str]) -> int:
 def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
     from compclip.launch import shard_jobs  # loads the captions' annotator, which takes seconds
 
-    params, root = read.load_params(args.params), Path(".")
+    params = read.load_params(args.params)
+    root = Path(".")
     names = shard_jobs.select_data(args.stage, args.data, params)
     if not args.dry_run:
         run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)

@@ -78,7 +78,8 @@ class JobCommand:
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+            array = os.environ.get("SLURM_ARRAY_JOB_ID")
+            index = os.environ.get("SLURM_ARRAY_TASK_ID")
             job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
             jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
         if code and rank:
@@ -140,17 +141,21 @@ class Slurm:
 
         Raises UserError with what SLURM says where it refuses.
         """
-        code, size = copy_package(self.root), read_max_array_size()
-        room, limit = self._count_room(len(work)), f"queue_limit={self.profile.queue_limit}"
+        code = copy_package(self.root)
+        size = read_max_array_size()
+        room = self._count_room(len(work))
+        limit = f"queue_limit={self.profile.queue_limit}"
         submitted: list[SentJob] = []
-        start, end = 0, min(len(work), room)
+        start = 0
+        end = min(len(work), room)
         while size and start < end:
             chunk = work[start : min(start + size, end)]
             try:
                 submitted += self._submit_array(chunk, code)
                 start += len(chunk)
             except QueueFull as error:
-                size, limit = len(chunk) // 2, error.limit
+                size = len(chunk) // 2
+                limit = error.limit
         return submitted + [self._postpone(item, limit) for item in work[start:]]
 
     def _count_room(self, count: int) -> int:
@@ -271,7 +276,8 @@ def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
     The note is locked meanwhile: a sweep and a launch may send at the same time.
     """
     name = f"compclip-{uuid.uuid4().hex[:8]}"
-    note, temporary = folder / f"{name}.json", folder / f".{name}.json"
+    note = folder / f"{name}.json"
+    temporary = folder / f".{name}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with open(temporary, "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -312,7 +318,8 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
     except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
         lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         message = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
-        if limit := QUEUE_FULL.search(message):
+        limit = QUEUE_FULL.search(message)
+        if limit:
             raise QueueFull(f"sbatch: {message}", limit[0]) from error
         fix = "correct the profile"
         if "partition" in message.lower():
@@ -329,13 +336,15 @@ def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
         queued = cluster.identify_sent(name)
     except cluster.Unreachable:  # it took them a moment ago: only the time is not known
         queued = {}
-    here, user = cluster.read_config()["ClusterName"], cluster.current_user()
+    here = cluster.read_config()["ClusterName"]
+    user = cluster.current_user()
     return [queued.get(job_id, cluster.JobIdentity(here, user, job_id, name)) for job_id in job_ids]
 
 
 def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
-    folder, module = find_job_folder(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
+    folder = find_job_folder(key, root)
+    module = jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
     moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
     record = {"kind": "slurm", "module": module, **asdict(identity), "log": moved_with}
     record |= {"notify": notify} if notify else {}

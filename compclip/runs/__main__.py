@@ -30,7 +30,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_count
 from compclip.config import read
-from compclip.runs import damage_check, inventory, progress, run_store, run_table
+from compclip.runs import inventory, progress, run_store, run_table, status
 from compclip.runs.inventory import RunUsers
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_table import RunRow
@@ -41,9 +41,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def format_entries(runs: Sequence[RunRow], used: RunUsers) -> str:
     """Format one line for each run, and a line with their sums."""
-    rows = [HEADER, *(_format_row(run, used) for run in runs)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = ["  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+    table = status.align_columns(HEADER, [_format_row(run, used) for run in runs], sys.maxsize, len(HEADER))
     hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     refused = sum(run.refused for run in runs)
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
@@ -51,7 +49,7 @@ def format_entries(runs: Sequence[RunRow], used: RunUsers) -> str:
     total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
     if refused:
         total += f"; {refused} refused"
-    return "\n".join([*lines, "", total])
+    return f"{table}\n\n{total}"
 
 
 def format_json(runs: Sequence[RunRow], used: RunUsers) -> str:
@@ -81,21 +79,15 @@ def _format_row(run: RunRow, used: RunUsers) -> tuple[str, ...]:
     users = used.list_users(run.folder) or [f"(made for {name})" for name in [run_table.cell_name(run.folder)] if name]
     marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.error) if mark]
     hours = progress.format_hours(run.device_seconds, run.on_gpu)
-    return (
-        run.folder.key,
-        format_bytes(run.size),
-        hours,
-        format_age(run.age_s),
-        run.state,
-        ", ".join(marks + users),
-    )
+    return (run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users))
 
 
 def format_bytes(count: float) -> str:
     """Format a number of bytes, as 812 KiB or 1.5 GiB."""
     power = 0
     while count >= 1024 and power < len(UNITS) - 1:
-        count, power = count / 1024, power + 1
+        count = count / 1024
+        power = power + 1
     return f"{count:.1f} {UNITS[power]}" if power > 1 and count < 10 else f"{count:.0f} {UNITS[power]}"
 
 
@@ -156,7 +148,8 @@ def remove_unused(runs: Sequence[RunRow], used: RunUsers, include_shared: bool, 
 
 def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
     """Remove runs and print each; a run that another process works on by now stays. Return the exit code."""
-    removed, faults = [], []
+    removed = []
+    faults = []
     for run in runs:
         name = run_table.cell_name(run.folder)
         try:
@@ -169,7 +162,8 @@ def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
         print(f"{'would remove' if dry else 'removed'} {run.folder.key}  {format_bytes(run.size)}  {run.state}  {name}")
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
-    size, freed = format_bytes(run_table.count_bytes(removed)), format_bytes(inventory.count_freed_bytes(removed))
+    size = format_bytes(run_table.count_bytes(removed))
+    freed = format_bytes(inventory.count_freed_bytes(removed))
     print(
         f"{format_count(len(removed), 'run')}, {size}, of which {freed} without another name, "
         "as in runs/ or DVC's cache"
@@ -180,10 +174,10 @@ def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
 def check(drop: bool, root: Path) -> int:
     """Print what is damaged, and remove it where it can be made again. Return the exit code: 1 where something is."""
     damages = []
-    for damage in damage_check.find_damage(root):
+    for damage in inventory.find_damage(root):
         damages.append(damage)
         print(f"damaged: {damage.path}: {damage.fault}; {damage.remedy}", flush=True)
-    removed = damage_check.drop(damages, root) if drop else []
+    removed = inventory.drop_damaged(damages, root) if drop else []
     for path in removed:
         print(f"removed {path}")
     summary = f"{len(damages)} damaged" if damages else "nothing is damaged"
@@ -207,7 +201,8 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 
 def main(argv: list[str]) -> int:
     """Run the command `runs`."""
-    args, root = _parse_arguments(argv), Path(".")
+    args = _parse_arguments(argv)
+    root = Path(".")
     if args.command == "check":
         return check(args.drop, root)
     if args.command == "keep":

@@ -96,9 +96,12 @@ class Queue:
 
     def _ask(self) -> None:
         """Ask SLURM for the queue; print once that it does not answer, and once that it answers again."""
-        asked_at, previous_fault, self._fault = self.clock(), self._fault, ""
+        asked_at = self.clock()
+        previous_fault = self._fault
+        self._fault = ""
         try:
-            self._jobs, self._asked_at = _list_queued(self.cluster, self.user), asked_at
+            self._jobs = _list_queued(self.cluster, self.user)
+            self._asked_at = asked_at
         except Unreachable as error:
             self._fault, self._asked_at = str(error), self.clock()  # an answer that took long counts from its end
         if self._fault and not previous_fault:
@@ -130,7 +133,8 @@ def read_config() -> dict[str, str]:
 
 def identify_sent(name: str) -> dict[str, JobIdentity]:
     """Return our jobs with this name by their ids, those that ended a moment ago too. Raises Unreachable."""
-    cluster, user = read_config()["ClusterName"], current_user()
+    cluster = read_config()["ClusterName"]
+    user = current_user()
     queued = _list_queued(cluster, user, f"--name={name}", "--states=all")
     return {job_id: JobIdentity(cluster, user, job_id, name, job.submitted) for job_id, job in queued.items()}
 

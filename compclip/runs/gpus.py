@@ -94,6 +94,7 @@ def describe_cuda() -> str:
 def read_driver() -> str:
     """Return the version of NVIDIA's driver, as 580.65.06; "" where none is loaded."""
     with contextlib.suppress(OSError):
-        if match := re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", DRIVER.read_text(encoding="utf-8", errors="replace")):
+        match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", DRIVER.read_text(encoding="utf-8", errors="replace"))
+        if match:
             return match[0]
     return ""

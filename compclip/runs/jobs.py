@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from compclip.base import child_environment, messages, thread_waiting
 from compclip.base.errors import UserError, one_line
@@ -45,12 +45,7 @@ PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
 UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
 # What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
-IDENTITY = {
-    "cluster": r"\w[\w.-]*",
-    "user": r"\w[\w.@\\$-]*",
-    "id": r"(?a:\d[\d_+]*)",
-    "name": r"compclip-[0-9a-f]{8}",
-}
+IDENTITY = {"cluster": r"\w[\w.-]*", "user": r"\w[\w.@\\$-]*", "id": r"(?a:\d[\d_+]*)", "name": r"compclip-[0-9a-f]{8}"}
 
 
 @dataclass
@@ -79,7 +74,8 @@ class LocalJob:
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code, last = self.child.poll() if self.child else None, last_line(self.folder)
+        code = self.child.poll() if self.child else None
+        last = last_line(self.folder)
         if not code:
             return last if last.startswith("error:") else f"gone: {last}"
         return f"killed by {signal.Signals(-code).name}: {last}" if code < 0 else f"exit code {code}: {last}"
@@ -147,7 +143,8 @@ class SlurmJob:
 
     def cancel(self) -> None:
         """scancel: SIGTERM first, so that the trainer saves and leaves. Raises UserError where SLURM refuses."""
-        if fault := cluster.cancel(self.identity):
+        fault = cluster.cancel(self.identity)
+        if fault:
             raise UserError(f"job {self.id}: {fault}")
 
 
@@ -206,8 +203,8 @@ class Local:
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
-        if gpu := (environment or {}).get(gpus.VISIBLE):
-            record["gpu"] = gpu
+        if environment and environment.get(gpus.VISIBLE):
+            record["gpu"] = environment[gpus.VISIBLE]
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
 
@@ -248,7 +245,8 @@ def _read_name(folder: RunFolder) -> str:
 
 def post_found_failure(job: Job) -> None:
     """Post that a cluster's job failed, since its own process may not have been able to."""
-    if isinstance(job, SlurmJob) and (variable := job.record.get("notify", "")):
+    if isinstance(job, SlurmJob) and job.record.get("notify"):
+        variable = job.record["notify"]
         notify.post_job_failure(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
 
 
@@ -274,7 +272,8 @@ def find_worker(folder: RunFolder) -> Worker | None:
 
     This is the one answer for all who show, send, stop or remove runs. Raises UserError as `find_job`.
     """
-    if job := _find_live_job(folder):
+    job = _find_live_job(folder)
+    if job:
         return job
     holder = lock.describe_holder(folder)
     return Holder(folder, holder) if holder else None
@@ -307,26 +306,14 @@ def forget_job(folder: RunFolder) -> None:
     find_unsent_record(folder).unlink(missing_ok=True)
 
 
-class AwaitedJob(Protocol):
-    """What is waited for: somebody who works on a run, or a job that is to be sent."""
-
-    @property
-    def waits_by(self) -> str:
-        """Why it does not run yet; empty where it does."""
-
-    def state(self) -> str:
-        """pending, running, done or failed."""
-
-    def label(self) -> str:
-        """What it is called."""
-
-
-def wait_for_job(job: AwaitedJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
-    while (state := job.state()) in LIVE:
+    state = job.state()
+    while state in LIVE:
         cluster.warn_of_wait(job.waits_by, job.label())
         show()
         time.sleep(poll_s)
+        state = job.state()
     return state
 
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from compclip.base import links, messages, yaml_text
 from compclip.base.command_line import CommandParser
@@ -34,6 +34,9 @@ from compclip.interface.method import load_method
 from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_folder import Inputs, RunFolder, Trained
 from compclip.runs.run_store import StoredRun
+
+# The modules that differ between two runs' code, by what became of them: changed, added, removed.
+ModuleChanges: TypeAlias = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,6 @@ class KeyParts:
     inputs: str
     modules: Mapping[str, str]
     code: str = ""
-
-
-@dataclass(frozen=True)
-class ModuleChanges:
-    """The modules that differ between two runs' code."""
-
-    changed: tuple[str, ...]
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.changed or self.added or self.removed)
 
 
 @dataclass(frozen=True)
@@ -116,11 +107,16 @@ def read_parts(folder: RunFolder) -> KeyParts | None:
 
 def compare_modules(method: str, recorded: KeyParts, current: KeyParts) -> ModuleChanges:
     """Return which modules differ, sorted by name; none where both have the same version of the numbers."""
-    old, new = recorded.modules, current.modules
+    old = recorded.modules
+    new = current.modules
     if current.code == (recorded.code or training_code.name_code(method, old)):
-        return ModuleChanges((), (), ())
-    changed = tuple(sorted(name for name in old.keys() & new.keys() if old[name] != new[name]))
-    return ModuleChanges(changed, tuple(sorted(new.keys() - old.keys())), tuple(sorted(old.keys() - new.keys())))
+        return {"changed": [], "added": [], "removed": []}
+    changed = [name for name in old.keys() & new.keys() if old[name] != new[name]]
+    return {
+        "changed": sorted(changed),
+        "added": sorted(new.keys() - old.keys()),
+        "removed": sorted(old.keys() - new.keys()),
+    }
 
 
 def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
@@ -203,7 +199,8 @@ def enter_run(source: RecordedRun, cell_run: StoredRun) -> None:
 
 
 def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:
-    old, target = source.folder.final, cell_run.folder.final
+    old = source.folder.final
+    target = cell_run.folder.final
     staging = Trained(temporary_path(target.path, "new"))
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     origin: dict[str, Any] = {"from": source.folder.key, "date": date}
@@ -241,7 +238,8 @@ class Cause:
     def count(self) -> int:
         """How many things differ, for finding the nearest run."""
         inputs = [pair for pair in (self.data, self.backbone) if pair and pair[0] != pair[1]]
-        return len(self.parameters) + len(inputs) + self.other_inputs + (self.modules is None or bool(self.modules))
+        other_code = self.modules is None or any(self.modules.values())
+        return len(self.parameters) + len(inputs) + self.other_inputs + other_code
 
 
 def find_cause(cell_run: StoredRun) -> Cause | None:
@@ -269,7 +267,8 @@ def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
     names = [name for name in {**old, **new} if old.get(name, NOT_THERE) != new.get(name, NOT_THERE)]
     parameters = {name: (recorded_values.get(name, NOT_THERE), new.get(name, NOT_THERE)) for name in names}
     new_options = [name for name in new if new[name] and name not in recorded_values and name not in parameters]
-    recorded, data = run.key_parts, str(run.facts.get("data_fingerprint") or "")
+    recorded = run.key_parts
+    data = str(run.facts.get("data_fingerprint") or "")
     if recorded is None:
         return Cause(run, parameters, new_options, (data, current.data) if data else None, None, False, None)
     same_named = (recorded.data, recorded.backbone) == (current.data, current.backbone)
@@ -296,7 +295,6 @@ def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
     answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "finished": cell_run.adopt_if_finished()}
     if cause is None:
         return answer | {"nearest": None}
-    changes = cause.modules
     return answer | {
         "nearest": cause.run.folder.key,
         "parameters": {name: list(values) for name, values in cause.parameters.items()},
@@ -304,7 +302,7 @@ def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
         "data": cause.data and list(cause.data),
         "backbone": cause.backbone and list(cause.backbone),
         "other_inputs": cause.other_inputs,
-        "modules": None if changes is None else asdict(changes),
+        "modules": cause.modules,
         "device_seconds": cause.run.device_seconds,
     }
 
@@ -343,8 +341,8 @@ def _format_input(kind: str, name: str, pair: tuple[str, str] | None) -> list[st
 def _format_modules(changes: ModuleChanges | None) -> list[str]:
     if changes is None:
         return ["  code       differs, or may: files not recorded"]
-    words = {"changed": changes.changed, "new": changes.added, "gone": changes.removed}
-    return [f"  code       {name}: {word}" for word, names in words.items() for name in names]
+    words = {"changed": "changed", "added": "new", "removed": "gone"}
+    return [f"  code       {name}: {words[change]}" for change, names in changes.items() for name in names]
 
 
 def main(argv: Sequence[str]) -> int:

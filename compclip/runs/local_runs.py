@@ -23,7 +23,8 @@ from compclip.runs.run_store import StoredRun
 
 def list_slots(threads: int) -> list[dict[str, str]]:
     """Return the environment of each slot for a run of so many threads: one a GPU, else as many as the cores carry."""
-    if ids := gpus.list_gpus():
+    ids = gpus.list_gpus()
+    if ids:
         cores = max(1, len(os.sched_getaffinity(0)) // len(ids))
         return [{gpus.VISIBLE: name, gpus.CORES: str(cores)} for name in ids]
     return [{}] * max(1, len(os.sched_getaffinity(0)) // max(1, threads))
@@ -164,7 +165,8 @@ class LocalRunDriver:
 
     def _finish(self, active: ActiveRun) -> bool:
         """Hand on what a run that is over left; return whether it is over."""
-        state, failure = active.job.state(), ""
+        state = active.job.state()
+        failure = ""
         if state in jobs.LIVE:
             return False
         if state == jobs.FAILED and isinstance(active.job, jobs.Holder):

@@ -63,7 +63,9 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     try:
         # as train.total_steps, from the share of an epoch that the step is
         steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
-        step, loss, speed = int(row["step"]), float(row["loss"]), float(row["samples_per_second"])
+        step = int(row["step"])
+        loss = float(row["loss"])
+        speed = float(row["samples_per_second"])
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
     samples_left = max(0, steps - step) * train["batch_size"]
@@ -125,7 +127,8 @@ class Follower:
         progress = read_progress(self.run.folder.metrics, self.run.resolved["train"])
         if progress and progress.step != self._printed_step:
             print(f"{self.run.cell.name}: {progress.line()}", flush=True)
-            self._printed_step, self._when = progress.step, time.monotonic()
+            self._printed_step = progress.step
+            self._when = time.monotonic()
 
 
 def begin_life(folder: RunFolder, devices: int) -> Path:
@@ -192,7 +195,8 @@ def is_on_gpu(facts: Mapping[str, Any]) -> bool:
 
 def ran_on_gpu(folder: RunFolder) -> bool:
     """Return whether a run computes on a GPU: by its facts when it is finished, until then by who works on it."""
-    if facts := folder.final.facts():
+    facts = folder.final.facts()
+    if facts:
         return is_on_gpu(facts)
     for path in folder.lives.glob("*.json"):
         with contextlib.suppress(OSError, UserError):  # being written, or not by us

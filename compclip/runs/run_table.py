@@ -244,10 +244,7 @@ def make_row(run: ListedRun) -> RunRow:
         row = _read_row(run, run.folder)
         missing = count_missing_snapshots(run, run.folder) if row.state in WITH_WEIGHTS else 0
         return replace(
-            row,
-            on_gpu=progress.ran_on_gpu(run.folder),
-            scored=count_scored(run, run.folder),
-            missing_snapshots=missing,
+            row, on_gpu=progress.ran_on_gpu(run.folder), scored=count_scored(run, run.folder), missing_snapshots=missing
         )
     except UserError as error:
         return RunRow(run.name, DAMAGED, error=one_line(str(error)))

@@ -55,7 +55,10 @@ JSON_FIELDS = (
 
 def list_cells(row: RunRow) -> tuple[str, ...]:
     """Return the texts of a run's columns, in the order of HEADER."""
-    step, loss, speed, time_left = "", "", "", ""
+    step = ""
+    loss = ""
+    speed = ""
+    time_left = ""
     if row.progress:
         step = f"{row.progress.step}/{row.progress.steps}"
         loss = f"{row.progress.loss:.4f}"
@@ -152,10 +155,10 @@ def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, mis
     return speed, missing * captions / len(shards) / speed
 
 
-def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Align columns and cut lines at `width`; of the third and later ones those without any value are left out."""
+def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, least: int = 2) -> str:
+    """Align columns and cut lines at `width`; behind the first `least` those without any value are left out."""
     lines = [header, *rows]
-    columns = [i for i in range(len(header)) if i < 2 or any(line[i] for line in lines[1:])]
+    columns = [i for i in range(len(header)) if i < least or any(line[i] for line in lines[1:])]
     sizes = {i: max(len(line[i]) for line in lines) for i in columns}
     text = ("  ".join(line[i].ljust(sizes[i]) for i in columns).rstrip() for line in lines)
     return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)

@@ -250,7 +250,8 @@ def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
 def _check_paper_values(values: Mapping[str, Value], space: Sequence[Dimension]) -> dict[str, Value]:
     """Return one of the paper's settings: a value for each dimension that is drawn, inside the space."""
     names = [d.name for d in space]
-    if strange := [name for name in values if name not in names]:
+    strange = [name for name in values if name not in names]
+    if strange:
         raise unknown("key", strange[0], names, "study.paper")
     checked: dict[str, Value] = {}
     for d in space:
@@ -312,7 +313,8 @@ def corner_values(study: Study) -> dict[str, Value]:
 def check_study(study: Study, params: Params, source: str = "the grid") -> None:
     """Raise UserError for an objective that is not measured, or a dimension that is no parameter of the method."""
     for objective in study.objectives:
-        kind, metric = objective.benchmark, objective.column.partition("/")[2]
+        kind = objective.benchmark
+        metric = objective.column.partition("/")[2]
         where = f"study {study.name}: {objective.column}"
         if kind == SUMMARY and metric not in SUMMARIES:
             raise unknown("summary", metric, SUMMARIES, where)
@@ -385,7 +387,8 @@ def read_scores(columns: Sequence[Column], folder: Path, split: PictureSplit | N
     metrics_by_benchmark = _read_metrics(paths, folder, split or PictureSplit())
     metric_values: dict[str, float] = {}
     for column in leaf_columns(columns):
-        metrics, path = metrics_by_benchmark[column.benchmark], paths[column.benchmark]
+        metrics = metrics_by_benchmark[column.benchmark]
+        path = paths[column.benchmark]
         if column.metric not in metrics:
             raise unknown("metric", column.metric, metrics, str(path))
         if metrics[column.metric] is None:  # of no item

@@ -269,10 +269,8 @@ class StudyDriver:
         self.columns = studies.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
         if "reference" in self.opened.user_attrs:
             return
-        values, key = (
-            studies.read_scores(self.columns, self._results(pretrained.key), self.split),
-            pretrained.key,
-        )
+        values = studies.read_scores(self.columns, self._results(pretrained.key), self.split)
+        key = pretrained.key
         self.opened.set_user_attr(
             "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
         )

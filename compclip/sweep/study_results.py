@@ -63,7 +63,8 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
 
     `values` only of a finished one, in the order of the objectives.
     """
-    key, params = trial.user_attrs.get("run_key"), trial.params or trial.system_attrs.get("fixed_params", {})
+    key = trial.user_attrs.get("run_key")
+    params = trial.params or trial.system_attrs.get("fixed_params", {})
     rungs = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
     started, ended = (
         moment and moment.isoformat(timespec="seconds") for moment in (trial.datetime_start, trial.datetime_complete)
@@ -343,7 +344,8 @@ def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> str:
 
 def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> str:
     """Draw an objective against one parameter, over the trials that drew it."""
-    name, trials = d["name"], [t for t in complete if d["name"] in t["params"]]
+    name = d["name"]
+    trials = [t for t in complete if d["name"] in t["params"]]
     if not trials:
         return ""
     position: Any = (lambda v: float([repr(c) for c in d["choices"]].index(repr(v)))) if d["choices"] else float
@@ -351,7 +353,8 @@ def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, A
         x = category_axis([str(c) for c in d["choices"]], LEFT, RIGHT)
     else:
         x = (logarithmic_axis if d["log"] else linear_axis)([d["low"], d["high"]], LEFT, RIGHT)
-    y, objective = _make_objective_axis(study, complete, i, BOTTOM, TOP), study["objectives"][i]
+    y = _make_objective_axis(study, complete, i, BOTTOM, TOP)
+    objective = study["objectives"][i]
     extra = "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
     dots = [
         Dot(position(t["params"][name]), t["values"][i], _choose_kind(study, t), _describe_trial(study, t))
@@ -362,7 +365,8 @@ def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, A
 
 def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> str:
     """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
-    x, y = _make_objective_axis(study, complete, 1, LEFT, RIGHT), _make_objective_axis(study, complete, 0, BOTTOM, TOP)
+    x = _make_objective_axis(study, complete, 1, LEFT, RIGHT)
+    y = _make_objective_axis(study, complete, 0, BOTTOM, TOP)
     dots = [Dot(t["values"][1], t["values"][0], _choose_kind(study, t), _describe_trial(study, t)) for t in complete]
     extra = ""
     if study["reference"]:
@@ -390,7 +394,9 @@ def draw_scatter(
     """Draw dots over a frame; `extra` is drawn below them. Paper and best come last, on top."""
     marks = []
     for d in sorted(dots, key=lambda d: ("trial", "paper", "best").index(d.kind)):
-        x_px, y_px, title_text = x(d.x), y(d.y), f"<title>{escape(d.title)}</title>"
+        x_px = x(d.x)
+        y_px = y(d.y)
+        title_text = f"<title>{escape(d.title)}</title>"
         radius = 6.5 if d.kind == "best" else 4.5
         if d.kind == "paper":
             marks.append(f'<path class="paper" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title_text}</path>')
@@ -415,10 +421,12 @@ def draw_steps(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
 
 def draw_bars(shares: Sequence[tuple[str, float]], title: str) -> str:
     """Draw one horizontal bar for each name, as a share of 1."""
-    height, x_px = 20 + 26 * len(shares), 130
+    height = 20 + 26 * len(shares)
+    x_px = 130
     rows = []
     for i, (name, share) in enumerate(shares):
-        top, width = 12 + 26 * i, share * (WIDTH - x_px - 60)
+        top = 12 + 26 * i
+        width = share * (WIDTH - x_px - 60)
         rows.append(draw_text(x_px - 8, top + 13, name, "name end"))
         rows.append(f'<rect class="f1" x="{x_px}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
         rows.append(draw_text(x_px + width + 6, top + 13, f"{100 * share:.0f} %", "tick"))
